@@ -8,11 +8,11 @@ import apsw
 from fleetd.config import Config
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.liveness.due import DueGet, due
+from fleetd.domain.liveness.due import due
 from fleetd.engine.engine import random_id
 from fleetd.host.clock import uptime
 from fleetd.store.sqlite.connect import connect
-from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from fleetd.store.sqlite.migrate import schema
 
 from .bench import Bench
@@ -66,7 +66,7 @@ def _filled(bench: Bench, events: int) -> apsw.Connection:
 
 
 def _scan(connection: apsw.Connection) -> Operation:
-    tx, up = Tx(Executor(connection)), uptime()
+    tx, up = Tx(SqliteExecutor(connection)), uptime()
     ctx = Context(
         now_ms=0,
         awake_ms=up.awake_ms,
@@ -75,11 +75,10 @@ def _scan(connection: apsw.Connection) -> Operation:
         caller=Caller(kind="daemon", uid=0),
         config=Config(),
     )
-    look = DueGet(up.awake_ms)
 
     def scan() -> None:
         for _ in range(AT_ONCE):
-            if due(tx, ctx, look).missions:
+            if due(tx, ctx, up.awake_ms).missions:
                 raise AssertionError("none of these missions is silent")
 
     return scan

@@ -3,20 +3,21 @@
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 import trio
 import trio.testing
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
-from fleetd.engine.engine import Engine, random_id
-from fleetd.engine.service import open_engine
+from fleetd.engine.engine import Engine, OnBehalf, random_id
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host.atomic_files import make_directories
 from fleetd.host.clock import Uptime
 from fleetd.protocol.records import (
@@ -28,7 +29,7 @@ from fleetd.protocol.records import (
     RestoreResult,
     Sortie,
 )
-from fleetd.protocol.request import Request
+from fleetd.protocol.request import Mutation, Request
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList
 from fleetd.protocol.requests.event import EventList
@@ -260,10 +261,39 @@ class Fleet:
         return self.checkpoints / checkpoint.mission_id / f"{checkpoint.id}.json"
 
 
+async def _nothing(*_: Any) -> None:
+    pass
+
+
+def meet_rules(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    before: Callable[..., Awaitable[None]] = _nothing,
+    after: Callable[..., Awaitable[None]] = _nothing,
+) -> None:
+    """Have every rule that an engine runs met, with its arguments, around its transaction."""
+
+    def around(real: Callable[..., Awaitable[Any]], is_met: Callable[..., bool]) -> Any:
+        async def met(self: OnBehalf, rule: Any, *args: Any, **named: Any) -> Any:
+            if self._engine is not engine or not is_met(*args):
+                return await real(self, rule, *args, **named)
+            await before(rule, *args, *named.values())
+            result = await real(self, rule, *args, **named)
+            await after(rule, *args, *named.values())
+            return result
+
+        return met
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(OnBehalf, name, around(getattr(OnBehalf, name), lambda *_: True))
+    # A query is read.
+    monkeypatch.setattr(OnBehalf, "run", around(OnBehalf.run, lambda r: isinstance(r, Mutation)))
+
+
 def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded:
     """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
     own = root / "data" / "squawk.db"
-    places = Paths(
+    places = PathSettings(
         database=str(own if shared_store.SERVER else database or own),
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),

@@ -27,20 +27,19 @@ from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
-from ..store.availability import StoreAway
+from ..store.api import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
-from ..store.files.record_files import Backups
+from ..store.files.record_files import RecordFiles
 from ..store.open import open_store
 from ..store.spool import Spool
-from ..store.sqlite.disk_reserve import Ballast
+from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
 from .admission import Gate
 from .change_feed import Bell, ChangeFeed
 from .cpu_worker import Aside
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
-from .metrics.counters import Traffic
-from .metrics.pulses import Pulses
+from .metrics.counters import Pulses, Traffic
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects
@@ -89,13 +88,13 @@ class Engine:
         self.traffic = Traffic()
         self.pulses = Pulses()
         root = loaded.config.checkpoints
-        self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
-        self.pulled = Backups(root / PULLED)
+        self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
+        self.pulled = RecordFiles(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
-        self.gate = Gate(self.store.reach, lambda: self.clock())
-        self.outbox = Outbox(self.execute, self.backups, inline=inline)
-        self.ballast = Ballast(loaded.config.database, self.store.reserve)
+        self.gate = Gate(self.store.availability, lambda: self.clock())
+        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
+        self.ballast = DiskReserve(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
         self.session_queue = SessionQueue()
         self.spool = Spool(loaded.spool)

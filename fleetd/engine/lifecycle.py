@@ -1,23 +1,31 @@
-"""Makes the daemon ready to serve, at the start and whenever the store is back; knows no sockets.
+"""Life cycle of an engine: open the store, get ready to serve, serve, close.
 
-Both are one way: what was missed while there was no daemon is what was missed while there was no
-store, and must be done before anything newer is let in.
+It gets ready at the start and whenever the store is back, in one way: what was missed while there
+was no daemon is what was missed while there was no store, and must be done before anything newer is
+let in.
 """
 
 import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
-from ..domain.erasure.scope import Target
-from ..domain.system.epoch import GoOnWithout
-from ..domain.system.startup import StartUp
+from ..config import Loaded
+from ..domain.erasure.scope import ErasureTarget
+from ..domain.system import relocation
+from ..domain.system.epoch import go_on_without
+from ..domain.system.startup import start_up
+from ..host.clock import Uptime
 from ..protocol.errors import FleetError
-from ..store.sqlite.high_water_mark import Lost
-from .arriving import arrive
-from .engine import Engine
+from ..store.api import StoreFailed, StoreFull, StoreRefused
+from ..store.sqlite.disk_reserve import DiskReserve
+from ..store.sqlite.high_water_mark import LostCommits
+from . import methods  # noqa: F401 - registers the services
+from .engine import Engine, random_id
 from .files.reconcile import reconcile
 from .hooks.deliver import tidy_spool
-from .jobs.cluster import catch_up, refuse_twin
+from .jobs.cluster import catch_up, refuse_twin, say_goodbye
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
 
@@ -25,6 +33,87 @@ log = logging.getLogger("fleetd")
 SPOOL_S = 1.0
 AGAIN_S = 5.0
 OWED_S = 600.0
+LAST_WORDS_S = 0.5
+
+
+@asynccontextmanager
+async def open_engine(
+    loaded: Loaded,
+    *,
+    clock: Callable[[], int] | None = None,
+    uptime: Callable[[], Uptime] | None = None,
+    new_id: Callable[[str], str] = random_id,
+    inline: bool = False,
+    vfs: str | None = None,
+    machine: str | None = None,
+) -> AsyncIterator[Engine]:
+    """Open the store and serve requests until the block ends; then finish what was begun.
+
+    A store that is away now is waited for inside the block. Raises StoreRefused before it when the
+    store cannot be opened, StoreFailed out of the block when the disk fails inside it. ``inline``
+    runs everything on the trio thread, so that virtual time is exact.
+    """
+    engine = _opened(
+        loaded,
+        lambda: Engine(
+            loaded,
+            clock=clock,
+            uptime=uptime,
+            new_id=new_id,
+            inline=inline,
+            vfs=vfs,
+            machine=machine,
+        ),
+    )
+    engine.ballast.close_to_others()
+    engine.store.start()
+    try:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch_disk, engine)
+                nursery.start_soon(engine.outbox.run)
+                nursery.start_soon(engine.store.run)
+                begun = trio.Event()
+                nursery.start_soon(keep_ready, engine, begun)
+                await begun.wait()
+                yield engine
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+        with trio.CancelScope(shield=True):
+            await say_goodbye(engine)
+            await engine.outbox.drain()
+            await engine.store.last_look()
+    finally:
+        with trio.CancelScope(shield=True):
+            await engine.store.aclose()
+
+
+def _opened(loaded: Loaded, engine: Callable[[], Engine]) -> Engine:
+    """Open an engine, in the last room of the disk if need be: else nobody could make any."""
+    while True:
+        try:
+            return engine()
+        except StoreFull:
+            if not DiskReserve(loaded.config.database).give():
+                raise
+
+
+async def _watch_disk(engine: Engine) -> None:
+    await engine.store.failed.wait()
+    engine.stop_waiting()
+    # Those whose requests just failed still hear of it, and who only reads is answered; nothing
+    # further is stored.
+    await trio.sleep(LAST_WORDS_S)
+    raise StoreFailed(str(engine.store.failure))
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one error inside a group of one; callers then need no except*."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def keep_ready(engine: Engine, begun: trio.Event) -> None:
@@ -33,19 +122,23 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
     a store that is there refuses what a start needs, StoreRefused when it was moved away.
     """
-    reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
+    availability, readiness, since = (
+        engine.store.availability,
+        _Readiness(engine),
+        trio.current_time(),
+    )
     while True:
-        if reach.away is not None:
+        if availability.away is not None:
             begun.set()
-        await reach.came.wait()
-        went = reach.went
+        await availability.up.wait()
+        down = availability.down
         if begun.is_set() and not readiness.complete:
             # Only now it is known what time it is by the store's clock.
             engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
         try:
             await readiness.restore()
         except FleetError as error:
-            if not went.is_set():
+            if not down.is_set():
                 if not begun.is_set():
                     raise
                 log.error("fleetd cannot catch up with the store: %s", error.message)
@@ -53,15 +146,15 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
             continue
         engine.admit_all()
         begun.set()
-        await _serve(readiness, went)
+        await _serve(readiness, down)
         engine.admit_nobody()
 
 
-async def _serve(readiness: "_Readiness", went: trio.Event) -> None:
+async def _serve(readiness: "_Readiness", down: trio.Event) -> None:
     """Wait until the store is away; meanwhile what could not be forgotten is tried again."""
-    while not went.is_set():
+    while not down.is_set():
         with trio.move_on_after(OWED_S) as pause:
-            await went.wait()
+            await down.wait()
         if pause.cancelled_caught:
             await readiness.finish_later()
 
@@ -73,8 +166,8 @@ class _Readiness:
         self.complete = False
         """Whether what only a start has to do is done."""
         self._engine = engine
-        self._lost: Lost | None = None
-        self._owing: list[Target] = []
+        self._lost: LostCommits | None = None
+        self._unfinished: list[ErasureTarget] = []
         """What failed to be forgotten: nobody is kept out for it twice."""
 
     async def restore(self) -> None:
@@ -88,15 +181,15 @@ class _Readiness:
         engine.awake_since_ms = engine.uptime().awake_ms
         if engine.machine:
             await refuse_twin(engine)
-        await arrive(engine)
-        await engine.execute(StartUp(in_line=tuple(engine.in_line)))
-        self._owing += await finish(engine, self._owing)
+        await _arrive(engine)
+        await engine.write(start_up, tuple(engine.in_line))
+        self._unfinished += await finish(engine, self._unfinished)
         if not self.complete or lost is not None:
             async with engine.outbox.at_work:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)
-            await engine.execute(GoOnWithout(end=lost.end, reached=lost.reached))
+            await engine.write(go_on_without, lost.end, lost.reached)
             self._lost = lost
         if not self.complete:
             await import_legacy(engine)
@@ -109,9 +202,36 @@ class _Readiness:
 
     async def finish_later(self) -> None:
         """Try once more to forget what could not be forgotten while everybody waited."""
-        owing, self._owing = self._owing, []
+        unfinished, self._unfinished = self._unfinished, []
         try:
-            self._owing = await finish_these(self._engine, owing)
+            self._unfinished = await finish_these(self._engine, unfinished)
         except FleetError as error:
-            self._owing = owing
+            self._unfinished = unfinished
             log.warning("What is to be forgotten has to wait: %s", error.message)
+
+
+async def _arrive(engine: Engine) -> None:
+    """Settle a store that has just come; raises StoreRefused for one that was moved away."""
+    found = await engine.write(relocation.arrive)
+    if (moved := found.moved_to) is not None:
+        raise StoreRefused(
+            f"{engine.store.where} was moved to {moved.where} at {moved.at}. {_advice(moved.where)}"
+            " (fleetctl config shows what is set), or go on with the old one: fleetctl migrate"
+            " --undo"
+        )
+    if (moving := found.moving_to) is not None:
+        raise StoreRefused(
+            f"{engine.store.where} was being moved to {moving.where} at {moving.at}, and nobody saw"
+            " the end of it. Give the same command again: fleetctl migrate; or go on with this"
+            " one: fleetctl migrate --undo"
+        )
+    for mission_id, directory in found.unnamed.items():
+        if places := await engine.projects.places(directory):
+            await engine.write(relocation.name_project, mission_id, places[0])
+
+
+def _advice(where: str) -> str:
+    """Say what is to be set; a database of this machine is named by no setting of the store."""
+    if "://" in where:
+        return "Set store to where it is now"
+    return "Take the setting store, or FLEET_DATABASE_URL, away"

@@ -1,8 +1,7 @@
 """Imports every module that answers by more than one transaction, so that all are registered."""
 
-from .files import compress, pull
+from .files import pull
 from .hooks import deliver
-from .jobs import cluster, liveness, spent_runs, verification
 from .metrics import health, report
 from .services import (
     agents,
@@ -16,7 +15,6 @@ from .services import (
     pruning,
     recovery,
     snapshots,
-    sorties,
     system,
     verify,
 )

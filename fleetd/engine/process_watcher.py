@@ -1,4 +1,4 @@
-"""Waits for the processes of agents to end; must not decide what that means."""
+"""Process watcher: waits for the processes of agents to end."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ..domain.core.tx import WatchProcess
-from ..domain.recovery.handover import Process
 from ..host import processes
 
 log = logging.getLogger("fleetd")
@@ -25,12 +24,12 @@ class Watcher:
 
     async def run(
         self,
-        known: list[Process],
+        known: list[WatchProcess],
         ended: Callable[[WatchProcess], Awaitable[object]],
     ) -> None:
         """Watch until cancelled; ``ended`` is awaited for each process that is gone."""
         for process in known:
-            self.post(WatchProcess(process.agent_id, process.pid, process.started))
+            self.post(process)
         async with trio.open_nursery() as nursery:
             async for work in self._receive:
                 if work not in self._watched:

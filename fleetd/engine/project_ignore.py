@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from ..domain.agents import agents
-from ..domain.missions.current import within
 from ..domain.snapshots.queries import agent_of_run
 from ..host.file_system import FileSystem
-from ..host.path_walk import absolute
+from ..host.path_walk import absolute, within
 from ..protocol.errors import InvalidState, NotFound
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet

@@ -17,11 +17,10 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..domain.missions.current import within
 from ..domain.redaction.redact import redact
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk
+from ..host.path_walk import Walk, within
 from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
@@ -98,7 +97,7 @@ class Repositories:
     async def around(self, folder: str) -> Repository | None:
         """Return the repository around a real directory, which need not be there yet.
 
-        Raises git.Slow, git.Absent and PathUnanswered.
+        Raises git.GitSlow, git.GitAbsent and PathUnanswered.
         """
         root, known = await self._look(folder)
         return await self._told(root, known) if root is not None else None
@@ -116,7 +115,7 @@ class Repositories:
             return None
         with (
             trio.move_on_after(git.SECONDS),
-            contextlib.suppress(git.Slow, git.Absent, PathUnanswered),
+            contextlib.suppress(git.GitSlow, git.GitAbsent, PathUnanswered),
         ):
             return await self._told(root, known)
         self._silent[root] = trio.current_time() + SILENT_S
@@ -153,7 +152,7 @@ class Repositories:
 
 
 async def _ask(file_system: FileSystem, root: str) -> _Known:
-    """Ask Git about a repository; raises git.Slow, git.Absent and PathUnanswered."""
+    """Ask Git about a repository; raises git.GitSlow, git.GitAbsent and PathUnanswered."""
     files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
     marks = await file_system.run(partial(_marks, files=files), root)
     here = Path(root)
@@ -274,7 +273,7 @@ async def summary(directory: str | None) -> tuple[str, ...]:
     """
     if directory is None:
         return ()
-    with trio.move_on_after(git.SECONDS), contextlib.suppress(git.Slow, git.Absent):
+    with trio.move_on_after(git.SECONDS), contextlib.suppress(git.GitSlow, git.GitAbsent):
         return await _summary(Path(directory))
     return ()
 

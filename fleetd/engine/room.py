@@ -2,31 +2,16 @@
 
 from typing import Any
 
-from ..domain.artifacts.removal import Purge
-from ..domain.erasure.batches import PieceDrop
-from ..domain.erasure.journal import BytesScrubbed, ForgetWithdraw
-from ..domain.erasure.steps import ForgetBegin, ForgetStep
-from ..domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
-from ..domain.retention.pruning import PruneDone, PruneMark
-from ..domain.retention.sessions import OldSessionsDrop
-from ..domain.retention.spent import SpentRunsDrop
-from ..domain.system.startup import DropOldKeys, StartUp
 from ..protocol.request import Request
 from ..protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
 from ..protocol.requests.mission import MissionDelete
 from ..protocol.requests.snapshot import SnapshotPrune
-from ..protocol.requests.system import SystemForget
 
-# Everything else is refused while there is no room. The start is among them because without it
-# nobody could prune.
+# Everything else is refused while there is no room.
 MAKES_ROOM = frozenset(
     {
-        *(CheckpointPrune, SnapshotPrune, PruneMark, PruneDone, Purge),
+        *(CheckpointPrune, SnapshotPrune),
         *(CheckpointDelete, MissionDelete),
-        *(SystemForget, ForgetBegin, PieceDrop, ForgetStep, ForgetWithdraw, BytesScrubbed),
-        *(OldEventsDrop, OldLocksDrop, DropOldKeys, OldSessionsDrop),
-        SpentRunsDrop,
-        StartUp,
     }
 )
 

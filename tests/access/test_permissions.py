@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress
 from fleetd.protocol.requests.snapshot import DeclaredStep, SnapshotRecord
 from fleetd.protocol.requests.system import SystemBackup
 from tests.fleet import HOUR, Clock, opened
@@ -131,7 +130,7 @@ async def test_no_file_owes_its_permissions_to_the_umask(tmp_path: Path) -> None
             await fleet.do(SnapshotRecord(run_id="build-42", step_state=step))
         await fleet.settle()
         clock.pass_by(25 * HOUR)
-        await fleet.engine.handle(SnapshotsCompress(), DAEMON)
+        await compress(fleet.engine)
         await fleet.do(SystemBackup(str(root / "copy.db")))
         await fleet.settle()
     (root / "project").chmod(0o700)

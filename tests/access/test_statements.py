@@ -23,56 +23,59 @@ JOINED = "' AND '.join(where)"
 # Whoever puts something new into a statement says here that he looked: it is made of constants,
 # of names of columns that the program itself wrote down, or of placeholders.
 REVIEWED = {
-    "domain/agents/agents": {JOINED},
-    "domain/agents/mailbox": {JOINED, "order"},
+    "domain/agents/agents": {"where"},
+    "domain/agents/mailbox": {"where", "order"},
     "domain/artifacts/inventory": {"marks"},
-    "domain/artifacts/ownership": {
-        "POLICIES[request.noun].table",
-        "inside_of('i', request.record_ids)",
-        "table",
-    },
-    "domain/artifacts/removal": {"there"},
+    "domain/artifacts/latest": {"there"},
+    "domain/artifacts/ownership": {"KINDS[noun].table", "inside_of('i', record_ids)", "table"},
+    "domain/artifacts/removal": {"KINDS[noun].table"},
     "domain/artifacts/repair": {"names"},
-    "domain/artifacts/soft_delete": {"emptied"},
     "domain/artifacts/verification": {
-        "POLICIES[request.noun].table",
-        "inside_of('i', request.record_ids)",
+        "KINDS[noun].table",
+        "inside_of('i', record_ids)",
         "when",
     },
     "domain/checkpoints/checkpoints": {"also", "clause", "columns"},
     "domain/checkpoints/derived_context": {"mine"},
-    "domain/cluster/heartbeat": {"agent"},
-    "domain/cluster/membership": {"' AND id = :id' if machine else ''"},
+    "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent"},
     "domain/core/event_log": {"seen"},
-    "domain/core/ids": {"_TABLES[noun]", "table"},
+    "domain/core/ids": {"TABLES[noun]", "table"},
+    "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
+    "domain/core/tombstones": {"inside_of('d', digests)"},
     "domain/core/tx": {"names", "table", "values"},
-    "domain/erasure/batches": {"_within(strand, request.place)", "started", "where"},
-    "domain/erasure/clauses": {"a", "inside_of('r', self.runs)", "m", "of_agents", "steps"},
-    "domain/erasure/erase": {"agents", "events", "m", "table", "where"},
-    "domain/erasure/forget_runs": {"a"},
+    "domain/erasure/erase": {
+        "_within(strand, cursor)",
+        "agents",
+        "events",
+        "m",
+        "started",
+        "table",
+        "where",
+    },
     "domain/erasure/marks": {"clauses[table]", "going", "kept", "table", "which"},
     "domain/erasure/scope": {
         "a",
         "below('cwd')",
         "below('project_dir')",
         "chosen[table]",
+        "inside_of('r', self.runs)",
         "m",
+        "of_agents",
+        "steps",
         "table",
         "where",
     },
     "domain/erasure/steps": {"scope.clauses()['snapshots']"},
-    "domain/erasure/tombstones": {"inside_of('d', digests)"},
-    "domain/events/cursors": {"_of(stream)", "behind"},
+    "domain/events/cursors": {"_of(stream)"},
     "domain/events/streams": {"each", "mine", "n", "order", "where"},
-    "domain/liveness/agent_loss": {"not_in_touch('a')"},
-    "domain/liveness/silence": {"beside", "column", "most", "not_in_touch('a')", "table", "where"},
-    "domain/locks/locks": {JOINED},
+    "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
+    "domain/locks/locks": {"where"},
     "domain/locks/queue": {"nobody", "row"},
     "domain/missions/current": {"named(places)", "named(which)"},
-    "domain/missions/missions": {JOINED, "assignments", "clause"},
+    "domain/missions/missions": {"assignments", "where"},
     "domain/missions/selection": {"named(places)"},
-    "domain/missions/sortie_work": {"assignments"},
-    "domain/recovery/handover": {"where"},
+    "domain/missions/sorties": {"assignments"},
+    "domain/recovery/checkpoint_selection": {"where"},
     "domain/recovery/prompt_data": {"where"},
     "domain/recovery/restore": {JOINED},
     "domain/recovery/restore_context": {"where"},
@@ -84,9 +87,10 @@ REVIEWED = {
     "domain/recovery/state": {
         "', '.join((f':{name}' for name in names))",
         "assignments",
-        "not_in_touch('briefed')",
+        "unreachable('briefed')",
     },
     "domain/retention/checkpoints": {"also"},
+    "domain/retention/events_and_locks": {"behind"},
     "domain/retention/sessions": {"over", "up_to if until else ''"},
     "domain/sessions/identity": {"live if unless_ended else ''"},
     "domain/sessions/membership": {"where"},
@@ -96,7 +100,7 @@ REVIEWED = {
     "domain/snapshots/record": {"mine", "newest"},
     "domain/snapshots/recovery_context": {"more"},
     "domain/snapshots/runs": {"marks"},
-    "domain/system/epoch": {"POLICIES[request.noun].table"},
+    "domain/system/epoch": {"KINDS[noun].table"},
     "domain/system/legacy_import": {"events", "what"},
     "domain/system/startup": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
     "store/postgres/checks": {"function", "name"},
@@ -113,7 +117,7 @@ REVIEWED = {
     },
 }
 # Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|strand)\.\w+|in_sql\(\w+\)")
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:
@@ -231,7 +235,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     seen: list[str] = []
 
-    class Spying(group_commit.Executor):
+    class Spying(group_commit.SqliteExecutor):
         def __call__(self, sql: str, params: Any) -> Any:
             seen.append(sql)
             return super().__call__(sql, params)
@@ -244,7 +248,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             seen.append(sql)
             super().many(sql, params)
 
-    monkeypatch.setattr(group_commit, "Executor", Spying)
+    monkeypatch.setattr(group_commit, "SqliteExecutor", Spying)
     return seen
 
 

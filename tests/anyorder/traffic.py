@@ -5,8 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import ErrorReport
 from fleetd.protocol.requests.event import CursorAdvance
@@ -54,7 +53,7 @@ class TrafficRules(Machine):
     def notice(self) -> None:
         """The daemon looks for silences, as its timers would have it do."""
         silent, maybe = self.model.fall_silent(self.clock.awake_ms, self.opened)
-        self.fleet.call(lambda fleet: fleet.engine.handle(ActivityScan(), DAEMON))
+        self.fleet.call(lambda fleet: scan(fleet.engine))
         self.check(Step(silent=silent, maybe_silent=maybe))
         assert all(self.model.newest(mission) for mission in silent)
 

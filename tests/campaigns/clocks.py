@@ -15,7 +15,7 @@ from unittest import mock
 import trio
 import trio.testing
 
-from fleetd.domain.liveness.episodes import EpisodeBegin
+from fleetd.domain.recovery.state import begin_episode
 from fleetd.engine import repositories
 from fleetd.engine.jobs import timers
 from fleetd.host.clock import Uptime
@@ -125,15 +125,15 @@ class _History:
                 self._fleet.sql("DELETE FROM episodes")
                 self._fleet.sql("UPDATE missions SET silent = 0")
             self._up_since = self._awake()
-            execute = self._fleet.engine.execute
+            write = self._fleet.engine.write
 
-            async def noted(request: Any, *more: Any, **named: Any) -> Any:
-                result = await execute(request, *more, **named)
-                if isinstance(request, EpisodeBegin) and result.done:
-                    self._begun.append((request.mission_id, self._awake()))
+            async def noted(rule: Any, *args: Any, **named: Any) -> Any:
+                result = await write(rule, *args, **named)
+                if rule is begin_episode and result:
+                    self._begun.append((args[0], self._awake()))
                 return result
 
-            setattr(self._fleet.engine, "execute", noted)  # noqa: B010
+            setattr(self._fleet.engine, "write", noted)  # noqa: B010
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(timers.notice_silence, self._fleet.engine)
                 nursery.start_soon(self._beat, self._fleet)

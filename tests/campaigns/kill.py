@@ -25,9 +25,9 @@ READY_MS = 2_000
 FEW, SOON, MANY = 2, 6, 8
 # A day and a bit: then snapshots are compressed, and nothing is old enough to go.
 LATER = (
-    "import fleetd.host.clock as it, fleetd.engine.service as service, fleetd.__main__ as main\n"
+    "import fleetd.host.clock as it, fleetd.engine.lifecycle as engine, fleetd.__main__ as main\n"
     "late = lambda: now() + {ms}\nnow = it.wall_clock\n"
-    "service.open_engine.__wrapped__.__kwdefaults__['clock'] = late\nmain.main([])"
+    "engine.open_engine.__wrapped__.__kwdefaults__['clock'] = late\nmain.main([])"
 )
 A_DAY_MS = 25 * 3_600_000
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.protocol.errors import FleetError, NotFound
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,

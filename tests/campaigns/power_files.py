@@ -20,8 +20,7 @@ from unittest import mock
 
 import trio
 
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress
 from fleetd.engine.offline import restore_command
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
@@ -53,7 +52,7 @@ class Slow(Worker):
     async def forget(self) -> None:
         """Let some time pass first, so that there is something to prune and to compress."""
         self.fleet.clock.pass_by(2 * DAY)
-        await self.fleet.engine.handle(SnapshotsCompress(), DAEMON)
+        await compress(self.fleet.engine)
         await self.fleet.do(SnapshotPrune())
         await super().forget()
         self.say(Fact("rest", None))

@@ -15,7 +15,7 @@ from fleetd import daemon
 from fleetd.config import Hooks, Limits
 from fleetd.engine import repositories
 from fleetd.host.systemd import Notifier
-from fleetd.server.listener import Listening
+from fleetd.server.listener import ListeningSockets
 from fleetd.server.server import Server
 from tests.campaigns.steps import tasks_of
 from tests.campaigns.under_way import LARGE_BYTES, LINE_BYTES
@@ -37,7 +37,7 @@ class Life:
 
     def drop(self) -> None:
         """Cancel whatever is done for clients."""
-        for connection in tuple(self.server._slots.occupants):
+        for connection in tuple(self.server._limit.connections):
             connection._scope.cancel()
 
     def leaks(self) -> dict[str, Any]:
@@ -45,8 +45,8 @@ class Life:
         engine = self.fleet.engine
         return {
             "tasks": tasks_of(self.nursery),
-            "connections": len(self.server._slots.occupants),
-            "places for clients": self.server._slots._free.value,
+            "connections": len(self.server._limit.connections),
+            "places for clients": self.server._limit._free.value,
             "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),
@@ -78,7 +78,9 @@ async def living(place: Path, clock: Clock) -> AsyncIterator[Life]:
             async with trio.open_nursery() as nursery:
                 stop, ended = trio.Event(), trio.Event()
                 with instead(daemon, "Server", Known):
-                    nursery.start_soon(_serve, fleet, Listening([listener], path), stop, ended)
+                    nursery.start_soon(
+                        _serve, fleet, ListeningSockets([listener], path), stop, ended
+                    )
                     await trio.testing.wait_all_tasks_blocked()
                 life = Life(fleet, servers[0], path, nursery, stop, ended)
                 try:
@@ -111,7 +113,7 @@ def _no_real_time() -> Iterator[None]:
         yield
 
 
-async def _serve(fleet: Fleet, held: Listening, stop: trio.Event, ended: trio.Event) -> None:
+async def _serve(fleet: Fleet, held: ListeningSockets, stop: trio.Event, ended: trio.Event) -> None:
     await daemon._serve(fleet.engine, held, Notifier({}), stop)
     ended.set()
 

@@ -12,7 +12,7 @@ import trio.testing
 
 from fleetd import daemon
 from fleetd.engine.engine import DAEMON, Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host.systemd import feed_watchdog
 from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.protocol.requests.system import SystemHealth

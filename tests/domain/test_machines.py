@@ -5,25 +5,24 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd.domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet
-from fleetd.domain.cluster.heartbeat import BEAT_MS, LEFT_MS, LOST_MS, UNBROKEN_MS
-from fleetd.domain.cluster.membership import MachineBeat, MachineLeave, MachineLose, MissingGet
-from fleetd.domain.core.context import Facts
-from fleetd.domain.liveness.agent_loss import GRACE_MS, AgentEnded, AgentUnheard
-from fleetd.domain.liveness.due import DueGet
-from fleetd.domain.locks.queue import (
-    UNSEEN,
-    LockEnqueue,
-    LockLeaveQueue,
-    LockLook,
-    LockPoll,
-    Stand,
+from fleetd.domain.agents import agent_loss, agents, failover
+from fleetd.domain.agents.agent_loss import GRACE_MS
+from fleetd.domain.cluster import membership
+from fleetd.domain.cluster.membership import (
+    BEAT_MS,
+    LEFT_MS,
+    LOST_MS,
+    UNBROKEN_MS,
 )
-from fleetd.domain.recovery.handover import SurroundingsGet
-from fleetd.domain.system.epoch import GoOnWithout
-from fleetd.domain.system.startup import StartUp
-from fleetd.engine.jobs.cluster import KeepInTouch
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.domain.core.context import Facts
+from fleetd.domain.core.tx import WatchProcess
+from fleetd.domain.liveness.due import due
+from fleetd.domain.locks import queue
+from fleetd.domain.system.epoch import go_on_without
+from fleetd.domain.system.startup import start_up
+from fleetd.engine.engine import DAEMON
+from fleetd.engine.jobs import liveness
+from fleetd.engine.jobs.cluster import heartbeat
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.protocol.errors import InvalidState, NotFound
@@ -53,11 +52,13 @@ async def machines(tmp_path, nursery):
 
 
 async def beat(fleet, name=None):
-    return await fleet.do(MachineBeat(name or f"host-{fleet.engine.machine[-1]}", fleet.clock.now))
+    return await fleet.engine.write(
+        membership.beat, name or f"host-{fleet.engine.machine[-1]}", fleet.clock.now
+    )
 
 
 async def touch(fleet):
-    await fleet.do(KeepInTouch())
+    await heartbeat(fleet.engine)
 
 
 async def pass_by(ms, *fleets):
@@ -136,10 +137,10 @@ async def test_of_several_that_miss_a_machine_one_loses_it(tmp_path, machines, c
         north.clock.pass_by(BEAT_MS + 1)
         await beat(north)
         await beat(third)
-        seen = [(await each.do(MissingGet())).machines for each in (north, third)]
+        seen = [(await each.engine.read(membership.missing)).machines for each in (north, third)]
         assert seen == [[SOUTH], [SOUTH]]
 
-        done = [(await each.do(MachineLose(SOUTH))).done for each in (north, third)]
+        done = [await each.engine.write(membership.lose, SOUTH) for each in (north, third)]
 
     assert done == [True, False]
 
@@ -172,7 +173,7 @@ async def _since_after(fleet, ms):
 async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machines):
     north, south = machines
     await settle_in(north, south)
-    await south.do(MachineLeave())
+    await south.engine.write(membership.leave)
 
     await pass_by(LEFT_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "left"}
@@ -242,7 +243,7 @@ async def test_a_mission_that_loses_several_agents_with_a_machine_has_one_error(
     assert len(await north.checkpoint_ids(other, "error")) == 1
     (row,) = north.sql("SELECT trigger_details FROM checkpoints WHERE id = :id", id=kept)
     assert "spec-1, spec-2 ended without a word (machine " in row["trigger_details"]
-    assert not (await north.do(AgentCutOff("spec-2"))).done
+    assert not await north.engine.write(failover.cut_off, "spec-2")
 
 
 async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal):
@@ -269,7 +270,7 @@ async def test_an_agent_that_was_seen_since_is_not_lost_with_its_machine(machine
 
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
 
-    assert not (await north.do(AgentCutOff("spec-1"))).done
+    assert not await north.engine.write(failover.cut_off, "spec-1")
     assert await status(north, "spec-1") == "active"
 
 
@@ -294,14 +295,14 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(m
     mission = await north.mission()
     await settle_in(north, south)
     await south.agents(mission, "spec-1")
-    await south.do(MachineLeave())
+    await south.engine.write(membership.leave)
     await pass_by(LEFT_MS - BEAT_MS, north)
     await touch(south)
     await pass_by(2 * BEAT_MS, north, south)
 
-    assert not (await north.do(AgentUnheard("spec-1"))).done
+    assert not await north.engine.write(agent_loss.unheard, "spec-1")
     await pass_by(LEFT_MS, north, south)
-    assert (await north.do(AgentUnheard("spec-1"))).done
+    assert await north.engine.write(agent_loss.unheard, "spec-1")
 
 
 # --- what is not judged while word may be on its way ----------------------------------------------
@@ -313,7 +314,7 @@ async def compacted(fleet, mission):
 
 async def scan(*fleets):
     for fleet in fleets:
-        await fleet.do(ActivityScan())
+        await liveness.scan(fleet.engine)
 
 
 async def test_a_mission_is_silent_only_when_its_machines_could_have_told_otherwise(machines):
@@ -383,8 +384,8 @@ async def test_how_soon_to_look_again_heeds_what_was_not_judged(machines):
     north, _ = machines
     await touch(north)
     for _ in range(2):
-        due = await north.do(DueGet(north.engine.awake_since_ms))
-        assert due.look_again_ms == UNBROKEN_MS + 1
+        found = await north.engine.read(due, north.engine.awake_since_ms)
+        assert found.look_again_ms == UNBROKEN_MS + 1
         north.clock.pass_by(10 * MINUTE)  # the store was away, and this machine has not told yet
 
 
@@ -452,9 +453,9 @@ async def test_an_agent_whose_work_went_to_another_stays_lost(machines, mortal):
     await north.agents(mission, "spec-2")
     await north.restore(mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1")
 
-    assert (await south.do(CutOffGet())).processes == []
-    back = AgentBack("spec-1", process.pid, processes.started(process.pid))
-    assert not (await south.do(back)).done
+    assert await south.engine.read(failover.cut_off_here) == []
+    back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
+    assert not await south.engine.write(failover.back, back)
     assert await status(north, "spec-1") == "lost"
 
 
@@ -462,11 +463,12 @@ async def test_only_its_own_machine_finds_an_agent_at_work(machines, mortal):
     north, south = machines
     mission, process = await north.mission(), mortal()
     await cut_off(north, south, mission, process)
-    back = AgentBack("spec-1", process.pid, processes.started(process.pid))
+    back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
 
-    assert not (await north.do(back)).done
-    assert not (await south.do(msgspec.structs.replace(back, started="0"))).done
-    assert (await south.do(back)).done
+    assert not await north.engine.write(failover.back, back)
+    older = msgspec.structs.replace(back, started="0")
+    assert not await south.engine.write(failover.back, older)
+    assert await south.engine.write(failover.back, back)
 
 
 @pytest.mark.parametrize("sign", ["heartbeat", "activity"])
@@ -497,9 +499,10 @@ async def test_the_same_pid_on_another_machine_is_another_process(machines, mort
     await start(north, mission, "spec-1", process)
     started = processes.started(process.pid)
 
-    assert not (await south.do(AgentEnded("spec-1", process.pid, started))).done
-    assert (await south.do(SurroundingsGet())).processes == []
-    assert (await north.do(AgentEnded("spec-1", process.pid, started))).done
+    gone = WatchProcess("spec-1", process.pid, started)
+    assert not await south.engine.write(agent_loss.process_ended, gone)
+    assert await south.engine.read(agent_loss.living_processes) == []
+    assert await north.engine.write(agent_loss.process_ended, gone)
 
 
 async def test_an_agent_that_registers_on_another_machine_moves_there(machines, mortal):
@@ -508,10 +511,10 @@ async def test_an_agent_that_registers_on_another_machine_moves_there(machines, 
     await start(north, mission, "spec-1", first)
     await start(south, mission, "spec-1", second)
 
-    ended = AgentEnded("spec-1", first.pid, processes.started(first.pid))
-    assert not (await north.do(ended)).done
-    assert (await north.do(SurroundingsGet())).processes == []
-    (known,) = (await south.do(SurroundingsGet())).processes
+    ended = WatchProcess("spec-1", first.pid, processes.started(first.pid))
+    assert not await north.engine.write(agent_loss.process_ended, ended)
+    assert await north.engine.read(agent_loss.living_processes) == []
+    (known,) = await south.engine.read(agent_loss.living_processes)
     assert (known.agent_id, known.pid) == ("spec-1", second.pid)
 
 
@@ -524,16 +527,15 @@ async def test_a_session_that_is_resumed_on_another_machine_moves_there(machines
         north.clock.pass_by(MINUTE)
         recorded = await window.tell(PromptSubmitted("Add login"))
 
-    (known,) = (await south.do(SurroundingsGet())).processes
+    (known,) = await south.engine.read(agent_loss.living_processes)
     assert (known.agent_id, known.pid) == (recorded.agent_id, 101)
-    assert (await north.do(SurroundingsGet())).processes == []
+    assert await north.engine.read(agent_loss.living_processes) == []
 
 
 async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(machines):
     north, south = machines
-    await north.engine.execute(
-        AgentRegister("spec-1", "specialist", pid=101), facts=Facts(pid_started="5")
-    )
+    request = AgentRegister("spec-1", "specialist", pid=101)
+    await north.engine.run(agents.register, request, facts=Facts(pid_started="5"))
     there, here = Window(south), Window(north, "another")
     for window in (there, here):
         window.process = (101, "5")
@@ -545,7 +547,7 @@ async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(mach
 async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(machines, mortal):
     north, south = machines
     mission, process = await north.mission(), mortal()
-    await south.do(MachineBeat("laptop", south.clock.now))
+    await south.engine.write(membership.beat, "laptop", south.clock.now)
     await start(south, mission, "spec-1", process)
     await north.agents(mission, "spec-2")
     await north.checkpoint(mission)
@@ -559,7 +561,7 @@ async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(
         await take_over()
     running = f"Agent spec-1 runs on laptop (process {process.pid})."
     assert refused.value.message == running
-    await south.do(MachineLeave())
+    await south.engine.write(membership.leave)
     with pytest.raises(InvalidState, match="ran, when it was last heard of, on laptop"):
         await take_over()
 
@@ -619,8 +621,8 @@ async def test_whose_work_was_taken_over_is_told_once_when_it_comes_back(machine
 async def wait_for(fleet, file, agent):
     """Line up for a file that is locked, as another machine names it, too."""
     (held,) = await fleet.locks()
-    request, facts = LockEnqueue(LockAcquire(file, agent)), Facts(lock_key=held.normalized_path)
-    return (await fleet.engine.execute(request, facts=facts)).stand
+    waiter = fleet.engine.on_behalf_of(DAEMON, Facts(lock_key=held.normalized_path))
+    return await waiter.write(queue.enqueue, LockAcquire(file, agent))
 
 
 async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
@@ -631,11 +633,11 @@ async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
     here = await wait_for(north, "/srv/a.py", "spec-2")
     there = await wait_for(south, "/srv/a.py", "spec-3")
 
-    await north.engine.execute(StartUp())
+    await north.engine.write(start_up)
 
     with pytest.raises(NotFound, match="or its machine was not heard of"):
-        await north.do(LockPoll(here))
-    assert (await south.do(LockPoll(there))).lock is None
+        await north.engine.write(queue.poll, here)
+    assert await south.engine.write(queue.poll, there) is None
 
 
 async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines):
@@ -644,16 +646,16 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     await north.agents(mission, "spec-1", "spec-2", "spec-3")
     await north.lock(mission, "/srv/a.py", "spec-1")
     there = await wait_for(south, "/srv/a.py", "spec-3")
-    lost = Stand(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
+    lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
     north.sql("UPDATE locks SET expires_at = acquired_at")
 
-    assert (await north.engine.look(LockLook(lost))).due
+    assert (await north.engine.read(queue.look, lost)).due
     with pytest.raises(NotFound, match="The wait for the lock has ended"):
-        await north.do(LockPoll(lost))
+        await north.engine.write(queue.poll, lost)
     for keep in (True, False):
-        assert (await north.do(LockLeaveQueue(lost, keep))).lock is None
+        assert await north.engine.write(queue.leave, lost, keep=keep) is None
 
-    assert (await south.do(LockPoll(there))).lock.held_by == "spec-3"
+    assert (await south.engine.write(queue.poll, there)).held_by == "spec-3"
 
 
 async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(machines):
@@ -663,10 +665,10 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
     await north.lock(mission, "/srv/a.py", "spec-1")
     before = await wait_for(north, "/srv/a.py", "spec-2")
 
-    await north.do(GoOnWithout(end=1, reached=5))
+    await north.engine.write(go_on_without, 1, 5)
 
     after = await wait_for(north, "/srv/a.py", "spec-3")
-    assert after.wait_id > before.wait_id + UNSEEN
+    assert after.wait_id > before.wait_id + queue.UNSEEN
     waits = north.sql("SELECT id FROM lock_waits ORDER BY id")
     assert [row["id"] for row in waits] == [before.wait_id, after.wait_id]
 
@@ -674,13 +676,13 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
 async def test_an_epoch_serves_those_who_were_told_of_less_and_no_others(machines):
     north, south = machines
     await north.mission()
-    await north.do(GoOnWithout(end=1, reached=5))
+    await north.engine.write(go_on_without, 1, 5)
     begins = "SELECT seq FROM events WHERE type = 'store_restored' ORDER BY seq"
     [seq] = [row["seq"] for row in north.sql(begins)]
 
     told = seq - 1
-    assert not (await south.do(GoOnWithout(end=told, reached=told))).done  # it is news there
-    assert (await south.do(GoOnWithout(end=seq, reached=seq))).done  # it was something else
+    assert not await south.engine.write(go_on_without, told, told)  # it is news there
+    assert await south.engine.write(go_on_without, seq, seq)  # it was something else
 
     assert [row["seq"] for row in north.sql(begins)] == [seq, seq + 1]
 
@@ -695,10 +697,10 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     await wait_for(south, "/srv/a.py", "spec-2")
     mine = await wait_for(north, "/srv/a.py", "spec-3")
     if how == "left":
-        await south.do(MachineLeave())
+        await south.engine.write(membership.leave)
     else:
         await pass_by(LOST_MS + BEAT_MS, north)
 
     north.clock.pass_by(10 * MINUTE + SECOND)
 
-    assert (await north.do(LockPoll(mine))).lock.held_by == "spec-3"
+    assert (await north.engine.write(queue.poll, mine)).held_by == "spec-3"

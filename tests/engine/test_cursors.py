@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.engine.jobs.daily import tidy
-from fleetd.engine.services import examining
+from fleetd.engine.services import doctor
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.records import Finding, Mission
 from fleetd.protocol.requests.agent import AgentRegister
@@ -183,7 +183,7 @@ async def test_the_doctor_lists_cursors(fleet: Fleet, monkeypatch: pytest.Monkey
         f" events up to {mine[-1]} went before it came to them"
     )
     assert found[1].detail == f"at {last} of {end}, last used at {fleet.clock.now}"
-    monkeypatch.setattr(examining, "MOST_CURSORS", 1)
+    monkeypatch.setattr(doctor, "MOST_CURSORS", 1)
     assert [each.detail for each in await listed(fleet)][1:] == ["and 1 more"]
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.verification import UnverifiedGet
-from fleetd.engine.engine import DAEMON
+from fleetd.domain.artifacts.verification import unverified
 from fleetd.engine.jobs import verification
 from fleetd.engine.jobs.daily import tidy
-from fleetd.engine.jobs.verification import DailyVerification
+from fleetd.engine.jobs.verification import verify_some
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.checkpoint import CheckpointGet
 from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotRecord
@@ -37,7 +36,7 @@ def rot(path: Path) -> bytes:
 
 async def round_of(fleet: Fleet) -> tuple[int, int, int]:
     """Return how many files a round looked at, healed, and found beyond healing."""
-    done = await fleet.engine.handle(DailyVerification(), DAEMON)
+    done = await verify_some(fleet.engine)
     await fleet.settle()
     return done.files, done.healed, done.damaged
 
@@ -204,8 +203,8 @@ async def test_whose_turn_it_is_is_read_from_an_index(fleet: Fleet, monkeypatch:
         return ask(self, sql, **values)
 
     monkeypatch.setattr(Tx, "all", heard)
-    await fleet.engine.execute(UnverifiedGet("checkpoint", fleet.clock.now, 5))
-    await fleet.engine.execute(UnverifiedGet("snapshot", fleet.clock.now, 5))
+    await fleet.engine.read(unverified, "checkpoint", fleet.clock.now, 5)
+    await fleet.engine.read(unverified, "snapshot", fleet.clock.now, 5)
     assert len(asked) == 4
     if not fleet.engine.machine and fleet.engine.store.kind == "sqlite":
         for sql, values in asked:

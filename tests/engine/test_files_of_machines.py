@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.abandoned import AbandonedPurge
-from fleetd.domain.artifacts.outbox import BackupGet
-from fleetd.domain.cluster.membership import MachineBeat, MachineLeave
+from fleetd.domain.artifacts.outbox import backup
+from fleetd.domain.artifacts.removal import purge_departed
+from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
-from fleetd.engine.files.compress import SnapshotsCompress
-from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.compress import compress
+from fleetd.engine.files.garbage import collect_garbage
 from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
@@ -60,7 +60,7 @@ async def here(*fleets: Fleet) -> None:
     """Let the store hear of machines, which are called what a person would call them."""
     for fleet in fleets:
         name = NAMES[fleet.engine.machine]
-        await fleet.engine.execute(MachineBeat(name=name, started_at=fleet.clock.now))
+        await fleet.engine.write(membership.beat, name, fleet.clock.now)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_what_another_machine_keeps_is_not_written_here(pair: tuple[Fleet,
     a, b = pair
     mission = await a.mission()
     taken = await b.checkpoint(mission)
-    assert (await a.engine.execute(BackupGet("checkpoint", taken.id))).data is None
+    assert (await a.engine.read(backup, "checkpoint", taken.id)).data is None
     a.engine.outbox.post(WriteBackup("checkpoint", taken.id))
     a.engine.outbox.post(RemoveBackup("checkpoint", taken.id))
     await a.settle()
@@ -266,7 +266,7 @@ async def test_only_this_machines_history_is_compressed(pair: tuple[Fleet, Fleet
     a, b = pair
     ours, theirs = await a.do(SnapshotRecord("run-1")), await b.do(SnapshotRecord("run-2"))
     a.clock.pass_by(2 * DAY)
-    await a.do(SnapshotsCompress())
+    await compress(a.engine)
     assert [path for path in a.files() if path.endswith(".gz")] == [
         f"run-1/history/{ours.snapshot_id}.json.gz"
     ]
@@ -278,7 +278,7 @@ async def look(*fleets: Fleet) -> None:
     """Let daemons do what they do about files every minute."""
     for fleet in fleets:
         await fleet.engine.outbox.take_on()
-        await heed(fleet.engine)
+        await collect_garbage(fleet.engine)
         await fleet.settle()
 
 
@@ -434,7 +434,7 @@ async def test_what_a_machine_deleted_that_never_comes_back_is_purged_by_another
         assert (await a.do(SnapshotPrune())).deleted == 1
         waiting = {row["id"] for row in a.sql("SELECT id FROM checkpoints WHERE deleted_at > ''")}
         assert waiting == {gone.id}
-        assert (await a.engine.execute(AbandonedPurge())).purged == 2
+        assert await a.engine.write(purge_departed) == 2
         assert a.sql("SELECT id FROM snapshots") == []
         assert [row["id"] for row in a.sql("SELECT id FROM checkpoints")] == [kept.id]
     # It comes back after all: its files do not bring back what was deleted.
@@ -455,12 +455,12 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     mission = await a.mission()
     taken = await b.checkpoint(mission)
     await a.do(CheckpointDelete(taken.id))
-    await b.engine.execute(MachineLeave())
+    await b.engine.write(membership.leave)
     a.clock.pass_by(6 * DAY)
-    assert (await a.engine.execute(AbandonedPurge())).purged == 0
+    assert await a.engine.write(purge_departed) == 0
     a.clock.pass_by(2 * DAY)
     await here(b)  # nobody heard its daemon's end, and it runs again
-    assert (await a.engine.execute(AbandonedPurge())).purged == 0
+    assert await a.engine.write(purge_departed) == 0
 
 
 async def test_a_machine_that_lost_its_id_keeps_its_files(

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.removal import Purge
-from fleetd.domain.artifacts.repair import Heal
-from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.domain.artifacts.removal import purge
+from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.erasure import steps
+from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
@@ -36,7 +36,7 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.sortie import SortieProgress
 from fleetd.protocol.requests.system import SystemForget
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.fleet import Fleet, opened
 
 SECRET = "sentinel-7f3a"
@@ -297,7 +297,7 @@ async def test_a_forgotten_mission_does_not_come_back_out_of_a_file(fleet: Fleet
     await fleet.do(SystemForget(mission.id))
 
     with pytest.raises(InvalidState, match="was forgotten"):
-        await fleet.engine.execute(Heal(taken))
+        await fleet.engine.write(repair_row, taken)
     assert fleet.sql("SELECT id FROM missions") == []
 
 
@@ -373,8 +373,8 @@ async def test_who_waits_for_a_lock_gets_it_and_a_waiter_that_is_forgotten_is_to
 
 
 async def step(fleet: Fleet, mission_id: str, *, cleared: bool) -> None:
-    target = Target(kind="mission", name=mission_id)
-    await fleet.engine.execute(ForgetStep(target, [mission_id] if cleared else []))
+    target = ErasureTarget(kind="mission", name=mission_id)
+    await fleet.engine.write(steps.step, target, [mission_id] if cleared else [])
 
 
 async def marked(fleet: Fleet, mission_id: str) -> None:
@@ -419,11 +419,11 @@ async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
         await marked(fleet, gone.id)
         fleet.sql("DELETE FROM missions WHERE id = :id", id=gone.id)
 
-    def refuse(self: Backups, mission_id: str) -> None:
+    def refuse(self: RecordFiles, mission_id: str) -> None:
         raise PermissionError(1, "Operation not permitted", mission_id)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Backups, "clear", refuse)
+        patched.setattr(RecordFiles, "clear", refuse)
         async with opened(tmp_path) as fleet:
             owed = fleet.sql("SELECT name FROM forgetting WHERE kind = 'mission'")
             assert owed == [{"name": mission.id}]
@@ -441,11 +441,11 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
         await marked(fleet, mission.id)
     tries: list[str] = []
 
-    def refuse(self: Backups, mission_id: str) -> None:
+    def refuse(self: RecordFiles, mission_id: str) -> None:
         tries.append(mission_id)
         raise PermissionError(1, "Operation not permitted", mission_id)
 
-    monkeypatch.setattr(Backups, "clear", refuse)
+    monkeypatch.setattr(RecordFiles, "clear", refuse)
     async with opened(tmp_path) as fleet:
         assert (await fleet.do(MissionList())).total == 1
         assert len(tries) == 1
@@ -460,7 +460,7 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
 async def test_answers_are_searched_piece_by_piece(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.erasure.erase.AT_ONCE", 2)
+    monkeypatch.setattr("fleetd.domain.erasure.erase.ANSWERS_AT_ONCE", 2)
     goes, stays = await fleet.mission(1), await fleet.mission(1)
     for number in range(7):
         about = stays if number % 3 == 2 else goes
@@ -518,4 +518,4 @@ async def test_a_pending_mission_can_be_forgotten_too(fleet: Fleet) -> None:
     assert (await fleet.do(SystemForget(mission.id))).missions == 1
     with pytest.raises(NotFound):
         await fleet.do(MissionStart(mission.id))
-    assert (await fleet.engine.execute(Purge("checkpoint", ["chk-1a2b3c4d"]))).purged == 0
+    assert await fleet.engine.write(purge, "checkpoint", ["chk-1a2b3c4d"]) == 0

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.domain.erasure import steps
 from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Mutation
 from fleetd.protocol.requests.mission import Deleted, MissionCancel, MissionDelete, MissionList
 from fleetd.protocol.requests.system import SystemForget
-from tests.fleet import Fleet, opened
+from tests.fleet import Fleet, meet_rules, opened
 
 KEY = "once"
 
@@ -27,14 +27,11 @@ class KilledError(Exception):
 
 
 def fail_at_the_last_step(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    execute = fleet.engine.execute
-
-    async def failing(request: Any, *more: Any) -> Any:
-        if isinstance(request, ForgetStep):
+    async def failing(rule: Any, *_: Any) -> None:
+        if rule is steps.step:
             raise error
-        return await execute(request, *more)
 
-    monkeypatch.setattr(fleet.engine, "execute", failing)
+    meet_rules(fleet.engine, monkeypatch, failing)
 
 
 async def ended_mission(fleet: Fleet) -> Mission:

@@ -3,10 +3,11 @@
 import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fleetd.domain.erasure.batches import AT_ONCE, PieceDrop, PieceLook
+from fleetd.domain.erasure.erase import AT_ONCE, drop_batch, find_batch
 from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Request
@@ -20,7 +21,7 @@ from fleetd.protocol.requests.mission import (
     MissionList,
 )
 from fleetd.protocol.requests.system import SystemForget
-from tests.fleet import Fleet, opened
+from tests.fleet import Fleet, meet_rules, opened
 
 PIECES = 4
 EVENTS = PIECES * AT_ONCE
@@ -57,18 +58,15 @@ def after_each_piece(
     fleet: Fleet,
     monkeypatch: pytest.MonkeyPatch,
     then: Callable[[], Awaitable[None]],
-    kind: type[Request[object]] = PieceDrop,
+    kind: Any = drop_batch,
 ) -> None:
     """Have something done between two pieces of work, as another client would do it."""
-    real = fleet.engine.execute
 
-    async def execute(request: Request[object], *more: object) -> object:
-        result = await real(request, *more)  # type: ignore[arg-type]
-        if isinstance(request, kind):
+    async def met(rule: Any, *_: Any) -> None:
+        if rule is kind:
             await then()
-        return result
 
-    monkeypatch.setattr(fleet.engine, "execute", execute)
+    meet_rules(fleet.engine, monkeypatch, after=met)
 
 
 @every_way
@@ -161,7 +159,7 @@ async def test_a_dry_run_counts_in_pieces_what_goes_and_changes_nothing(
 
     request = WAYS[way](fleet, mission)
     with monkeypatch.context() as patched:
-        after_each_piece(fleet, patched, read, PieceLook)
+        after_each_piece(fleet, patched, read, find_batch)
         foreseen = await fleet.do(SystemForget(mission.id, dry_run=True))
     assert len(seen) > PIECES
     assert fleet.dump() == before

@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ImportFiles
-from fleetd.domain.artifacts.repair import Heal
-from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
+from fleetd.domain.artifacts.ingest import ingest
+from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.erasure import steps
+from fleetd.domain.erasure.scope import ErasureTarget
+from fleetd.domain.snapshots import record as record_rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
@@ -26,7 +27,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Forgotten, SystemForget
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.engine.test_forgetting import places_of, rows_with
 from tests.engine.test_sessions import Window
 from tests.fleet import MINUTE, Fleet, opened
@@ -346,8 +347,8 @@ async def test_a_file_of_before_brings_no_run_back_and_what_is_recorded_since_is
     await fleet.do(SystemForget(session_id="run-a"))
 
     with pytest.raises(InvalidState, match=r"run of snapshot .* was forgotten"):
-        await fleet.engine.execute(Heal(old))
-    assert (await fleet.engine.execute(ImportFiles(records=[old]))).ids == []
+        await fleet.engine.write(repair_row, old)
+    assert (await fleet.engine.write(ingest, [old])).ids == []
 
     new = await record(fleet, "run-a")
     fleet.sql("DELETE FROM snapshots")
@@ -364,7 +365,7 @@ async def test_files_that_are_still_to_be_written_do_not_reappear(fleet: Fleet) 
 
     async def note(run_id: str, agent_id: str) -> None:
         request = SnapshotRecord(run_id, agent_id=agent_id)
-        await fleet.engine.execute(request)
+        await fleet.engine.run(record_rules.record, request)
 
     await note("run-a", "alice")
     await note("run-c", "carol")
@@ -384,11 +385,11 @@ async def test_a_file_that_cannot_be_removed_is_named_and_a_later_attempt_goes_o
     await fleet.do(AgentRegister("alice", "specialist", mission_id=first.id))
     taken = await record(fleet, "run-a", agent_id="alice")
 
-    def refuse(self: Backups, run_id: str, ids: list[str], *_: object) -> dict[str, OSError]:
+    def refuse(self: RecordFiles, run_id: str, ids: list[str], *_: object) -> dict[str, OSError]:
         return {each: PermissionError(1, "Operation not permitted") for each in ids}
 
     with monkeypatch.context() as patched:
-        patched.setattr(Backups, "remove", refuse)
+        patched.setattr(RecordFiles, "remove", refuse)
         with pytest.raises(Storage, match=f"{taken.snapshot_id}.json could not be removed"):
             await fleet.do(SystemForget(second.id))
     assert fleet.sql("SELECT * FROM forgetting") == []
@@ -396,20 +397,20 @@ async def test_a_file_that_cannot_be_removed_is_named_and_a_later_attempt_goes_o
     assert not any("run-a" in name for name in fleet.files())
 
 
-async def step(fleet: Fleet, target: Target, *cleared: str) -> None:
-    await fleet.engine.execute(ForgetStep(target, list(cleared)))
+async def step(fleet: Fleet, target: ErasureTarget, *cleared: str) -> None:
+    await fleet.engine.write(steps.step, target, cleared)
 
 
-async def marked(fleet: Fleet, target: Target) -> None:
+async def marked(fleet: Fleet, target: ErasureTarget) -> None:
     await step(fleet, target)
 
 
-async def without_files(fleet: Fleet, target: Target) -> None:
+async def without_files(fleet: Fleet, target: ErasureTarget) -> None:
     await step(fleet, target)
     fleet.engine.backups["snapshot"].clear("run-a")
 
 
-async def without_rows(fleet: Fleet, target: Target) -> None:
+async def without_rows(fleet: Fleet, target: ErasureTarget) -> None:
     await without_files(fleet, target)
     await step(fleet, target, "run-a", target.name)
 
@@ -417,7 +418,7 @@ async def without_rows(fleet: Fleet, target: Target) -> None:
 @pytest.mark.parametrize("crashed", [marked, without_files, without_rows])
 @pytest.mark.parametrize("kind", ["mission", "session"])
 async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
-    tmp_path: Path, kind: str, crashed: Callable[[Fleet, Target], object]
+    tmp_path: Path, kind: str, crashed: Callable[[Fleet, ErasureTarget], object]
 ) -> None:
     async with opened(tmp_path) as fleet:
         mission, other = await fleet.mission(1, title=SECRET), await fleet.mission(1)
@@ -431,7 +432,7 @@ async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
         # Nothing is swept up at this end: it stands for a crash.
         fleet.engine.outbox.post = lambda work: None  # type: ignore[method-assign]
         name = mission.id if kind == "mission" else "run-a"
-        await crashed(fleet, Target(kind=kind, name=name))  # type: ignore[arg-type, misc]
+        await crashed(fleet, ErasureTarget(kind=kind, name=name))  # type: ignore[arg-type, misc]
     async with opened(tmp_path) as fleet:
         assert fleet.sql("SELECT * FROM forgetting") == []
         assert "run-a" not in await runs(fleet)

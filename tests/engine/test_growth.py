@@ -13,9 +13,8 @@ import pytest
 from benchmarks.growth.filling import fill, mission_id
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.events.streams import tail
-from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import daily
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
@@ -238,7 +237,7 @@ async def _completing_a_mission(store: Store) -> None:
 
 @asked
 async def _looking_for_silence(store: Store) -> None:
-    await store.fleet.engine.handle(ActivityScan(), DAEMON)
+    await scan(store.fleet.engine)
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.engine.jobs.liveness import ProcessEnded
+from fleetd.domain.core.tx import WatchProcess
+from fleetd.engine.jobs.liveness import process_ended
 from fleetd.harness.report import (
     Compacted,
     Compacting,
@@ -36,7 +37,7 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from tests.engine.test_plans_and_missions import planned
 from tests.fleet import MINUTE, SECOND, Fleet
-from tests.windows import PROJECT, SOMEBODY, Window
+from tests.windows import PROJECT, Window
 
 LOST, HEIR = "claude-aaaaaaaa", "codex-bbbbbbbb"
 
@@ -63,7 +64,7 @@ async def codex(fleet: Fleet, *plan: str, **window: Any) -> tuple[Window, str]:
 
 
 async def dies(fleet: Fleet) -> None:
-    await fleet.engine.handle(ProcessEnded(LOST, 4_711, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess(LOST, 4_711, "then"))
 
 
 async def hand_over(fleet: Fleet, mission_id: str, **more: Any) -> RestoreResult:
@@ -461,7 +462,7 @@ async def test_hand_over_that_was_taken_up_by_another_since_is_not_undone_for_it
     await dies(fleet)
     result = await hand_over(fleet, theirs)
     await session.tell(PromptSubmitted("Go on"))
-    await fleet.engine.handle(ProcessEnded(HEIR, 4_712, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess(HEIR, 4_712, "then"))
     await hand_over(fleet, theirs, agent_id="third", take_over_from=HEIR)
 
     await undo(fleet, result)

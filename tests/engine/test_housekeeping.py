@@ -10,9 +10,8 @@ import trio.testing
 
 from fleetd.config import Retention
 from fleetd.domain.retention import events_and_locks
-from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldEventsFind
 from fleetd.domain.system import startup
-from fleetd.domain.system.daily_rounds import RoundsGet
+from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
 from fleetd.protocol.errors import Storage
@@ -23,7 +22,7 @@ from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.event import CursorAdvance, CursorGet, EventAppend
 from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
 from fleetd.protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
-from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, meet_rules, opened
 
 PIECE = 5
 
@@ -201,12 +200,10 @@ async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> No
     fleet.clock.pass_by(31 * DAY)
     await happen(fleet, 1)
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
-    execute = fleet.engine.execute
-    found = await execute(OldEventsFind(0))
+    found = (await fleet.engine.read(events_and_locks.find_old, 0)).found
     assert found.unneeded == found.until == PIECE
     fleet.sql("UPDATE cursors SET position = :seq", seq=events[0])
-    dropped = await execute(OldEventsDrop(0, found.until))
-    assert dropped.dropped == PIECE - 1
+    assert await fleet.engine.write(events_and_locks.drop_old, 0, found.until) == PIECE - 1
     assert events[1] in await seqs(fleet)
 
 
@@ -221,17 +218,16 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
     await happen(fleet, 3 * PIECE)
     fleet.clock.pass_by(31 * DAY)
     (last,) = await happen(fleet, 1)
-    execute, drops = fleet.engine.execute, 0
+    drops = 0
 
-    async def full(request: Any, *more: Any) -> Any:
+    async def full(rule: Any, *_: Any) -> None:
         nonlocal drops
-        drops += isinstance(request, OldEventsDrop)
+        drops += rule is events_and_locks.drop_old
         if drops == 2:
             raise Storage("The disk is full; nothing was stored.")
-        return await execute(request, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fleet.engine, "execute", full)
+        meet_rules(fleet.engine, patch, full)
         fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()
@@ -349,11 +345,11 @@ async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_d
     for machine in ("north", "south", "north"):
         at = tmp_path / machine
         async with opened(at, clock=clock, machine=machine, database=store) as fleet:
-            before = (await fleet.engine.execute(RoundsGet())).housekeeping
+            before = (await fleet.engine.read(daily_rounds)).housekeeping
             assert (before and before.at_ms) == last.get(machine)
             last[machine] = clock()
             assert await rounds.of(fleet, hours=23.5) == 1
-            after = (await fleet.engine.execute(RoundsGet())).housekeeping
+            after = (await fleet.engine.read(daily_rounds)).housekeeping
             assert after is not None
             assert after.at_ms == last[machine]
 
@@ -407,7 +403,7 @@ async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
     async def full(*_: Any) -> Any:
         raise Storage("The disk is full; nothing was stored.")
 
-    monkeypatch.setattr(fleet.engine, "execute", full)
+    monkeypatch.setattr(fleet.engine, "write", full)
     fleet.clock.follow_trio()
     assert await rounds.of(fleet, hours=47) == 2
     assert "could not be stored: The disk is full" in caplog.text

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
+from fleetd.domain.missions import missions
 from fleetd.engine.engine import Engine
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.host import file_system, git
 from fleetd.host.file_system import (
     MOST_AT_ONCE,
@@ -78,7 +79,9 @@ def stuck(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     data = tmp_path / "data"
-    paths = Paths(database=f"{data}/db", checkpoints=f"{data}/checkpoints", socket=f"{data}/s")
+    paths = PathSettings(
+        database=f"{data}/db", checkpoints=f"{data}/checkpoints", socket=f"{data}/s"
+    )
     config = Config(paths=paths, store=shared_store.url(tmp_path))
     with trio.fail_after(60):
         async with open_engine(Loaded(config, {}, tmp_path / "config.toml")) as opened:
@@ -258,7 +261,7 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
             await engine.handle(hook(event, tmp_path / "link" / "project", **more), CLIENT)
     agent = (await engine.execute(AgentList())).agents[0]
     assert (await engine.execute(AgentGet(agent.id))).cwd == f"{stuck}/project"
-    mission = await engine.execute(MissionGet(agent.mission_id or ""))
+    mission = await engine.run(missions.get, MissionGet(agent.mission_id or ""))
     assert mission.project_dir == f"{stuck}/project"
     assert caplog.text.count("Hooks from there are recorded") == 1
 
@@ -278,7 +281,9 @@ async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(
     engine: Engine, hung: Path
 ) -> None:
     """Git hangs there beyond a kill."""
-    mission = await engine.execute(MissionCreate("m", project_dir=str(hung / "project")))
+    mission = await engine.run(
+        missions.create, MissionCreate("m", project_dir=str(hung / "project"))
+    )
     with trio.fail_after(5):
         briefing = await engine.handle(RecoveryContextGet(mission.id), CLIENT)
     assert "m" in briefing.prompt
@@ -287,7 +292,7 @@ async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(
 async def test_git_that_hangs_beyond_a_kill_is_left_behind(hung: Path) -> None:
     with trio.fail_after(5):
         for _ in range(3):
-            with pytest.raises(git.Slow):
+            with pytest.raises(git.GitSlow):
                 await git.ask(hung / "project", "status")
 
 

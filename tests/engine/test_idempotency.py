@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fleetd.engine.engine import DAEMON
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.protocol.errors import InvalidParams, LockConflict
 from fleetd.protocol.request import Mutation
 from fleetd.protocol.requests.agent import AgentRegister

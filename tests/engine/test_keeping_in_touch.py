@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from fleetd.domain.cluster.heartbeat import BEAT_MS, LOST_MS, UNBROKEN_MS
-from fleetd.domain.cluster.membership import MachineBeat
-from fleetd.engine.engine import Engine
+from fleetd.domain.cluster import membership
+from fleetd.domain.cluster.membership import BEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.engine.engine import OnBehalf
 from fleetd.engine.jobs import cluster as operations
 from fleetd.engine.jobs import timers
-from fleetd.engine.jobs.cluster import KeepInTouch, catch_up, refuse_twin
+from fleetd.engine.jobs.cluster import catch_up, heartbeat, refuse_twin
 from fleetd.host import processes
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
@@ -40,14 +40,18 @@ async def machines(tmp_path):
 @pytest.fixture
 def away(monkeypatch):
     """Machines for which the store is away: while one is named here, it is told so at once."""
-    named, real = set(), Engine.execute
+    named = set()
 
-    async def execute(engine, request, *rest, **more):
-        if engine.machine in named:
-            raise Unavailable("The store is away.", retry=True)
-        return await real(engine, request, *rest, **more)
+    def refused(real):
+        async def run(self, *args, **more):
+            if self._engine.machine in named:
+                raise Unavailable("The store is away.", retry=True)
+            return await real(self, *args, **more)
 
-    monkeypatch.setattr(Engine, "execute", execute)
+        return run
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(OnBehalf, name, refused(getattr(OnBehalf, name)))
     return named
 
 
@@ -133,14 +137,14 @@ async def test_what_goes_wrong_does_not_end_it(
     machines, nursery, autojump_clock, monkeypatch, caplog
 ):
     north, _ = machines
-    execute, bugs = north.engine.execute, iter([ValueError("a bug")])
+    write, bugs = north.engine.write, iter([ValueError("a bug")])
 
-    async def broken(request, *rest):
-        if isinstance(request, MachineBeat) and (bug := next(bugs, None)):
+    async def broken(rule, *rest):
+        if rule is membership.beat and (bug := next(bugs, None)):
             raise bug
-        return await execute(request, *rest)
+        return await write(rule, *rest)
 
-    monkeypatch.setattr(north.engine, "execute", broken)
+    monkeypatch.setattr(north.engine, "write", broken)
     nursery.start_soon(timers.keep_in_touch, north.engine)
     await trio.sleep(BEAT_S + 1)
 
@@ -186,7 +190,7 @@ async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     tmp_path, machines, monkeypatch
 ):
     north, _ = machines
-    await north.do(KeepInTouch())
+    await heartbeat(north.engine)
     again = {
         "clock": north.clock,
         "machine": NORTH,
@@ -194,7 +198,7 @@ async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     }
     async with opened(tmp_path / "restarted", **again):
         pass
-    await north.do(KeepInTouch())
+    await heartbeat(north.engine)
 
     monkeypatch.setattr(operations, "host_name", lambda: "another")
     with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
@@ -213,21 +217,20 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
     (tmp_path / "data").mkdir()
     north.engine.incarnation = Incarnation(tmp_path / "data")
     north.engine.incarnation.begin("1")
-    await north.do(KeepInTouch())
+    await heartbeat(north.engine)
 
     again = north.engine.incarnation = Incarnation(tmp_path / "data")
     again.boot_id = "the next boot"
     began = trio.current_time()
     await refuse_twin(north.engine)
     assert UNBROKEN_MS / 1000 - 1 <= trio.current_time() - began <= UNBROKEN_MS / 1000
-    await north.do(KeepInTouch())
+    await heartbeat(north.engine)
 
     copy = Incarnation(tmp_path / "data")
     copy.boot_id = "on another computer"
     nursery.start_soon(timers.keep_in_touch, north.engine)
-    execute = north.engine.execute
     copied = SimpleNamespace(
-        incarnation=copy, execute=execute, outbox=north.engine.outbox, machine=NORTH
+        incarnation=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
     )
     began = trio.current_time()
     with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
@@ -238,6 +241,6 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
 
 async def test_a_store_that_is_away_does_not_hold_up_the_end(tmp_path, away, caplog):
     async with opened(tmp_path, machine=NORTH) as north:
-        await north.do(KeepInTouch())
+        await heartbeat(north.engine)
         away.add(NORTH)
     assert "do not know that this one leaves: The store is away." in caplog.text

@@ -7,10 +7,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from fleetd.domain.core.context import Facts
-from fleetd.domain.liveness.agent_loss import UNHEARD_MS, AgentUnheard
-from fleetd.domain.locks import leases
-from fleetd.engine.engine import DAEMON
+from fleetd.domain.agents import agent_loss
+from fleetd.domain.liveness.silence import UNHEARD_MS
+from fleetd.domain.locks import leases, locks
 from fleetd.protocol.errors import LockConflict
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
@@ -91,11 +90,13 @@ async def test_a_wait_ends_at_the_end_of_the_lease_to_the_millisecond(
     assert waiters.at_ms["one"] == pytest.approx(LEASE_MS, abs=2)
     assert waiters.at_ms["two"] == pytest.approx(2 * LEASE_MS, abs=4)
     assert [e.data["held_by"] for e in await virtual.events(kind="lock_expired")][:1] == ["holder"]
-    assert not (
-        await virtual.engine.execute(LockCheck(held.normalized_path, held.fencing_token))
-    ).valid
-    now = waiters.outcome["two"]
-    assert (await virtual.engine.execute(LockCheck(now.normalized_path, now.fencing_token))).valid
+
+    async def valid(lock: Lock) -> bool:
+        request = LockCheck(lock.normalized_path, lock.fencing_token)
+        return (await virtual.engine.run(locks.check, request)).valid
+
+    assert not await valid(held)
+    assert await valid(waiters.outcome["two"])
 
 
 async def test_a_lease_that_is_renewed_meanwhile_is_waited_for_to_its_new_end(
@@ -235,7 +236,7 @@ async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
     await virtual.agents(mission, "one")
     held = await virtual.lock(mission, "a.py", "one", timeout_ms=HOUR)
     virtual.clock.pass_by(UNHEARD_MS + 1)
-    await virtual.engine.execute(AgentUnheard("one"))
+    await virtual.engine.write(agent_loss.unheard, "one")
     with pytest.raises(LockConflict) as refused:
         await virtual.lock(mission, "a.py", "two")
     assert refused.value.message.endswith("; that agent is lost.")
@@ -336,9 +337,8 @@ async def test_a_grant_that_is_no_activity_renews_a_lock_that_the_agent_has_with
         purpose=held.purpose,
         timeout_ms=held.timeout_ms,
     )
-    ctx = fleet.engine._context(DAEMON, Facts())
 
-    row = await fleet.engine.store.write(lambda tx: leases.grant(tx, ctx, claim, activity=False))
+    row = await fleet.engine.write(leases.grant, claim, activity=False)
 
     assert row is not None
     assert row["id"] == held.id

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.domain.artifacts.outbox import BackupGet, BackupWritten
+from fleetd.domain.artifacts.outbox import backup, file_written
 from fleetd.domain.checkpoints.codec import from_file
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
@@ -183,15 +183,15 @@ async def test_a_file_whose_row_could_not_be_marked_on_a_full_disk_is_tried_agai
     fleet: Fleet, autojump_clock: trio.testing.MockClock
 ) -> None:
     mission = await fleet.mission()
-    execute = fleet.engine.execute
+    write = fleet.engine.write
     full = [True]
 
-    async def sometimes_full(request: Any) -> Any:
-        if isinstance(request, BackupWritten) and full:
+    async def sometimes_full(rule: Any, *args: Any) -> Any:
+        if rule is file_written and full:
             raise Storage("The disk is full; nothing was stored.")
-        return await execute(request)
+        return await write(rule, *args)
 
-    fleet.engine.outbox._execute = sometimes_full
+    fleet.engine.outbox._write = sometimes_full
     taken = await fleet.checkpoint(mission)
     assert taken.storage_locations == ["sqlite"]
     full.clear()
@@ -254,17 +254,18 @@ class Held:
     def __init__(self, fleet: Fleet, *record_ids: str) -> None:
         self.begun: list[str] = []
         self.held = {each: trio.Event() for each in record_ids}
-        self._execute = fleet.engine.outbox._execute
-        fleet.engine.outbox._execute = self
+        self._read = fleet.engine.outbox._read
+        fleet.engine.outbox._read = self
 
-    async def __call__(self, request: Any) -> Any:
-        if isinstance(request, BackupGet):
-            self.begun.append(request.record_id)
-            answer = await self._execute(request)
-            if request.record_id in self.held:
-                await self.held[request.record_id].wait()
-            return answer
-        return await self._execute(request)
+    async def __call__(self, rule: Any, *args: Any) -> Any:
+        if rule is not backup:
+            return await self._read(rule, *args)
+        record_id = args[-1]
+        self.begun.append(record_id)
+        answer = await self._read(rule, *args)
+        if record_id in self.held:
+            await self.held[record_id].wait()
+        return answer
 
 
 async def test_deleting_a_checkpoint_waits_for_its_own_file_and_no_other(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fleetd.domain.agents.process_identity import AgentFind, AgentJoin
+from fleetd.domain.agents import agents
 from fleetd.domain.core.context import Caller, Facts
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted, SubagentStarted
 from fleetd.host import processes
@@ -31,15 +31,17 @@ def window(fleet: Fleet, session_id: str = "12f459b8-ddba", **report: str) -> Wi
 async def found(fleet: Fleet, agent_id: str | None = None) -> str | None:
     pid, started = CLI
     facts = Facts(agent_pid=pid, pid_started=started)
-    agent = (await fleet.engine.execute(AgentFind(agent_id), SOMEBODY, facts)).agent
+    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).read(agents.find_current, agent_id)
+    agent = (await asked).agent
     return agent.id if agent else None
 
 
 async def joined(fleet: Fleet, agent_id: str | None = None, harness: str = "claude") -> Agent:
     pid, started = CLI
     facts = Facts(agent_pid=pid, pid_started=started)
-    request = AgentJoin(agent_id, harness=harness, cwd=PROJECT)
-    agent = (await fleet.engine.execute(request, SOMEBODY, facts)).agent
+    request = AgentCurrent(agent_id, harness=harness, cwd=PROJECT)
+    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).write(agents.join, request)
+    agent = (await asked).agent
     assert agent is not None
     return agent
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.artifacts.pull import ContentGet
+from fleetd.domain.artifacts.pull import content
 from fleetd.engine.engine import Engine
-from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.garbage import collect_garbage
 from fleetd.engine.files.reconcile import reconcile
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
@@ -154,7 +154,7 @@ async def test_more_than_one_piece_of_names_is_pulled(
     monkeypatch.setattr("fleetd.domain.artifacts.pull.AT_ONCE", 2)
     mission = await fleet.mission()
     taken = {(await fleet.checkpoint(mission)).id for _ in range(5)}
-    with progress.followed() as told:
+    with progress.tracked() as told:
         assert (await pull(fleet, mission)).written == 5
     assert (told.stand.what, told.stand.done) == ("checkpoints", 5)
     assert {path.stem for path in pulled_to(fleet, mission).glob("chk-*.json")} == taken
@@ -173,7 +173,7 @@ async def test_forgetting_takes_what_was_pulled_here_and_elsewhere(
     assert preview.files == forgotten.files == 4  # each with its latest.json
     assert not pulled_to(a, mission).exists()
     assert pulled_to(b, mission).exists()
-    await heed(b.engine)
+    await collect_garbage(b.engine)
     assert not pulled_to(b, mission).exists()
 
 
@@ -193,15 +193,15 @@ async def test_what_is_forgotten_meanwhile_is_not_written(
     mission = await a.mission()
     for _ in range(2):
         await a.checkpoint(mission)
-    real = Engine.execute
+    real = Engine.read
 
-    async def execute(engine: Engine, request: object, *rest: object) -> object:
-        if isinstance(request, ContentGet):
-            monkeypatch.setattr(Engine, "execute", real)
+    async def read(engine: Engine, rule: object, *args: object) -> object:
+        if rule is content:
+            monkeypatch.setattr(Engine, "read", real)
             await a.do(SystemForget(mission_id=mission.id))
-        return await real(engine, request, *rest)  # type: ignore[arg-type]
+        return await real(engine, rule, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Engine, "execute", execute)
+    monkeypatch.setattr(Engine, "read", read)
     with pytest.raises(NotFound):
         await pull(b, mission)
     assert not pulled_to(b, mission).exists()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ImportFiles
+from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.checkpoints.codec import (
     CONTENT_FIELDS,
     as_taken,
@@ -20,9 +20,10 @@ from fleetd.domain.checkpoints.codec import (
     from_file,
     to_file,
 )
-from fleetd.domain.recovery.roll_forward import CatchUp, ImportEnd
+from fleetd.domain.recovery import roll_forward
 from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
@@ -36,7 +37,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.recovery import RecoveryList
-from fleetd.store.files.record_files import FILE_MAX, Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 
@@ -75,7 +76,7 @@ async def test_a_normal_start_reads_no_file_and_changes_nothing(
     def never(*_: object) -> bytes:
         raise AssertionError("a file was read")
 
-    monkeypatch.setattr(Backups, "read", never)
+    monkeypatch.setattr(RecordFiles, "read", never)
     async with opened(tmp_path) as fleet:
         await fleet.settle()
     assert (fleet.dump(), fleet.files()) == (before, files)
@@ -344,25 +345,30 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
         missions = [await busy_one(fleet, name) for name in ("A", "B")]
         states = [visible(await fleet.sorties(each)) for each in missions]
     fleet.lose_database()
-    kind, allowed = {"import": (ImportFiles, 1), "end": (ImportEnd, 0), "catch_up": (CatchUp, 1)}[
-        stage
-    ]
+    fatal, allowed = {
+        "import": (ingest, 1),
+        "end": (roll_forward.import_end, 0),
+        "catch_up": (roll_forward.roll_forward, 1),
+    }[stage]
 
     class KilledError(BaseException):
         pass
 
     with monkeypatch.context() as patched:
         seen: list[object] = []
-        execute = Engine.execute
 
-        async def until_killed(self: Any, request: Any, *rest: Any) -> Any:
-            if isinstance(request, kind):
-                if len(seen) == allowed:
-                    raise KilledError
-                seen.append(request)
-            return await execute(self, request, *rest)
+        def until_killed(run: Any) -> Any:
+            async def running(self: Any, what: Any, *rest: Any) -> Any:
+                if fatal in (what, type(what)):
+                    if len(seen) == allowed:
+                        raise KilledError
+                    seen.append(what)
+                return await run(self, what, *rest)
 
-        patched.setattr(Engine, "execute", until_killed)
+            return running
+
+        patched.setattr(Engine, "execute", until_killed(Engine.execute))
+        patched.setattr(Engine, "write", until_killed(Engine.write))
         with pytest.raises(KilledError):
             async with opened(tmp_path):
                 raise AssertionError("it was served before it was whole")
@@ -396,7 +402,7 @@ async def test_a_mission_that_is_gone_before_it_was_caught_up_holds_no_other_up(
     async with opened(tmp_path) as fleet:
         assert visible(await fleet.sorties(mission)) == state
         assert "0badf00d" not in str(fleet.sql("SELECT * FROM store_meta"))
-        await fleet.engine.execute(CatchUp(mission_id="msn-0badf00d"))
+        await fleet.engine.write(roll_forward.roll_forward, "msn-0badf00d")
 
 
 async def busy_one(fleet: Fleet, title: str) -> Mission:
@@ -560,7 +566,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.domain.artifacts.ingest.healing.insert", full)
+        patched.setattr("fleetd.domain.artifacts.ingest.repair.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
     assert "Rows and files could not be compared: The disk is full" in caplog.text

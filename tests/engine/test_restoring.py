@@ -11,8 +11,7 @@ import apsw
 import pytest
 import trio
 
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress
 from fleetd.engine.offline import restore_command
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
@@ -291,7 +290,7 @@ async def compressed(fleet: Fleet, run_id: str) -> Snapshot:
     taken = await fleet.do(SnapshotRecord(run_id))
     await fleet.settle()
     fleet.clock.pass_by(25 * HOUR)
-    await fleet.engine.handle(SnapshotsCompress(), DAEMON)
+    await compress(fleet.engine)
     return taken
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleetd.domain.artifacts.kinds import POLICIES
-from fleetd.domain.system.epoch import RaiseFloors, WriteAgain, extent
+from fleetd.domain.rules import KINDS
+from fleetd.domain.system.epoch import begin_epoch, extent, write_again
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.requests.event import EventList, EventSubscribe
 from fleetd.protocol.requests.lock import LockCheck
@@ -14,7 +14,7 @@ from tests.fleet import Fleet
 async def test_positions_and_tokens_start_above_everything_seen(fleet: Fleet) -> None:
     mission = await fleet.mission()
     end = (await fleet.do(EventList())).position
-    await fleet.engine.execute(RaiseFloors(seq=900, token=70, source="files"))
+    await fleet.engine.write(begin_epoch, 900, 70, "files")
     (told,) = await fleet.events(kind="store_restored")
     assert (told.seq, told.data) == (901, {"source": "files", "end": end})
     assert (await fleet.lock(mission, "a.py", "specialist-1")).fencing_token == 71
@@ -25,7 +25,7 @@ async def test_floors_below_what_the_store_counts_change_no_order(fleet: Fleet) 
     mission = await fleet.mission()
     first = await fleet.lock(mission, "a.py", "specialist-1")
     end = (await fleet.do(EventList())).position
-    await fleet.engine.execute(RaiseFloors(seq=1, token=0, source="copy"))
+    await fleet.engine.write(begin_epoch, 1, 0, "copy")
     assert [event.seq for event in await fleet.events()][-1] == end + 1
     second = await fleet.lock(mission, "b.py", "specialist-1")
     assert second.fencing_token > first.fencing_token
@@ -33,7 +33,7 @@ async def test_floors_below_what_the_store_counts_change_no_order(fleet: Fleet) 
 
 async def test_a_subscriber_of_the_epoch_before_is_told(fleet: Fleet) -> None:
     before = (await fleet.do(EventList())).epoch
-    await fleet.engine.execute(RaiseFloors(seq=9, token=0, source="copy"))
+    await fleet.engine.write(begin_epoch, 9, 0, "copy")
     with pytest.raises(Incompatible, match=before):
         await fleet.do(EventSubscribe(since=0, epoch=before))
     again = await fleet.do(EventSubscribe())
@@ -47,7 +47,7 @@ async def test_a_token_that_was_given_out_before_fits_no_more_and_the_lease_stay
     file = str(fleet.project / "a.py")
     lock = await fleet.lock(await fleet.mission(), file, "specialist-1")
     assert (await fleet.do(LockCheck(file, lock.fencing_token))).valid
-    await fleet.engine.execute(RaiseFloors(seq=0, token=0, source="copy"))
+    await fleet.engine.write(begin_epoch, 0, 0, "copy")
     (held,) = await fleet.locks()
     assert (held.held_by, held.expires_at) == (lock.held_by, lock.expires_at)
     assert held.fencing_token > lock.fencing_token
@@ -58,7 +58,7 @@ async def test_files_that_are_gone_are_written_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     before = fleet.files()
     fleet.file_of(taken).unlink()
-    await fleet.engine.execute(WriteAgain(noun="checkpoint", record_ids=[taken.id]))
+    await fleet.engine.write(write_again, "checkpoint", [taken.id])
     await fleet.engine.outbox.catch_up()
     await fleet.settle()
     assert fleet.files() == before
@@ -69,7 +69,7 @@ async def test_the_extent_names_what_a_database_holds(fleet: Fleet) -> None:
     taken = [await fleet.checkpoint(mission, note) for note in ("one", "two")]
     lock = await fleet.lock(mission, "a.py", "specialist-1")
     snapshot = await fleet.do(SnapshotRecord("run-a"))
-    seen = await fleet.engine.store.read(lambda tx: extent(tx, list(POLICIES)))
+    seen = await fleet.engine.store.read(lambda tx: extent(tx, list(KINDS)))
     assert seen.end == (await fleet.do(EventList())).position
     assert (seen.token, seen.missions) == (lock.fencing_token, 1)
     assert [known.id for known in seen.records["checkpoint"]] == [taken[1].id, taken[0].id]

@@ -4,35 +4,39 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.core.registry import may_use_reserve
-from fleetd.domain.retention.events_and_locks import OldEventsDrop, OldLocksDrop
-from fleetd.domain.retention.sessions import OldSessionsDrop
-from fleetd.domain.retention.spent import SpentRunsDrop
+from fleetd.domain.core.registry import REGISTERED, may_use_reserve
+from fleetd.domain.retention.events_and_locks import drop_old, drop_old_locks
+from fleetd.domain.retention.sessions import drop_old_sessions
+from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions import deliveries
-from fleetd.domain.system.startup import DropOldKeys, StartUp
-from fleetd.engine.room import MAKES_ROOM, makes_room
-from fleetd.protocol.methods import METHODS
+from fleetd.domain.system.startup import drop_old_keys, start_up
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.store.sqlite.disk_reserve import Ballast
+from fleetd.store.sqlite.disk_reserve import DiskReserve
 from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet
 
 
 def test_of_what_clients_ask_for_only_what_removes_something_makes_room() -> None:
-    assert {name for name, request in METHODS.items() if request in MAKES_ROOM} == {
+    assert {each.request.method for each in REGISTERED.values() if each.frees_space} == {
         *("checkpoint.delete", "checkpoint.prune", "mission.delete", "snapshot.prune"),
         "system.forget",
     }
 
 
 def test_a_start_makes_room_since_nobody_could_prune_without_one() -> None:
-    assert makes_room(StartUp())
+    assert may_use_reserve(start_up)
 
 
 def test_what_is_cleaned_up_daily_makes_room() -> None:
-    daily = {OldEventsDrop, OldLocksDrop, DropOldKeys}
-    assert daily | {OldSessionsDrop, SpentRunsDrop} <= MAKES_ROOM
-    assert may_use_reserve(deliveries.drop_old)
+    daily = [
+        drop_old,
+        drop_old_locks,
+        drop_old_keys,
+        drop_old_sessions,
+        drop_empty_runs,
+        deliveries.drop_old,
+    ]
+    assert all(map(may_use_reserve, daily))
 
 
 @pytest.mark.parametrize("times", [2.5, 1.5])
@@ -44,7 +48,7 @@ def test_as_much_again_stays_free(
         f_bavail = int(times * 4_096)
 
     monkeypatch.setattr("os.statvfs", lambda _: Room)
-    ballast = Ballast(tmp_path / "f.db", 4_096)
+    ballast = DiskReserve(tmp_path / "f.db", 4_096)
     assert ballast.make() is (times > 2)
     assert bool(ballast.left) is (times > 2)
 
@@ -70,7 +74,7 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
     monkeypatch.setattr(engine.store, "write", on_a_full_disk)
     monkeypatch.setattr(engine.ballast, "give", give)
     monkeypatch.setattr(engine.store, "make_way", lambda: done.append("make way"))
-    await engine.execute(DropOldKeys())
+    await engine.write(drop_old_keys)
     assert done == ["give", "make way"] * 2
     full = 1
     with pytest.raises(DiskFull):

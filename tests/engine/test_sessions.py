@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.core.context import TranscriptMark
-from fleetd.engine.jobs.liveness import ActivityScan, ProcessEnded
+from fleetd.domain.core.tx import WatchProcess
+from fleetd.engine.jobs.liveness import process_ended, scan
 from fleetd.harness.report import (
     AnyHappening,
     Compacted,
@@ -44,7 +45,7 @@ from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.timestamps import iso
 from fleetd.protocol.types import SelectionPurpose
 from tests.fleet import HOUR, MINUTE, SECOND, Fleet, opened
-from tests.windows import PROJECT, SOMEBODY, Window
+from tests.windows import PROJECT, Window
 
 
 async def _types(fleet: Fleet) -> list[str]:
@@ -456,9 +457,9 @@ async def test_a_name_that_is_used_again_after_a_crash_goes_on_where_it_was(flee
     first.env = second.env = elsewhere.env = {"wanted_agent_id": "alice"}
     first.process, second.process = (4_711, "then"), (4_712, "then")
     begun = await first.tell(PromptSubmitted("Write the shop"))
-    await fleet.engine.handle(ProcessEnded("alice", 4_711, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess("alice", 4_711, "then"))
     assert (await second.tell(PromptSubmitted("Go on"))).mission_id == begun.mission_id
-    await fleet.engine.handle(ProcessEnded("alice", 4_712, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess("alice", 4_712, "then"))
     assert (await elsewhere.tell(PromptSubmitted("Go"))).mission_id != begun.mission_id
 
 
@@ -479,7 +480,7 @@ async def test_a_subagent_never_gets_a_mission_of_its_own(fleet: Fleet) -> None:
 
 async def _is_silent(fleet: Fleet) -> bool:
     fleet.clock.pass_by(6 * MINUTE)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     return "context_compacted" in await _types(fleet)
 
 
@@ -523,7 +524,7 @@ async def test_the_silence_after_a_loss_is_noticed_though_a_session_opens_beside
 
 
 async def _end_process(fleet: Fleet) -> None:
-    await fleet.engine.handle(ProcessEnded("claude-12f459b8", 4_711, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess("claude-12f459b8", 4_711, "then"))
 
 
 async def test_closing_the_terminal_of_a_session_that_waits_ends_it_in_good_order(
@@ -580,7 +581,7 @@ async def test_a_resumed_session_that_had_been_lost_is_briefed(fleet: Fleet) -> 
     window = Window(fleet)
     await window.tell(PromptSubmitted("Go"))
     fleet.clock.pass_by(6 * MINUTE)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     due = await window.tell(SessionStarted("resume"))
     assert due.brief
 
@@ -589,7 +590,7 @@ async def test_a_new_session_is_told_of_the_mission_that_waits_nearby(fleet: Fle
     window = Window(fleet, "aaaaaaaa-1")
     await window.tell(PromptSubmitted("Add login"))
     fleet.clock.pass_by(6 * MINUTE)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     told = await Window(fleet, "bbbbbbbb-1").tell(SessionStarted("startup"))
     mission = await _only_mission(fleet)
     assert len(told.lines) == 1
@@ -724,7 +725,7 @@ async def test_a_permission_prompt_is_no_work_and_lets_the_agent_wait_with_the_r
     assert (await fleet.do(SystemStatus())).missions[0].needs_permission == 1
     # Who waits for a person has lost nothing.
     fleet.clock.pass_by(2 * HOUR)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     assert "context_compacted" not in await _types(fleet)
     await window.tell(ToolFinished("Bash", "call-1", command="make", passed=True))
     assert await _needs(fleet) == ("active", None)

@@ -5,15 +5,15 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from fleetd.domain.artifacts.ingest import ImportFiles
-from fleetd.domain.cluster.membership import MachineLeave
-from fleetd.domain.erasure.journal import OwedGet
-from fleetd.domain.erasure.scope import Target
-from fleetd.domain.erasure.steps import ForgetStep
-from fleetd.domain.recovery.roll_forward import ImportEnd
+from fleetd.domain.artifacts.ingest import ingest
+from fleetd.domain.cluster import membership
+from fleetd.domain.erasure.journal import unfinished
+from fleetd.domain.erasure.scope import ErasureTarget
+from fleetd.domain.erasure.steps import step
+from fleetd.domain.recovery import roll_forward
 from fleetd.engine.jobs import daily
-from fleetd.engine.jobs.cluster import KeepInTouch
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.cluster import heartbeat
+from fleetd.engine.jobs.liveness import scan
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionList
@@ -42,7 +42,7 @@ async def machines(tmp_path):
 
 async def touch(*fleets):
     for fleet in fleets:
-        await fleet.do(KeepInTouch())
+        await heartbeat(fleet.engine)
 
 
 async def pass_by(ms, *fleets):
@@ -52,11 +52,11 @@ async def pass_by(ms, *fleets):
         await touch(*fleets)
 
 
-async def both(fleets, request):
+async def both(fleets, look):
     """Let all of them do something in the same moment."""
     async with trio.open_nursery() as nursery:
         for fleet in fleets:
-            nursery.start_soon(fleet.do, request)
+            nursery.start_soon(look, fleet.engine)
 
 
 async def test_what_comes_due_is_told_once(machines):
@@ -70,7 +70,7 @@ async def test_what_comes_due_is_told_once(machines):
     await pass_by(5 * MINUTE + 10 * SECOND, *machines)
 
     for _ in range(2):
-        await both(machines, ActivityScan())
+        await both(machines, scan)
 
     assert len(await north.events(mission, "context_compacted")) == 1
     assert len(await north.events(briefed, "context_compacted")) == 1
@@ -87,9 +87,9 @@ async def test_a_run_beats_on_its_own_machine(machines):
     await window.tell(Planned((PlanItem("Model", "in_progress"),), whole=True))
     await pass_by(2 * MINUTE, *machines)
 
-    await north.do(ActivityScan())
+    await scan(north.engine)
     (first,) = (await north.do(SnapshotList())).snapshots
-    await south.do(ActivityScan())
+    await scan(south.engine)
 
     newest, before = (await north.do(SnapshotList())).snapshots
     assert before == first
@@ -154,20 +154,20 @@ async def test_what_another_machine_is_forgetting_is_finished_by_that_machine(ma
     mission = await north.mission()
     await south.checkpoint(mission)
     await south.settle()
-    await south.engine.execute(ForgetStep(Target(kind="mission", name=mission.id), []))
+    await south.engine.write(step, ErasureTarget(kind="mission", name=mission.id), [])
 
-    assert (await north.engine.execute(OwedGet())).targets == []
-    assert len((await south.engine.execute(OwedGet())).targets) == 1
+    assert (await north.engine.read(unfinished)).targets == []
+    assert len((await south.engine.read(unfinished)).targets) == 1
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
-    assert len((await north.engine.execute(OwedGet())).targets) == 1
+    assert len((await north.engine.read(unfinished)).targets) == 1
 
 
 async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(machines):
     north, south = machines
     for fleet in machines:
-        await fleet.engine.execute(ImportFiles([]))
+        await fleet.engine.write(ingest, [])
 
-    await south.engine.execute(ImportEnd(reached=0))
+    await south.engine.write(roll_forward.import_end, 0)
 
     keys = [row["key"] for row in north.sql("SELECT key FROM store_meta")]
     assert [key for key in keys if key.startswith("import")] == [f"import:{NORTH}"]
@@ -177,7 +177,7 @@ async def test_forgetting_names_machines_that_may_still_have_something_in_their_
     north, south = machines
     await touch(*machines)
     mission = await north.mission()
-    await south.do(MachineLeave())
+    await south.engine.write(membership.leave)
 
     done = await north.do(SystemForget(mission.id))
 

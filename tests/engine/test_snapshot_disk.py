@@ -17,7 +17,7 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.checkpoints.codec import canonical, digest_of
 from fleetd.domain.snapshots.codec import seq_of, to_file
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress
 from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
@@ -288,7 +288,7 @@ async def test_a_lost_database_comes_back_from_files_in_the_order_of_the_log(
         taken = await recorded(fleet, *STEPS)
         if compressed:
             clock.pass_by(25 * HOUR)
-            assert (await fleet.do(SnapshotsCompress())).compressed
+            assert await compress(fleet.engine)
             clock.pass_by(-25 * HOUR)
         stale = latest(fleet)
         last = await record(fleet, note="last", status="paused")
@@ -323,7 +323,7 @@ async def test_a_lost_database_and_only_compressed_files_start_above_them_all(
     async with opened(tmp_path, clock=clock) as fleet:
         taken = await recorded(fleet, 0, 0, 0)
         clock.pass_by(25 * HOUR)
-        await fleet.do(SnapshotsCompress())
+        await compress(fleet.engine)
     fleet.lose_database()
     shutil.rmtree(fleet.database.parent)
     async with opened(tmp_path, clock=clock) as fleet:

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,15 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.artifacts.outbox import BackupGet
-from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.artifacts.outbox import backup
+from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
-from fleetd.domain.retention.pruning import PruneDone, PruneMark
-from fleetd.domain.snapshots import compression
 from fleetd.domain.snapshots.codec import to_file
+from fleetd.domain.snapshots.compression import note_compressed
 from fleetd.engine.files import outbox
-from fleetd.engine.files.compress import SnapshotsCompress
+from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.requests.snapshot import (
@@ -38,7 +36,7 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotVerify,
 )
 from fleetd.protocol.snapshots import Snapshot
-from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, Clock, Fleet, meet_rules, opened
 
 RUN = "run-1"
 PORTION = 5
@@ -90,7 +88,7 @@ def packed(fleet: Fleet, snapshot: Snapshot) -> Path:
 
 
 async def compress(fleet: Fleet) -> int:
-    return (await fleet.do(SnapshotsCompress())).compressed
+    return await compress_files(fleet.engine)
 
 
 # Retention defaults
@@ -368,9 +366,9 @@ async def test_a_disk_without_room_leaves_the_plain_files(
     assert await compress(fleet) == 3
 
 
-@pytest.mark.parametrize("lost", ["file", "note"])
+@pytest.mark.parametrize("at", [backup, note_compressed])
 async def test_compressing_that_a_crash_cut_short_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any
 ) -> None:
     """The file is compressed, and the row does not know it; or neither."""
     clock = Clock()
@@ -378,23 +376,18 @@ async def test_compressing_that_a_crash_cut_short_is_done_again(
         taken = await several(fleet, 3)
         clock.pass_by(2 * DAY)
 
-        async def crash(request: Any) -> None:
-            if isinstance(request, BackupGet):
+        async def crash(rule: Any, *_: Any) -> None:
+            if rule is at:
                 raise Storage("The machine stopped.")
 
-        def crash_then(*args: Any) -> None:
-            raise Storage("The machine stopped.")
-
         with monkeypatch.context() as patched:
-            if lost == "file":
-                intercept(fleet, patched, crash)
-            patched.setattr(compression, "note_compressed", crash_then)
+            meet_rules(fleet.engine, patched, crash)
             with pytest.raises(Storage):
                 await compress(fleet)
     async with opened(tmp_path, clock=clock) as fleet:
         await fleet.settle()
         files = {path.suffix for path in history(fleet).iterdir()}
-        assert files == ({".json", ".gz"} if lost == "note" else {".json"})
+        assert files == ({".json", ".gz"} if at is note_compressed else {".json"})
         for each in taken:
             got = await fleet.do(SnapshotGet(each.snapshot_id))
             assert (to_file(got), got.warnings) == (to_file(each), [])
@@ -413,17 +406,16 @@ async def test_what_is_pruned_while_it_is_compressed_is_gone(
     young = await record(fleet)
     pruned = []
 
-    async def prune_first(request: Any) -> None:
-        if isinstance(request, BackupGet) and not pruned:
-            pruned.append(request.record_id)
-            found = await real(PruneMark(noun="snapshot", terms=terms, candidates=candidates))
-            assert len(found.records) == 3
+    async def prune_first(rule: Any, *args: Any) -> None:
+        if rule is backup and not pruned:
+            pruned.append(getattr(args[-1], "record_id", args[-1]))
+            found = await fleet.engine.write(rules.mark, "snapshot", policy, candidates)
+            assert len(found) == 3
 
-    real = fleet.engine.execute
-    terms = await real(rules.PruneTerms(noun="snapshot"))
-    look = rules.PruneLook(noun="snapshot", terms=terms, place=rules.Place())
-    candidates = (await real(look)).candidates
-    intercept(fleet, monkeypatch, prune_first)
+    policy = await fleet.engine.read(rules.policy, "snapshot", None, None, None)
+    look = await fleet.engine.read(rules.look, "snapshot", policy, rules.PruneCursor())
+    candidates = look.found
+    meet_rules(fleet.engine, monkeypatch, prune_first)
     assert await compress(fleet) == 0
     assert pruned == [taken[0].snapshot_id]
     assert await left(fleet) == [young.snapshot_id]
@@ -488,20 +480,6 @@ def portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
 
 
-def intercept(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, meet: Callable[[Any], Awaitable[None]]
-) -> None:
-    """Have every request of the daemon's own met before it is executed."""
-    execute = fleet.engine.execute
-
-    async def met(request: Any, *more: Any) -> Any:
-        await meet(request)
-        return await execute(request, *more)
-
-    monkeypatch.setattr(fleet.engine, "execute", met)
-    monkeypatch.setattr(fleet.engine.outbox, "_execute", met)
-
-
 async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
     """Record runs of which all but the newest snapshot are past their time."""
     taken = [one for n in range(runs) for one in await several(fleet, each - 1, f"run-{n + 1}")]
@@ -517,17 +495,17 @@ async def test_others_are_answered_between_the_portions(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await aged(fleet, runs=4)
-    order: list[tuple[type, int]] = []
+    order: list[tuple[Any, int]] = []
     answered = 0
 
-    async def note(request: Any) -> None:
-        order.append((type(request), answered))
-        if isinstance(request, PruneMark):
-            assert len(request.candidates) <= PORTION
-        if isinstance(request, RemovalsGet | Purge):
-            assert len(request.record_ids) <= PORTION
+    async def note(rule: Any, *args: Any) -> None:
+        order.append((rule, answered))
+        if rule is rules.mark:
+            assert len(args[-1]) <= PORTION
+        if rule in (removals, purge):
+            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
 
-    intercept(fleet, monkeypatch, note)
+    meet_rules(fleet.engine, monkeypatch, note)
 
     async def client(over: trio.CancelScope) -> None:
         nonlocal answered
@@ -542,11 +520,11 @@ async def test_others_are_answered_between_the_portions(
         pruned = await fleet.do(SnapshotPrune())
         over.cancel()
     assert sorted(each.id for each in pruned.details) == sorted(old)
-    marks = [n for kind, n in order if kind is PruneMark]
+    marks = [n for kind, n in order if kind is rules.mark]
     assert len(marks) >= len(old) / PORTION
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    kinds = [kind for kind, _ in order if kind in (PruneMark, Purge)]
-    assert kinds == [PruneMark, Purge] * len(marks)
+    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
+    assert kinds == [rules.mark, purge] * len(marks)
 
 
 @pytest.mark.usefixtures("portions")
@@ -573,14 +551,14 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
     old = await aged(fleet)
     marks = 0
 
-    async def fill_up(request: Any) -> None:
+    async def fill_up(rule: Any, *_: Any) -> None:
         nonlocal marks
-        marks += isinstance(request, PruneMark)
-        if marks == 2 and isinstance(request, PruneMark | PruneDone):
+        marks += rule is rules.mark
+        if marks == 2 and rule in (rules.mark, rules.announce):
             raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patch:
-        intercept(fleet, patch, fill_up)
+        meet_rules(fleet.engine, patch, fill_up)
         with pytest.raises(Storage, match="5 snapshots were pruned before") as caught:
             await fleet.do(SnapshotPrune())
     assert caught.value.values["deleted"] == 5
@@ -592,11 +570,11 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
 async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     old = await aged(fleet)
 
-    async def end(request: Any) -> None:
-        if isinstance(request, PruneMark):
+    async def end(rule: Any, *_: Any) -> None:
+        if rule is rules.mark:
             fleet.engine.stop_waiting()
 
-    intercept(fleet, monkeypatch, end)
+    meet_rules(fleet.engine, monkeypatch, end)
     with pytest.raises(Unavailable, match=r"shutting down\. 5 snapshots were pruned"):
         await fleet.do(SnapshotPrune())
     assert rows(fleet)[:-1] == old[5:]
@@ -639,11 +617,11 @@ async def test_one_that_becomes_the_latest_failed_meanwhile_stays(
     fleet.clock.pass_by(15 * DAY)
     await record(fleet, status="in_progress")
 
-    async def lose_the_later(request: Any) -> None:
-        if isinstance(request, PruneMark):
+    async def lose_the_later(rule: Any, *_: Any) -> None:
+        if rule is rules.mark:
             fleet.sql("DELETE FROM snapshots WHERE id = :id", id=later.snapshot_id)
 
-    intercept(fleet, monkeypatch, lose_the_later)
+    meet_rules(fleet.engine, monkeypatch, lose_the_later)
     assert (await fleet.do(SnapshotPrune())).deleted == 0
     assert first.snapshot_id in rows(fleet)
 
@@ -655,14 +633,12 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         taken = await several(fleet, 4)
         wanted = set(names(taken[:3]))
 
-        async def make_room(rule: Any, *args: Any) -> Any:
-            if rule is stored and args[1] in wanted:
-                wanted.discard(args[1])
+        async def make_room(rule: Any, *args: Any) -> None:
+            if rule is stored and args[-1] in wanted:
+                wanted.discard(args[-1])
                 taken.append(await record(fleet))
-            return await read(rule, *args)
 
-        read = fleet.engine.read
-        monkeypatch.setattr(fleet.engine, "read", make_room)
+        meet_rules(fleet.engine, monkeypatch, make_room)
         found = await fleet.do(SnapshotVerify(repair=True))
         assert found.ok, found
         assert {each.detail for each in found.findings} == {

@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from fleetd.config import Retention
+from fleetd.domain.core.tx import WatchProcess
+from fleetd.domain.liveness.due import due
 from fleetd.engine import repositories
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.jobs.liveness import ActivityScan, ProcessEnded
+from fleetd.engine.jobs.liveness import process_ended, scan
 from fleetd.engine.jobs.timers import notice_silence
 from fleetd.harness.report import (
     Compacted,
@@ -46,7 +47,7 @@ from fleetd.protocol.snapshots import SnapshotDocument
 from fleetd.protocol.timestamps import to_ms
 from tests.fleet import HOUR, MINUTE, SECOND, Clock, Fleet, opened
 from tests.snapshots import line
-from tests.windows import SOMEBODY, Window
+from tests.windows import Window
 
 RUN = "12f459b8-ddba"
 AGENT = "claude-12f459b8"
@@ -312,10 +313,10 @@ async def test_immediately_before_a_forced_stop_due_to_unrecoverable_error(
 async def test_a_process_that_ended_without_a_word_failed(fleet: Fleet, window: Window) -> None:
     window.process = (4_711, "then")
     await window.tell(plan("ipp"))
-    await fleet.engine.handle(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess(AGENT, 4_711, "then"))
     assert lines(fleet)[1:] == ["error_boundary failed | 1 in_progress | low"]
     assert notes(fleet)[1:] == ["process 4711 is gone"]
-    await fleet.engine.handle(ProcessEnded(AGENT, 4_711, "then"), SOMEBODY)
+    await process_ended(fleet.engine, WatchProcess(AGENT, 4_711, "then"))
     assert len(lines(fleet)) == 2
 
 
@@ -450,14 +451,14 @@ async def test_the_timer_looks_neither_late_nor_all_the_time(
     watched: Fleet, window: Window, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    perform = watched.engine.handle
+    read = watched.engine.read
 
-    async def counted(request: Any, *rest: Any) -> Any:
+    async def counted(rule: Any, *rest: Any) -> Any:
         nonlocal looks
-        looks += isinstance(request, ActivityScan)
-        return await perform(request, *rest)
+        looks += rule is due
+        return await read(rule, *rest)
 
-    monkeypatch.setattr(watched.engine, "handle", counted)
+    monkeypatch.setattr(watched.engine, "read", counted)
     window.process = (4_711, "then")
     await window.tell(SessionStarted("resume"), PromptSubmitted("Go on"))
     start = watched.clock()
@@ -479,20 +480,20 @@ async def test_a_heartbeat_that_fell_due_meanwhile_comes_first_thing(
         await window.tell(PromptSubmitted("Add login"))
         await window.tell(plan("ipp"))
         clock.pass_by(BEAT - SECOND)
-        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == SECOND
+        assert await scan(fleet.engine) == SECOND
         assert len(lines(fleet)) == 1
         if off == "suspend":
             clock.suspend(HOUR)
-            assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == SECOND
+            assert await scan(fleet.engine) == SECOND
             assert len(lines(fleet)) == 1
     if off == "reboot":
         clock.reboot(MINUTE)
     else:
         clock.pass_by(SECOND)
     async with opened(tmp_path, clock=clock) as fleet:
-        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == BEAT
+        assert await scan(fleet.engine) == BEAT
         assert lines(fleet)[1:] == ["timer in_progress | 1 in_progress | low"]
-        await fleet.engine.handle(ActivityScan(), DAEMON)
+        await scan(fleet.engine)
         assert len(lines(fleet)) == 2
 
 
@@ -505,8 +506,8 @@ async def test_after_a_restart_of_the_machine_the_heartbeat_is_counted_on(tmp_pa
     clock.reboot(5 * SECOND)
     clock.pass_by(10 * SECOND)
     async with opened(tmp_path, clock=clock) as fleet:
-        looked = await fleet.engine.handle(ActivityScan(), DAEMON)
-        assert looked.look_again_ms == BEAT - 15 * SECOND
+        looked = await scan(fleet.engine)
+        assert looked == BEAT - 15 * SECOND
         assert len(lines(fleet)) == 1
 
 
@@ -593,7 +594,7 @@ async def test_snapshots_are_no_activity_and_take_no_checkpoint(
     before = fleet.dump(*written)
     progress = (mission.progress_percent, mission.completed_sorties)
     fleet.clock.pass_by(BEAT)
-    await fleet.engine.handle(ActivityScan(), DAEMON)
+    await scan(fleet.engine)
     assert len(lines(fleet)) == 2
     assert fleet.dump(*written) == before
     again = await fleet.again(mission)
@@ -605,10 +606,10 @@ async def test_heartbeats_hide_no_silence(fleet: Fleet, window: Window) -> None:
     await window.tell(plan("ipp"))
     for _ in range(5):
         fleet.clock.pass_by(MINUTE)
-        await fleet.engine.handle(ActivityScan(), DAEMON)
+        await scan(fleet.engine)
     assert len(lines(fleet)) == 3
     fleet.clock.pass_by(1)
-    await fleet.engine.handle(ActivityScan(), DAEMON)
+    await scan(fleet.engine)
     assert len(await fleet.events(kind="context_compacted")) == 1
 
 
@@ -646,5 +647,5 @@ async def test_a_project_that_is_ignored_from_now_on_has_no_heartbeat(tmp_path: 
         await window.tell(plan("ipp"))
     clock.pass_by(BEAT)
     async with opened(tmp_path, clock=clock, project_ignore=[place]) as fleet:
-        assert (await fleet.engine.handle(ActivityScan(), DAEMON)).look_again_ms == BEAT
+        assert await scan(fleet.engine) == BEAT
         assert len(lines(fleet)) == 1

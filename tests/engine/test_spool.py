@@ -332,7 +332,7 @@ async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptie
     fleet: Fleet, leaver: Leaver, out: io.StringIO
 ) -> None:
     leaver.leave("no object", fleet.clock())
-    with trace.on_behalf_of(trace.Origin(12, "hook.deliver", 7)):
+    with trace.on_behalf_of(trace.TraceContext(12, "hook.deliver", 7)):
         await tidy_spool(fleet.engine)
         assert str(trace.current()) == "connection 12, request 7 hook.deliver"
     complaint, summary = out.getvalue().splitlines()

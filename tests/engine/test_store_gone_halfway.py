@@ -10,7 +10,7 @@ from fleetd.engine.files import repair
 from fleetd.engine.files.reconcile import reconcile
 from fleetd.engine.jobs.legacy_import import import_legacy
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway
 from tests.fleet import Fleet
 
 
@@ -30,7 +30,7 @@ async def test_rows_and_files_are_compared_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     await fleet.settle()
     fleet.sql("DELETE FROM checkpoints")
-    await gone(fleet.engine, "execute", lambda: reconcile(fleet.engine))
+    await gone(fleet.engine, "read", lambda: reconcile(fleet.engine))
     assert fleet.sql("SELECT id FROM checkpoints") == []
     await reconcile(fleet.engine)
     assert fleet.sql("SELECT id FROM checkpoints") == [{"id": taken.id}]
@@ -39,7 +39,7 @@ async def test_rows_and_files_are_compared_again(fleet: Fleet) -> None:
 async def test_the_old_file_is_imported_again(fleet: Fleet) -> None:
     file = fleet.engine.config.database.with_name("squawk.json")
     file.write_text(json.dumps({"mailboxes": {}, "events": {}, "cursors": {}, "locks": {}}))
-    await gone(fleet.engine, "execute", lambda: import_legacy(fleet.engine))
+    await gone(fleet.engine, "write", lambda: import_legacy(fleet.engine))
     assert file.exists()
     await import_legacy(fleet.engine)
     assert not file.exists()

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from fleetd.engine.engine import DAEMON
-from fleetd.engine.service import open_engine
+from fleetd.engine.lifecycle import open_engine
 from fleetd.protocol.errors import Corrupt, InvalidParams, Storage
 from fleetd.protocol.requests.mission import MissionCreate, NewSortie
 from fleetd.protocol.requests.snapshot import SnapshotRecord

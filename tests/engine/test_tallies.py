@@ -1,6 +1,6 @@
 """What the triggers count is what is there, whatever made rows come and go."""
 
-from fleetd.domain.system.epoch import RaiseFloors
+from fleetd.domain.system.epoch import begin_epoch
 from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.mission import (
@@ -82,7 +82,7 @@ async def test_what_is_pruned_is_counted_no_more(fleet: Fleet) -> None:
 async def test_a_log_that_counts_on_from_higher_up_is_no_longer_for_that(fleet: Fleet) -> None:
     await fleet.mission(2)
     before = (await check(fleet)).events
-    await fleet.engine.execute(RaiseFloors(seq=5_000, token=10, source="files"))
+    await fleet.engine.write(begin_epoch, 5_000, 10, "files")
     await fleet.mission(2)
     told = await check(fleet)
     assert before < told.events < 100

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from fleetd.domain.checkpoints.codec import from_file
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (
@@ -385,7 +385,7 @@ async def test_a_mission_that_falls_silent_is_not_promised_a_damaged_checkpoint(
     damage_file(fleet, taken)
     fleet.clock.pass_by(HOUR)
 
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
 
     (told,) = await fleet.events(mission, "context_compacted")
     promised = told.data["checkpoint_id"]

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from fleetd.config import Detection
+from fleetd.config import DetectionSettings
 from fleetd.engine import repositories
-from fleetd.engine.engine import DAEMON
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.jobs.timers import notice_silence
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet
@@ -108,7 +107,7 @@ async def test_DET_003_the_threshold_is_five_minutes_and_exactly_there_nobody_is
 
 @pytest.mark.case("DET-003")
 async def test_DET_003_the_threshold_can_be_configured(tmp_path):
-    async with opened(tmp_path, detection=Detection(threshold_ms=2_000)) as fleet:
+    async with opened(tmp_path, detection=DetectionSettings(threshold_ms=2_000)) as fleet:
         mission = await fleet.mission()
         fleet.clock.pass_by(2_000)
         assert await detected(fleet) == []
@@ -202,7 +201,7 @@ async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
     )
     fleet.clock.pass_by(THRESHOLD + 1)
 
-    await fleet.engine.handle(ActivityScan(), DAEMON)
+    await scan(fleet.engine)
 
     noticed = {event.mission_id for event in await compacted(fleet)}
     assert len(noticed) == 1201

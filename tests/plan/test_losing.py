@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from fleetd.domain.liveness.agent_loss import AgentEnded
+from fleetd.domain.agents import agent_loss
 from fleetd.engine import repositories
 from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import LockConflict, Storage
@@ -150,14 +150,14 @@ async def test_a_loss_that_cannot_be_noted_now_is_noted_later(
     mission, process = await watching.mission(), mortal()
     await start(watching, mission, "spec-1", process)
     monkeypatch.setattr(timers, "PAUSE_S", 0.01)
-    execute, refusals = watching.engine.execute, iter(range(2))
+    write, refusals = watching.engine.write, iter(range(2))
 
-    async def full(request, *rest):
-        if isinstance(request, AgentEnded) and next(refusals, None) is not None:
+    async def full(rule, *rest):
+        if rule is agent_loss.process_ended and next(refusals, None) is not None:
             raise Storage("The disk is full.")
-        return await execute(request, *rest)
+        return await write(rule, *rest)
 
-    monkeypatch.setattr(watching.engine, "execute", full)
+    monkeypatch.setattr(watching.engine, "write", full)
     end(process)
     await until(lambda: lost(watching, mission))
 

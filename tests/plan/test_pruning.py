@@ -17,17 +17,15 @@ import trio
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
-from fleetd.domain.artifacts.outbox import BackupGet
-from fleetd.domain.artifacts.removal import Purge, RemovalsGet
+from fleetd.domain.artifacts.outbox import backup
+from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.checkpoints import checkpoints
-from fleetd.domain.erasure.deletion import delete_checkpoint
+from fleetd.domain.erasure.erase import delete_checkpoint
 from fleetd.domain.retention import pruning as rules
-from fleetd.domain.retention.pruning import PruneDone, PruneMark
-from fleetd.engine.engine import Engine
 from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.jobs.daily import DAY_S, keep_house
-from fleetd.engine.jobs.liveness import ActivityScan
+from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.services import pruning
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Checkpoint, Mission
@@ -46,7 +44,7 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.recovery import RecoveryDetect
 from fleetd.protocol.requests.sortie import SortieProgress
-from tests.fleet import DAY, HOUR, MINUTE, Fleet, opened
+from tests.fleet import DAY, HOUR, MINUTE, Fleet, meet_rules, opened
 from tests.processes import Daemon
 
 PORTION = 5
@@ -82,20 +80,6 @@ async def stir(fleet: Fleet, mission: Mission) -> None:
 def rows(fleet: Fleet) -> list[str]:
     """Every row there is, also those that are marked."""
     return [row["id"] for row in fleet.sql("SELECT id FROM checkpoints ORDER BY seq")]
-
-
-def intercept(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, meet: Callable[[Any], Awaitable[None]]
-) -> None:
-    """Have every request of the daemon's own met before it is executed."""
-    execute = engine.execute
-
-    async def met(request: Any, *more: Any) -> Any:
-        await meet(request)
-        return await execute(request, *more)
-
-    monkeypatch.setattr(engine, "execute", met)
-    monkeypatch.setattr(engine.outbox, "_execute", met)
 
 
 @pytest.mark.case("PRN-001")
@@ -257,7 +241,7 @@ async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_fo
     mission = await fleet.mission()
     ids = await taken(fleet, mission, 3)
     fleet.clock.pass_by(HOUR)
-    await fleet.do(ActivityScan())
+    await scan(fleet.engine)
     await fleet.agents(mission, "spec-1")  # registering is activity, and no end of the waiting
     assert (await fleet.do(RecoveryDetect())).candidates
 
@@ -333,14 +317,14 @@ async def test_PRN_006_others_are_answered_between_the_portions(
     order: list[Any] = []
     answered = 0
 
-    async def note(request: Any) -> None:
-        order.append((type(request), answered))
-        if isinstance(request, PruneMark):
-            assert len(request.candidates) <= PORTION
-        if isinstance(request, RemovalsGet | Purge):
-            assert len(request.record_ids) <= PORTION
+    async def note(rule: Any, *args: Any) -> None:
+        order.append((rule, answered))
+        if rule is rules.mark:
+            assert len(args[-1]) <= PORTION
+        if rule in (removals, purge):
+            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
 
-    intercept(fleet.engine, monkeypatch, note)
+    meet_rules(fleet.engine, monkeypatch, note)
 
     async def client(over: trio.CancelScope) -> None:
         nonlocal answered
@@ -355,12 +339,12 @@ async def test_PRN_006_others_are_answered_between_the_portions(
         pruned = await fleet.do(ALL_BUT_ONE)
         over.cancel()
     assert pruned.deleted == 4 * 11
-    marks = [n for kind, n in order if kind is PruneMark]
+    marks = [n for kind, n in order if kind is rules.mark]
     assert len(marks) >= pruned.deleted / PORTION
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
     # Nothing is queued behind files: a portion's are gone before the next is marked.
-    kinds = [kind for kind, _ in order if kind in (PruneMark, Purge)]
-    assert kinds == [PruneMark, Purge] * len(marks)
+    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
+    assert kinds == [rules.mark, purge] * len(marks)
 
 
 @pytest.mark.case("PRN-007")
@@ -427,11 +411,11 @@ async def test_large_checkpoints_are_marked_in_smaller_portions(
     fleet.sql("UPDATE checkpoints SET size_bytes = 1500000")
     portions = []
 
-    async def note(request: Any) -> None:
-        if isinstance(request, PruneMark):
-            portions.append(len(request.candidates))
+    async def note(rule: Any, *args: Any) -> None:
+        if rule is rules.mark:
+            portions.append(len(args[-1]))
 
-    intercept(fleet.engine, monkeypatch, note)
+    meet_rules(fleet.engine, monkeypatch, note)
     assert (await fleet.do(ALL_BUT_ONE)).deleted == 8
     assert sum(portions) == 8
     assert max(portions) == 2
@@ -446,13 +430,13 @@ async def meanwhile(
     """Let something happen between the looking and the marking; return what was pruned."""
     happened = False
 
-    async def meet(request: Any) -> None:
+    async def meet(rule: Any, *_: Any) -> None:
         nonlocal happened
-        if isinstance(request, PruneMark) and not happened:
+        if rule is rules.mark and not happened:
             happened = True
             await happens()
 
-    intercept(fleet.engine, monkeypatch, meet)
+    meet_rules(fleet.engine, monkeypatch, meet)
     pruned = await fleet.do(request)
     assert happened
     assert pruned.deleted == len(pruned.details)
@@ -560,14 +544,14 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
     ids = await taken(fleet, mission, 10, apart=0)
     marks = 0
 
-    async def fill_up(request: Any) -> None:
+    async def fill_up(rule: Any, *_: Any) -> None:
         nonlocal marks
-        marks += isinstance(request, PruneMark)
-        if marks == 2 and isinstance(request, PruneMark | PruneDone):
+        marks += rule is rules.mark
+        if marks == 2 and rule in (rules.mark, rules.announce):
             raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patch:
-        intercept(fleet.engine, patch, fill_up)
+        meet_rules(fleet.engine, patch, fill_up)
         with pytest.raises(Storage, match="5 checkpoints were pruned before") as caught:
             await fleet.do(ALL_BUT_ONE)
     assert caught.value.values["deleted"] == 5
@@ -586,12 +570,12 @@ async def test_one_whose_client_goes_has_deleted_whole_portions_and_says_so(
     ids = await taken(fleet, mission, 10, apart=0)
     scope = trio.CancelScope()
 
-    async def leave(request: Any) -> None:
-        if isinstance(request, PruneMark):
+    async def leave(rule: Any, *_: Any) -> None:
+        if rule is rules.mark:
             scope.cancel()
 
     with monkeypatch.context() as patch, scope:
-        intercept(fleet.engine, patch, leave)
+        meet_rules(fleet.engine, patch, leave)
         await fleet.do(ALL_BUT_ONE)
     assert scope.cancelled_caught
     await fleet.settle()
@@ -607,11 +591,11 @@ async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.M
     mission = await fleet.mission(1)
     ids = await taken(fleet, mission, 10, apart=0)
 
-    async def end(request: Any) -> None:
-        if isinstance(request, PruneMark):
+    async def end(rule: Any, *_: Any) -> None:
+        if rule is rules.mark:
             fleet.engine.stop_waiting()
 
-    intercept(fleet.engine, monkeypatch, end)
+    meet_rules(fleet.engine, monkeypatch, end)
     with pytest.raises(Unavailable, match=r"shutting down\. 5 checkpoints were pruned") as ended:
         await fleet.do(ALL_BUT_ONE)
     assert ended.value.values["retry"] is True
@@ -687,18 +671,18 @@ async def test_a_file_to_write_does_not_wait_for_those_to_remove(
     ids = await taken(fleet, mission, 20, apart=0)
     order = []
 
-    async def note(request: Any) -> None:
-        if isinstance(request, BackupGet | RemovalsGet):
-            order.append(type(request))
+    async def note(rule: Any, *_: Any) -> None:
+        if rule in (backup, removals):
+            order.append(rule)
 
-    intercept(fleet.engine, monkeypatch, note)
+    meet_rules(fleet.engine, monkeypatch, note)
     async with trio.open_nursery() as nursery:
         for checkpoint_id in ids[:-1]:
             nursery.start_soon(fleet.engine.run, delete_checkpoint, CheckpointDelete(checkpoint_id))
         nursery.start_soon(fleet.engine.run, checkpoints.create, CheckpointCreate(mission.id))
     await fleet.settle()
-    assert order.index(BackupGet) < 2
-    assert order.count(RemovalsGet) <= 5
+    assert order.index(backup) < 2
+    assert order.count(removals) <= 5
     assert len(rows(fleet)) == 2
 
 
@@ -712,11 +696,11 @@ async def test_a_full_house_does_not_end_the_daemon_and_is_tried_again_the_next_
     ids = await taken(fleet, mission := await fleet.mission(0), 3)
     await fleet.do(MissionCancel(mission.id, "enough"))
 
-    async def full(request: Any) -> None:
+    async def full(*_: Any) -> None:
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patch:
-        intercept(fleet.engine, patch, full)
+        meet_rules(fleet.engine, patch, full)
         fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()

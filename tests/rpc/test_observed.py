@@ -13,6 +13,7 @@ from jsonrpcserver.result import Result, Success
 
 from fleetd.domain.core.registry import REGISTERED
 from fleetd.domain.events import streams
+from fleetd.domain.redaction.redact import redact
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
@@ -70,7 +71,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def debug(out: io.StringIO) -> io.StringIO:
-    logs.configure("DEBUG", out)
+    logs.configure("DEBUG", redact, out)
     return out
 
 

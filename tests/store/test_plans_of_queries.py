@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.inventory import NamesGet
+from fleetd.domain.artifacts.inventory import names
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import Tx
+from fleetd.domain.missions import selection
 from fleetd.protocol.requests.mission import MissionCurrent
 from fleetd.protocol.requests.snapshot import SnapshotRecord
 from tests.fleet import Fleet
@@ -47,7 +48,7 @@ async def test_comparing_names_reads_no_document(
 ) -> None:
     await fleet.do(SnapshotRecord("run-1"))
     asked.clear()
-    await fleet.engine.execute(NamesGet("snapshot", ["run-1"]))
+    await fleet.engine.read(names, "snapshot", ["run-1"])
     # The first is nearly always empty.
     assert plans(fleet, asked[:2]) == [
         "SCAN snapshots USING COVERING INDEX idx_snapshots_outbox",
@@ -59,7 +60,7 @@ async def test_the_missions_of_a_directory_are_found_by_machine_and_by_project(
     fleet: Fleet, asked: list[tuple[str, dict[str, Any]]]
 ) -> None:
     facts = Facts(places=("widget:src", "widget:."))
-    await fleet.engine.execute(MissionCurrent("/srv/widget/src"), facts=facts)
+    await fleet.engine.run(selection.current, MissionCurrent("/srv/widget/src"), facts=facts)
     found = [(sql, values) for sql, values in asked if "missions WHERE" in sql and "project" in sql]
     steps = [fleet.sql(f"EXPLAIN QUERY PLAN {sql}", **values)[0]["detail"] for sql, values in found]
     assert steps == [

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.artifacts.kinds import POLICIES
+from fleetd.domain.rules import KINDS
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.types import Noun
+from fleetd.store.files.forms import MOST_BYTES, packed
 from fleetd.store.files.layout import LAYOUTS
-from fleetd.store.files.packing import MOST_BYTES, packed
 from tests.store.stages import KilledError, Recorder, Stage, put_directory, put_file
 
 ONE, TWO = b'{"one": 1}\n', b'{"two": 2}\n' * 40
@@ -272,7 +272,7 @@ def test_what_is_wrong_with_a_copy_is_said(
 
 @pytest.mark.parametrize("noun", ["checkpoint", "snapshot"])
 def test_the_policy_and_the_layout_of_a_noun_agree(noun: Noun) -> None:
-    policy, layout = POLICIES[noun], LAYOUTS[noun]
+    policy, layout = KINDS[noun], LAYOUTS[noun]
     assert (policy.noun, layout.noun) == (noun, noun)
     assert policy.copies == layout.copies
     assert policy.compressible == (len(layout.endings) > 1)

@@ -1,11 +1,15 @@
-"""Agents: registering, declaring, leaving; must not know recovery or how processes are watched."""
+"""Agents: register, find by process, declare, leave."""
+
+import re
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
 from ...protocol.records import Agent
 from ...protocol.records import AgentNote as Note
 from ...protocol.requests.agent import (
+    AgentCurrent,
     AgentDeregister,
     AgentGet,
     AgentHeartbeat,
@@ -13,24 +17,30 @@ from ...protocol.requests.agent import (
     AgentNote,
     AgentPage,
     AgentRegister,
+    CurrentAgent,
     Registration,
 )
+from ...protocol.types import Role
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import agent_of
-from ..core.registry import handler, method
+from ..core.observers import store_arrived
+from ..core.registry import method
+from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.comeback import detect_for
 from ..liveness.open_calls import end_turn
+from ..liveness.process_identity import of_process
+from ..liveness.silence import detect_for
 from ..locks.leases import release_all
-from ..missions.current import inherited, of_directory
+from ..missions.current import inherited, of_directory, to_join
 from ..snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST_NAME = 40
 
 
-@handler
 def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     """Start an agent or bring it back; detection comes first, for registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
@@ -67,13 +77,8 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
-    emit(
-        tx,
-        ctx,
-        AgentRegistered(role=request.role, harness=request.harness, pid=request.pid),
-        mission_id=row["mission_id"],
-        agent_id=row["id"],
-    )
+    payload = AgentRegistered(role=request.role, harness=request.harness, pid=request.pid)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return Registration(agent=agent_of(row), recovery=recovery)
 
 
@@ -98,6 +103,60 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
         return None
     heir = inherited(tx, request.agent_id)
     return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
+
+
+def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
+    """Return the living agent that the process in the facts belongs to.
+
+    An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
+    session that is at work in that process, whichever comes first.
+    """
+    row = _of_process(tx, ctx, agent_id)
+    return CurrentAgent(agent=agent_of(row) if row else None)
+
+
+def _of_process(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
+    """Return the living agent by a name, else that of the process.
+
+    Of the sessions in the process that go by the name: a second one is ``<name>.2``.
+    """
+    here = of_process(tx, ctx)
+    if agent_id is None:
+        return here[0] if here else None
+    for row in here:
+        if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
+            return row
+    return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
+
+
+def join(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
+    """Return the agent that a process belongs to, registered just now if need be."""
+    row = _of_process(tx, ctx, request.agent_id)
+    if row is not None:
+        return CurrentAgent(agent=agent_of(row))
+    known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    joined = None
+    if not (known and known["mission_id"]):
+        joined = inherited(tx, request.agent_id) or to_join(tx, ctx, request.cwd)
+    first: Role = "specialist" if joined else "dispatch"
+    registered = register(
+        tx,
+        ctx,
+        AgentRegister(
+            request.agent_id or ctx.new_id(_named(request.harness)),
+            known["role"] if known else first,
+            harness=request.harness,
+            pid=ctx.facts.agent_pid,
+            mission_id=joined["id"] if joined else None,
+            cwd=request.cwd,
+        ),
+    )
+    return CurrentAgent(agent=registered.agent)
+
+
+def _named(harness: str | None) -> str:
+    name = _NOT_IN_IDS.sub("-", harness or "").strip("-._")[:LONGEST_NAME]
+    return name or "agent"
 
 
 @method(AgentHeartbeat)
@@ -125,25 +184,16 @@ def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     """Keep what an agent declares; each field that is given replaces the one before."""
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else Note()
-    after = Note(
-        last_action=before.last_action if request.last_action is None else request.last_action,
-        next_steps=before.next_steps if request.next_steps is None else request.next_steps,
-        blockers=before.blockers if request.blockers is None else request.blockers,
-    )
+    declared = {name: getattr(request, name) for name in Note.__struct_fields__}
+    given = {name: value for name, value in declared.items() if value is not None}
+    after = replace(before, **given)
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",
         note=msgspec.json.encode(after).decode(),
         id=row["id"],
     )
-    emit(
-        tx,
-        ctx,
-        AgentNoted(
-            last_action=after.last_action, next_steps=after.next_steps, blockers=after.blockers
-        ),
-        mission_id=row["mission_id"],
-        agent_id=row["id"],
-    )
+    payload = AgentNoted(**asdict(after))
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return _get(tx, row["id"])
 
 
@@ -160,18 +210,17 @@ def get(tx: Tx, ctx: Context, request: AgentGet) -> Agent:
 @method(AgentList)
 def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
     """Return agents by id."""
-    where, params = ["id > :after"], {"after": request.after or ""}
+    where = Where()
+    where.add("id > :after", after=request.after or "")
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.status:
-        where.append(
-            "status = :status" + (" AND status <> 'gone'" if request.status != "gone" else "")
-        )
-        params["status"] = request.status
+        where.equal(status=request.status)
+        if request.status != "gone":  # names the index
+            where.add("status <> 'gone'")
     rows = tx.all(
-        f"SELECT * FROM agents WHERE {' AND '.join(where)} ORDER BY id LIMIT :limit",
-        **params,
+        f"SELECT * FROM agents WHERE {where} ORDER BY id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return AgentPage(agents=[agent_of(row) for row in rows])
@@ -212,3 +261,17 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+
+
+@store_arrived.subscribe
+def lose_strangers(tx: Tx, ctx: Context) -> None:
+    """Lose the agents of machines that have no part in a store which this one has to itself."""
+    if ctx.machine:
+        return
+    rows = tx.all(
+        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
+        " ORDER BY id",
+        own=ctx.machine,
+    )
+    for row in rows:
+        mark_lost(tx, ctx, row, "its machine has no part in this store any more")

@@ -1,8 +1,7 @@
-"""Mail between agents: sending, reading, acknowledging; delivered is not done."""
+"""Mailbox: messages between agents are sent, delivered, acknowledged, queued again."""
 
 from functools import partial
 from operator import itemgetter
-from typing import Any, cast
 
 import msgspec
 
@@ -23,45 +22,39 @@ from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import message_of
 from ..core.registry import method
+from ..core.sql import Where
 from ..core.tx import Row, Tx
 
 
 @method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
-    """Post a letter; an agent that is not there yet finds it later, one that left does not."""
+    """Post a message; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
     recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
-    event = emit(
-        tx,
-        ctx,
-        MessageSent(message_id=message_id, to=recipients, subject=request.subject),
-        mission_id=mission_id,
-        agent_id=request.sender,
-    )
-    tx.run(
-        "INSERT INTO messages (id, seq, mission_id, thread_id, sender, to_json, subject, body,"
-        " priority, sent_at) VALUES (:id, :seq, :mission, :thread, :sender, :to, :subject, :body,"
-        " :priority, :now)",
-        id=message_id,
-        seq=event.seq,
-        mission=mission_id,
-        thread=request.thread_id,
-        sender=request.sender,
-        to=msgspec.json.encode(recipients).decode(),
-        subject=request.subject,
-        body=request.body,
-        priority=request.priority,
-        now=ctx.now,
-    )
+    payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
+    event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=request.sender)
+    columns = {
+        "id": message_id,
+        "seq": event.seq,
+        "mission_id": mission_id,
+        "thread_id": request.thread_id,
+        "sender": request.sender,
+        "to_json": msgspec.json.encode(recipients).decode(),
+        "subject": request.subject,
+        "body": request.body,
+        "priority": request.priority,
+        "sent_at": ctx.now,
+    }
+    tx.insert("messages", columns)
     for agent_id in recipients:
         queue(tx, message_id, agent_id, event.seq)
     return _get(tx, message_id)
 
 
 def _mission(tx: Tx, request: MessageSend) -> str | None:
-    """Return the mission a letter belongs to: the one it names, else its sender's."""
+    """Return the mission a message belongs to: the one it names, else its sender's."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
@@ -107,7 +100,7 @@ def _refuse_gone(
 
 
 def queue(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
-    """Put a letter into a recipient's queue, again if it was there before."""
+    """Put a message into a recipient's queue, again if it was there before."""
     tx.run(
         "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
         " 'queued') ON CONFLICT (message_id, agent_id) DO UPDATE SET status = 'queued',"
@@ -160,7 +153,7 @@ def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
 
 @method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
-    """Note that a recipient dealt with a letter; of two that try, the second learns who did."""
+    """Note that a recipient dealt with a message; of two that try, the second learns who did."""
     row = find(tx, "message", request.message_id)
     delivery = tx.one(
         "SELECT * FROM deliveries WHERE message_id = :id AND agent_id = :agent",
@@ -199,21 +192,19 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
 def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     """Return messages in the order of sending, or backwards."""
     beyond, order = ("<", "DESC") if request.newest else (">", "ASC")
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    where = Where()
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.pending is not None:
         queued = "IN (SELECT d.message_id FROM deliveries d WHERE d.status = 'queued')"
-        where.append(f"id {queued}" if request.pending else f"id NOT {queued}")
+        where.add(f"id {queued}" if request.pending else f"id NOT {queued}")
     if request.after:
         last = find(tx, "message", request.after)
-        where.append(f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)")
-        params |= {"seq": last["seq"], "after": last["id"]}
+        behind = f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)"
+        where.add(behind, seq=last["seq"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM messages WHERE {' AND '.join(where)} ORDER BY seq {order}, id {order}"
-        " LIMIT :limit",
-        **params,
+        f"SELECT * FROM messages WHERE {where} ORDER BY seq {order}, id {order} LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return MessagePage(messages=[message_of(tx, row) for row in rows])
@@ -221,7 +212,7 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
 
 @method(MessageRequeue)
 def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
-    """Queue a letter again for those who have not acknowledged it."""
+    """Queue a message again for those who have not acknowledged it."""
     row = find(tx, "message", request.message_id)
     deliveries = tx.all(
         "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]

@@ -1,22 +1,19 @@
-"""Files that have no row are taken in; which missions are then to be caught up is marked.
+"""Ingest of files that have no row; which missions are then to be rolled forward is marked.
 
 Source: behaviour, Backups. The marks lie in the store, so that a crash in between is made good.
-A mission that was missing is ``made``, one that is older than its files lies ``behind``. Nothing
-here is on the wire.
+A mission that was missing is ``made``, one that is older than its files lies ``behind``.
 """
 
 import msgspec
 
-from ...protocol.records import Checkpoint, Record
-from ...protocol.request import Mutation
+from ...protocol.records import Checkpoint
 from ..core.context import Context
 from ..core.event_log import position
-from ..core.registry import handler
+from ..core.tombstones import was_forgotten
 from ..core.tx import LogLine, Tx
-from ..erasure.tombstones import was_forgotten
 from . import repair
-from .abandoned import purged_until
-from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
+from .kinds import KINDS, FileRecord, id_of, noun_of, owner_of, seq_of
+from .removal import purged_until
 
 
 def _end(ctx: Context) -> str:
@@ -32,34 +29,27 @@ def _marks(ctx: Context) -> str:
     return f"catch_up:{ctx.machine}:" if ctx.machine else "catch_up:"
 
 
-class Imported(Record, frozen=True, kw_only=True):
+class Ingested(msgspec.Struct, frozen=True):
     """Records that have a row now, newest first.
 
     ``gone`` went while this machine was away for so long that nobody waited for it any more.
     """
 
-    ids: list[str]
-    gone: list[str] = msgspec.field(default_factory=list)
+    ids: list[str] = []
+    gone: list[str] = []
 
 
-class ImportFiles(Mutation[Imported], frozen=True):
-    """Write rows for verified files that have none."""
-
-    records: list[Kept]
-
-
-@handler
-def import_files(tx: Tx, ctx: Context, request: ImportFiles) -> Imported:
-    """Write the rows; a record that has one, also a deleted one, is left as it is."""
+def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
+    """Write rows for verified files; a record that has one, also a deleted one, stays as it is."""
     end, gone_until = _end_of_log(tx, ctx), purged_until(tx, ctx)
     taken, gone = [], []
     # A mission that is missing is made from the newest.
-    for record in sorted(request.records, key=seq_of, reverse=True):
+    for record in sorted(records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
-        policy = POLICIES[noun]
-        if tx.one(f"SELECT id FROM {policy.table} WHERE id = :id", id=record_id) is not None:
+        kind = KINDS[noun]
+        if tx.one(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id) is not None:
             continue
-        if was_forgotten(tx, policy.whose, owner_of(record), seq_of(record)):
+        if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
@@ -72,7 +62,7 @@ def import_files(tx: Tx, ctx: Context, request: ImportFiles) -> Imported:
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
             _mark(tx, ctx, record.mission_id, made=made)
         taken.append(record_id)
-    return Imported(ids=taken, gone=gone)
+    return Ingested(taken, gone)
 
 
 def _end_of_log(tx: Tx, ctx: Context) -> int:

@@ -1,77 +1,42 @@
-"""What the files of a mission's checkpoints must hold, for a machine that keeps none of them.
+"""What the files of a mission's checkpoints must hold, on whichever machine they are kept."""
 
-Must not care who keeps which. Nothing here but ``checkpoint.pull`` is on the wire.
-"""
-
-from ...protocol.records import Record
-from ...protocol.request import Query
+from ..core.batches import Batch
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Tx
-from .kinds import POLICIES
-from .soft_delete import LIVE
+from .kinds import KINDS
 
 AT_ONCE = 100
 
 
-class PullPlace(Record, frozen=True, kw_only=True):
-    """How far a mission's checkpoints were looked through, from the newest on."""
-
-    seq: int = 2**62
-    checkpoint_id: str = ""
+PullCursor = tuple[int, str]
+"""Position in the log and id of the last checkpoint that was looked at."""
+NEWEST: PullCursor = (2**62, "")
 
 
-class ToPull(Record, frozen=True, kw_only=True):
-    """Some of a mission's checkpoints, newest first, and where to look further.
+def batch(
+    tx: Tx, ctx: Context, mission_id: str, cursor: PullCursor
+) -> Batch[dict[str, bool], PullCursor]:
+    """Return the next of a mission's checkpoints, newest first, without touching the content.
 
-    ``nameable`` are those that ``latest.json`` may be.
+    Of each it says whether ``latest.json`` may be it.
     """
-
-    ids: list[str]
-    nameable: frozenset[str]
-    place: PullPlace | None
-
-
-class PullLook(Query[ToPull], frozen=True):
-    """Ask for the next of a mission's checkpoints."""
-
-    mission_id: str
-    place: PullPlace
-
-
-class Content(Record, frozen=True, kw_only=True):
-    """What a file must hold; None when its checkpoint was deleted."""
-
-    data: bytes | None
-
-
-class ContentGet(Query[Content], frozen=True):
-    """Ask what the file of a checkpoint must hold; raises Corrupt for a damaged row."""
-
-    checkpoint_id: str
-
-
-@handler
-def look(tx: Tx, ctx: Context, request: PullLook) -> ToPull:
-    """Return some names, without touching the content."""
     rows = tx.all(
         f"SELECT id, seq, undo FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
         " AND (seq, id) < (:seq, :id) ORDER BY seq DESC, id DESC LIMIT :most",
-        mission=request.mission_id,
-        seq=request.place.seq,
-        id=request.place.checkpoint_id,
+        mission=mission_id,
+        seq=cursor[0],
+        id=cursor[1],
         most=AT_ONCE,
     )
-    last = rows[-1] if len(rows) == AT_ONCE else None
-    return ToPull(
-        ids=[row["id"] for row in rows],
-        nameable=frozenset(row["id"] for row in rows if not row["undo"]),
-        place=PullPlace(seq=last["seq"], checkpoint_id=last["id"]) if last else None,
-    )
+    following = (rows[-1]["seq"], rows[-1]["id"]) if len(rows) == AT_ONCE else None
+    return Batch({row["id"]: not row["undo"] for row in rows}, following)
 
 
-@handler
-def content(tx: Tx, ctx: Context, request: ContentGet) -> Content:
-    """Return the bytes that the daemon which keeps the file writes; its checksum was compared."""
-    row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=request.checkpoint_id)
-    return Content(data=POLICIES["checkpoint"].file_of(row) if row else None)
+def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
+    """Return the bytes that the daemon which keeps the file writes; its checksum was compared.
+
+    None when the checkpoint was deleted. Raises Corrupt for a damaged row.
+    """
+    row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
+    return KINDS["checkpoint"].file_of(row) if row else None

@@ -1,32 +1,24 @@
-"""What goes once a record is marked deleted: its file, then its row; must not mark any.
-
-Nothing here is on the wire; the outbox asks for it, for many records at a time.
-"""
+"""Garbage collection: once a record is marked deleted, its file goes, then its row."""
 
 from collections.abc import Mapping
 
-from ...protocol.errors import Corrupt, Incompatible
-from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
+import msgspec
+
 from ...protocol.types import Noun
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.event_log import position
+from ..core.registry import frees_space
+from ..core.soft_delete import KEPT_HERE, UNSETTLED
 from ..core.tx import Tx
-from .kinds import POLICIES, Policy
-from .soft_delete import LIVE
+from .kinds import KINDS, RecordKind
+from .latest import Latest, latest_of, newest_with_file
+
+# Rows of departed machines that go in one transaction.
+ROWS_AT_ONCE = 250
+_PURGED = "purged:"
 
 
-class Latest(Record, frozen=True, kw_only=True):
-    """What latest.json must be: the record it names, and the bytes where it is a copy.
-
-    No bytes for a copy that nobody can make now, as its row is damaged: what is there stays.
-    """
-
-    id: str | None = None
-    data: bytes | None = None
-
-
-class Removal(Record, frozen=True, kw_only=True):
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one owner that must go, and what latest.json must be afterwards."""
 
     owner_id: str
@@ -34,108 +26,89 @@ class Removal(Record, frozen=True, kw_only=True):
     latest: Latest
 
 
-class Removals(Record, frozen=True, kw_only=True):
-    """Files that must go, owner by owner."""
+def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Removal]:
+    """Return the files to remove, grouped so that each directory is opened and synced once.
 
-    owners: list[Removal]
-
-
-class RemovalsGet(Query[Removals], frozen=True):
-    """Ask where the files of these records lie.
-
-    Those that are not marked, and those that another machine keeps, are passed over.
+    Records that are not marked, and those that another machine keeps, are passed over.
     """
-
-    noun: Noun
-    record_ids: list[str]
-
-
-class Purged(Record, frozen=True, kw_only=True):
-    """How many rows went."""
-
-    purged: int
-
-
-class Purge(Mutation[Purged], frozen=True):
-    """Remove the rows of records that are marked deleted and whose files are gone from here."""
-
-    noun: Noun
-    record_ids: list[str]
-
-
-@handler
-def removals(tx: Tx, ctx: Context, request: RemovalsGet) -> Removals:
-    """Return the files to remove, grouped so that each directory is opened and synced once."""
-    policy = POLICIES[request.noun]
+    kind = KINDS[noun]
     ids: dict[str, list[str]] = {}
-    for record_id in request.record_ids:
+    for record_id in record_ids:
         row = tx.one(
-            f"SELECT {policy.owner} AS owner FROM {policy.table}"
-            " WHERE id = :id AND machine = :machine AND deleted_at IS NOT NULL",
+            f"SELECT {kind.owner} AS owner FROM {kind.table}"
+            f" WHERE id = :id AND {KEPT_HERE} AND deleted_at IS NOT NULL",
             id=record_id,
             machine=ctx.machine,
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
-    return removals_of(tx, ctx, policy, ids)
+    return removals_of(tx, ctx, kind, ids)
 
 
-def removals_of(tx: Tx, ctx: Context, policy: Policy, going: Mapping[str, list[str]]) -> Removals:
+def removals_of(
+    tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]
+) -> list[Removal]:
     """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
-    return Removals(
-        owners=[
-            Removal(
-                owner_id=owner,
-                record_ids=ids,
-                latest=latest_of(tx, policy, newest_with_file(tx, policy, owner, ctx.machine)),
-            )
-            for owner, ids in going.items()
-        ]
-    )
+    return [
+        Removal(
+            owner_id=owner,
+            record_ids=ids,
+            latest=latest_of(tx, kind, newest_with_file(tx, kind, owner, ctx.machine)),
+        )
+        for owner, ids in going.items()
+    ]
 
 
-def latest_of(tx: Tx, policy: Policy, newest: str | None) -> Latest:
-    """Return what latest.json must be when a record is the newest, None when there is none."""
-    if newest is None or not policy.copies:
-        return Latest(id=newest)
-    row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=newest)
-    try:
-        data = policy.file_of(row) if row else None
-    except (Corrupt, Incompatible):
-        data = None
-    return Latest(id=newest, data=data)
-
-
-def newest_with_file(
-    tx: Tx, policy: Policy, owner_id: str, machine: str | None = None, coming: str | None = None
-) -> str | None:
-    """Return the newest record whose file is there, passing over what undoes something.
-
-    There is on one ``machine``, or on any. ``coming`` is one whose file is just being written.
-    """
-    there = "" if machine is None else " AND machine = :machine"
-    row = tx.one(
-        f"SELECT id FROM {policy.table} WHERE {policy.owner} = :owner AND {LIVE}{there}"
-        f" AND {policy.nameable} AND (backed_up_at IS NOT NULL OR id = CAST(:coming AS TEXT))"
-        " ORDER BY seq DESC LIMIT 1",
-        owner=owner_id,
-        coming=coming,
-        **({} if machine is None else {"machine": machine}),
-    )
-    return row["id"] if row else None
-
-
-@handler
-def purge(tx: Tx, ctx: Context, request: Purge) -> Purged:
-    """Remove marked rows; one that is not marked, or is another machine's, stays."""
-    policy = POLICIES[request.noun]
+@frees_space
+def purge(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
+    """Remove the rows of marked records whose files are gone from here; returns how many."""
     gone = [
         tx.one(
-            f"DELETE FROM {policy.table} WHERE id = :id AND machine = :machine"
+            f"DELETE FROM {KINDS[noun].table} WHERE id = :id AND {KEPT_HERE}"
             " AND deleted_at IS NOT NULL RETURNING id",
             id=record_id,
             machine=ctx.machine,
         )
-        for record_id in request.record_ids
+        for record_id in record_ids
     ]
-    return Purged(purged=sum(row is not None for row in gone))
+    return sum(row is not None for row in gone)
+
+
+def purge_departed(tx: Tx, ctx: Context) -> int:
+    """Remove some marked rows whose machine is gone for good; returns how many.
+
+    A mark waits for the daemon that keeps the file, as long as checkpoints are kept. Then its rows
+    go; should that machine come back after all, the log's end that is noted here tells it which of
+    its files may be without a row.
+    """
+    rows = [
+        row
+        for kind in KINDS.values()
+        for row in tx.all(
+            f"DELETE FROM {kind.table} WHERE id IN (SELECT r.id FROM {kind.table} r"
+            f" WHERE {UNSETTLED} AND r.deleted_at IS NOT NULL AND r.machine <> :machine"
+            " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = r.machine"
+            " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",
+            machine=ctx.machine,
+            old=ctx.days_ago(ctx.config.retention.days),
+            most=ROWS_AT_ONCE,
+        )
+    ]
+    for machine in sorted({row["machine"] for row in rows}):
+        tx.run(
+            "INSERT INTO store_meta (key, value) VALUES (:key, :end)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            key=_PURGED + machine,
+            end=str(position(tx)),
+        )
+    return len(rows)
+
+
+def purged_until(tx: Tx, ctx: Context) -> int | None:
+    """Return up to where in the log this machine's records may have gone while it was away.
+
+    None when nothing went, which is not the log's begin: what was kept before there was a log has
+    a place in front of it.
+    """
+    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_PURGED + ctx.machine)
+    return None if value is None else int(value)

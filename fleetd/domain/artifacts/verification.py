@@ -1,64 +1,39 @@
-"""Which files were not verified for longest, and that they were; must not look at any file.
+"""Verification of files in turns: which were not verified for longest, and that they were."""
 
-Nothing here is on the wire; the daily work asks for it.
-"""
+import msgspec
 
-from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
 from ...protocol.types import Noun
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.soft_delete import KEPT_HERE, LIVE
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
-from ..erasure.clauses import inside_of, named_params
-from ..system.startup import Done
-from .kinds import POLICIES
-from .soft_delete import LIVE
+from .kinds import KINDS
 
 AHEAD_MS = 3_600_000
 
 
-class Filed(Record, frozen=True, kw_only=True):
+class Filed(msgspec.Struct, frozen=True, kw_only=True):
     """A record with a file on this machine, and whose it is."""
 
     id: str
     owner_id: str
 
 
-class Unverified(Record, frozen=True, kw_only=True):
-    """Records whose files were not verified for longest, those that never were first."""
+def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list[Filed]:
+    """Return files that were last verified, or written, before a moment, those of longest ago.
 
-    records: list[Filed]
-
-
-class UnverifiedGet(Query[Unverified], frozen=True):
-    """Ask for ``most`` of the files that were last verified, or written, before a moment."""
-
-    noun: Noun
-    before: str
-    most: int
-
-
-class FilesVerified(Mutation[Done], frozen=True):
-    """Note that the files of records were verified now, whatever came of it."""
-
-    noun: Noun
-    record_ids: list[str]
-
-
-@handler
-def unverified(tx: Tx, ctx: Context, request: UnverifiedGet) -> Unverified:
-    """Return the oldest of them, from the index of just these."""
-    rows = _filed(tx, ctx, request.noun, "verified_at < :limit", request.before, request.most)
-    if len(rows) < request.most:  # noted by a clock that was ahead: nobody knows when that was
-        left = request.most - len(rows)
-        rows += _filed(tx, ctx, request.noun, "verified_at > :limit", ctx.at(AHEAD_MS), left)
-    return Unverified(records=[Filed(id=row["id"], owner_id=row["owner"]) for row in rows])
+    They are read from the index of just these.
+    """
+    rows = _filed(tx, ctx, noun, "verified_at < :limit", before, most)
+    if len(rows) < most:  # noted by a clock that was ahead: nobody knows when that was
+        rows += _filed(tx, ctx, noun, "verified_at > :limit", ctx.at(AHEAD_MS), most - len(rows))
+    return [Filed(id=row["id"], owner_id=row["owner"]) for row in rows]
 
 
 def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -> list[Row]:
-    policy = POLICIES[noun]
+    kind = KINDS[noun]
     return tx.all(
-        f"SELECT id, {policy.owner} AS owner FROM {policy.table} WHERE machine = :machine"
+        f"SELECT id, {kind.owner} AS owner FROM {kind.table} WHERE {KEPT_HERE}"
         f" AND backed_up_at IS NOT NULL AND {LIVE} AND {when} ORDER BY verified_at, id LIMIT :most",
         machine=ctx.machine,
         limit=limit,
@@ -66,13 +41,11 @@ def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -
     )
 
 
-@handler
-def files_verified(tx: Tx, ctx: Context, request: FilesVerified) -> Done:
-    """Put records at the end of the line."""
+def files_verified(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> None:
+    """Put records at the end of the line, whatever came of their verification."""
     tx.run(
-        f"UPDATE {POLICIES[request.noun].table} SET verified_at = :now"
-        f" WHERE id IN ({inside_of('i', request.record_ids)})",
+        f"UPDATE {KINDS[noun].table} SET verified_at = :now"
+        f" WHERE id IN ({inside_of('i', record_ids)})",
         now=ctx.now,
-        **named_params("i", request.record_ids),
+        **named_params("i", record_ids),
     )
-    return Done(done=True)

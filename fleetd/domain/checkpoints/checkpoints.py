@@ -17,13 +17,13 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.types import Trigger
-from ..artifacts.soft_delete import LIVE, find_live
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit, position
 from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import method
+from ..core.soft_delete import LIVE, find_live
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive

@@ -7,9 +7,9 @@ import msgspec
 
 from ...protocol.events import CheckpointDeleted
 from ...protocol.records import CheckpointContent, RecoveryContext
-from ..artifacts.soft_delete import LIVE, mark_deleted
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.tx import Row, Tx
 
 MANY_SORTIES = 100

@@ -5,13 +5,13 @@ import msgspec
 from ...protocol.events import ErrorReported, MessageFailed
 from ...protocol.requests.checkpoint import ErrorCheckpoint, ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..artifacts.soft_delete import LIVE
 from ..core.coalescing import COALESCE_MS, details_of, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.observers import error_met
 from ..core.registry import method
+from ..core.soft_delete import LIVE
 from ..core.tx import LogLine, Row, Tx
 from .checkpoints import Reason, take
 from .state import State, capture

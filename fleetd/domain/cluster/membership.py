@@ -1,20 +1,31 @@
-"""The machines of a shared store: who is here, who left, who is lost; must not know how they tell.
+"""Machines of a shared store: heartbeat, membership, loss, and what people call them.
+
+A machine tells every 10 s that it is here: cheap enough for a thousand of them, and small beside
+what follows. It is lost when it was not heard of for 60 s: five beats may be missing, so that a
+failover of the database, a wireless network that comes back, or a daemon that was killed and is
+started again costs no agent its place; a minute is also how long a dead process keeps its locks.
+One that left in good order is about to come back in most cases, after an upgrade or a restart, and
+its agents go on working meanwhile: it has 5 minutes, as long as an agent without a process.
 
 A store that one machine has to itself names none, and nothing here is done there. All of them go
-by one clock, the store's. Nothing here is on the wire.
+by one clock, the store's.
 """
+
+from typing import Any
 
 from ...protocol.durations import duration
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
 from ...protocol.status import MachineLine
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import LIVING
-from ..retention.terms import DAY_MS
-from ..system.startup import Done
-from .heartbeat import LEFT_MS, LOST_MS, UNBROKEN_MS
+
+BEAT_MS = 10_000
+LOST_MS = 60_000
+LEFT_MS = 300_000
+# Who did not beat for so long could not hear the others beat either; and who beats again has said
+# by then what waited on its machine until the store could be reached.
+UNBROKEN_MS = 3 * BEAT_MS
 
 
 class Beaten(Record, frozen=True, kw_only=True):
@@ -28,20 +39,6 @@ class Beaten(Record, frozen=True, kw_only=True):
     overtaken_by: str | None = None
 
 
-class MachineBeat(Mutation[Beaten], frozen=True):
-    """This machine is here: what it is called, and since when its daemon runs.
-
-    ``nonce`` is of this start of the daemon, ``earlier`` are those of the starts before it;
-    ``boot_id`` says where its pids mean something.
-    """
-
-    name: str
-    started_at: str
-    nonce: str = ""
-    boot_id: str = ""
-    earlier: tuple[str, ...] = ()
-
-
 class Holder(Record, frozen=True, kw_only=True):
     """Who was heard of just now under this machine's id; ``name`` is None where nobody was."""
 
@@ -51,14 +48,6 @@ class Holder(Record, frozen=True, kw_only=True):
     heard_awake_ms: int = 0
 
 
-class HolderGet(Query[Holder], frozen=True):
-    """Ask, before the first beat, who beats by this machine's id: this one until now, or a copy."""
-
-
-class MachineLeave(Mutation[Done], frozen=True):
-    """This machine's daemon ends in good order."""
-
-
 class Missing(Record, frozen=True, kw_only=True):
     """Machines that were not heard of for too long, and agents of such as are lost already."""
 
@@ -66,21 +55,23 @@ class Missing(Record, frozen=True, kw_only=True):
     agents: list[str]
 
 
-class MissingGet(Query[Missing], frozen=True):
-    """Ask whom this machine misses; one that was itself out of touch until now misses nobody."""
+def beat(
+    tx: Tx,
+    ctx: Context,
+    name: str,
+    started_at: str,
+    nonce: str = "",
+    boot_id: str = "",
+    earlier: tuple[str, ...] = (),
+) -> Beaten:
+    """Note that this machine is here, whatever it counted as before.
 
-
-class MachineLose(Mutation[Done], frozen=True):
-    """Count a machine as lost, if it was not heard of for too long."""
-
-    machine: str
-
-
-@handler
-def beat(tx: Tx, ctx: Context, request: MachineBeat) -> Beaten:
-    """Note that this machine is here, whatever it counted as before."""
+    ``nonce`` is of this start of the daemon, ``earlier`` are those of the starts before it;
+    ``boot_id`` says where its pids mean something.
+    """
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
-    if before is not None and _overtaken(ctx, request, before):
+    # Another daemon of this id has beaten since, and still does.
+    if before is not None and before["nonce"] not in ("", nonce, *earlier) and _beats(ctx, before):
         return Beaten(was_lost=False, overtaken_by=before["name"])
     tx.run(
         "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
@@ -91,24 +82,18 @@ def beat(tx: Tx, ctx: Context, request: MachineBeat) -> Beaten:
         " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms,"
         " nonce = excluded.nonce, boot_id = excluded.boot_id",
         id=ctx.machine,
-        name=request.name,
-        started=request.started_at,
+        name=name,
+        started=started_at,
         now=ctx.now,
         awake=ctx.awake_ms,
         since=_since(ctx, before),
-        nonce=request.nonce,
-        boot=request.boot_id,
+        nonce=nonce,
+        boot=boot_id,
     )
     was_lost = before is not None and before["status"] == "lost"
     if was_lost:
         tx.after_commit(LogLine("WARNING", "This machine counted as lost, and is heard of again"))
     return Beaten(was_lost=was_lost)
-
-
-def _overtaken(ctx: Context, request: MachineBeat, before: Row) -> bool:
-    """Whether another daemon of this id has beaten since, and still does."""
-    known = before["nonce"] in ("", request.nonce, *request.earlier)
-    return not known and _beats(ctx, before)
 
 
 def _beats(ctx: Context, machine: Row) -> bool:
@@ -125,9 +110,8 @@ def _since(ctx: Context, before: Row | None) -> int:
     return ctx.awake_ms if broken else int(before["since_awake_ms"])
 
 
-@handler
-def holder(tx: Tx, ctx: Context, request: HolderGet) -> Holder:
-    """Look who was heard of just now under this id."""
+def holder(tx: Tx, ctx: Context) -> Holder:
+    """Return who beats by this machine's id: until its first beat this one, or a copy."""
     row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if row is None or not _beats(ctx, row):
         return Holder()
@@ -139,23 +123,23 @@ def holder(tx: Tx, ctx: Context, request: HolderGet) -> Holder:
     )
 
 
-@handler
-def leave(tx: Tx, ctx: Context, request: MachineLeave) -> Done:
+def leave(tx: Tx, ctx: Context) -> None:
     """Note that this machine's daemon ends; nobody waits for locks any more whom it would tell."""
     tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
-    gone = tx.one(
+    tx.run(
         "UPDATE machines SET status = 'left', heard_at = :now, heard_awake_ms = :awake"
-        " WHERE id = :id RETURNING id",
+        " WHERE id = :id",
         id=ctx.machine,
         now=ctx.now,
         awake=ctx.awake_ms,
     )
-    return Done(done=gone is not None)
 
 
-@handler
-def missing(tx: Tx, ctx: Context, request: MissingGet) -> Missing:
-    """Return machines to be counted as lost, and agents of lost ones that are not lost yet."""
+def missing(tx: Tx, ctx: Context) -> Missing:
+    """Return machines to be counted as lost, and agents of lost ones that are not lost yet.
+
+    A machine that was itself out of touch until now misses nobody.
+    """
     if not _judges(tx, ctx):
         return Missing(machines=[], agents=[])
     return Missing(
@@ -185,16 +169,15 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
     )
 
 
-@handler
-def lose(tx: Tx, ctx: Context, request: MachineLose) -> Done:
+def lose(tx: Tx, ctx: Context, machine: str) -> bool:
     """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
-    rows = _overdue(tx, ctx, request.machine) if _judges(tx, ctx) else []
+    rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
         tx.run("DELETE FROM lock_waits WHERE machine = :id", id=row["id"])
         text = f"Machine {row['name']} ({row['id']}) {unheard_for(ctx, row)}: it is lost"
         tx.after_commit(LogLine("WARNING", text))
-    return Done(done=bool(rows))
+    return bool(rows)
 
 
 def unheard_for(ctx: Context, machine: Row) -> str:
@@ -231,7 +214,7 @@ def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
-        old=ctx.at(-ctx.config.retention.days * DAY_MS),
+        old=ctx.days_ago(ctx.config.retention.days),
     )
     agents = _agents(tx) if rows else {}
     return [
@@ -254,3 +237,37 @@ def _agents(tx: Tx) -> dict[str, int]:
         f" AND status IN {LIVING} GROUP BY machine"
     )
     return {row["machine"]: row["number"] for row in rows}
+
+
+def unreachable(agent: str) -> str:
+    """Return SQL that asks whether word of an agent, a row by this name, may still be on its way.
+
+    Its machine does not count as lost, and was not heard of just now, or only just again.
+    ``unreachable_params`` has the parameters.
+    """
+    return (
+        "(CAST(:machine AS TEXT) <> '' AND EXISTS (SELECT 1 FROM machines its"
+        f" WHERE its.id = {agent}.machine AND its.status <> 'lost'"
+        " AND (its.heard_awake_ms < :beaten OR its.since_awake_ms > :beaten)))"
+    )
+
+
+def unreachable_params(ctx: Context) -> dict[str, Any]:
+    """Return the parameters of ``unreachable``; a machine by itself has nobody to wait for."""
+    return {"machine": ctx.machine, "beaten": ctx.awake_ms - UNBROKEN_MS}
+
+
+def on_another(tx: Tx, ctx: Context, machine: str) -> str:
+    """Return `` on <name>`` for another machine, nothing for this one or none."""
+    if machine in ("", ctx.machine):
+        return ""
+    name = tx.value("SELECT name FROM machines WHERE id = :id", id=machine)
+    return f" on {name or machine}"
+
+
+def agent_on(tx: Tx, ctx: Context, agent_id: str) -> str:
+    """Return an agent's id, and behind it its machine where that is another one."""
+    if not ctx.shared:
+        return agent_id
+    machine = tx.value("SELECT machine FROM agents WHERE id = :id", id=agent_id)
+    return agent_id + on_another(tx, ctx, machine or "")

@@ -102,3 +102,7 @@ class Context(msgspec.Struct, frozen=True):
     def at(self, offset_ms: int) -> str:
         """Return the time ``offset_ms`` after the request (before it, when negative)."""
         return iso(self.now_ms + offset_ms)
+
+    def days_ago(self, days: int) -> str:
+        """Return the time so many days before the request."""
+        return self.at(-days * 86_400_000)

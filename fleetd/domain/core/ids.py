@@ -8,7 +8,7 @@ from .context import Context
 from .tx import Row, Tx
 
 # Which table holds the ids of a noun; names come from here only, never from a request.
-_TABLES = {
+TABLES = {
     "mission": "missions",
     "sortie": "sorties",
     "checkpoint": "checkpoints",
@@ -24,7 +24,7 @@ _TOO_SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{1,3}\Z")
 
 def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
     """Return an id that no record of this noun has."""
-    table = _TABLES[noun]
+    table = TABLES[noun]
     while True:
         candidate = ctx.new_id(ID_PREFIXES[noun])
         if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:
@@ -37,7 +37,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     A prefix needs four hex digits or more and must be unique. Raises NotFound, or InvalidParams
     when several records match.
     """
-    table = _TABLES[noun]
+    table = TABLES[noun]
     row = tx.one(f"SELECT * FROM {table} WHERE id = :id", id=record_id)
     if row is not None:
         return row
@@ -46,10 +46,15 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     raise missing(noun, record_id)
 
 
+def whole_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
+    """Return the id of the record that ``find`` finds."""
+    return str(find(tx, noun, record_id)["id"])
+
+
 def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
     rows = tx.all(
         # "g" follows the last hex digit, so this is a range over the index of the ids.
-        f"SELECT * FROM {_TABLES[noun]} WHERE id >= :low AND id < :high LIMIT 3",
+        f"SELECT * FROM {TABLES[noun]} WHERE id >= :low AND id < :high LIMIT 3",
         low=prefix,
         high=prefix + "g",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec
 
 from .context import Context
-from .tx import Tx
+from .tx import Row, Tx
 
 P = ParamSpec("P")
 
@@ -29,5 +29,15 @@ class Observed(Generic[P]):
             observer(*args, **named)
 
 
+sortie_moved: Observed[[Tx, Context, str, Row]] = Observed()
+"""An agent reported on a sortie: which agent, and the sortie's row as it was before."""
+
+store_arrived: Observed[[Tx, Context]] = Observed()
+"""A store that was moved is started for the first time in its new place."""
+
 error_met: Observed[[Tx, Context, str, str | None]] = Observed()
 """An agent met an error after which it goes on: which agent, and what it says about the error."""
+
+agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
+"""The process of an agent that was not at work is gone: which one, and why. One that an observer
+lets go has left; the others are lost."""

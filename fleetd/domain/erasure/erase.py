@@ -1,20 +1,48 @@
-"""Taking rows away with everything that hangs on them; must not decide what goes."""
+"""Erase: rows are deleted with everything that hangs on them, those of large tables in batches.
+
+Only rows that nobody misses meanwhile go in batches, so that the transaction that removes missions
+and agents finds few left. Events from ``before`` on stay for it, the newest among them: the log's
+end must not go back.
+"""
 
 import re
 from collections.abc import Sequence, Set
 
+import msgspec
+
+from ...protocol.errors import InvalidState
+from ...protocol.events import CheckpointDeleted, MissionDeleted
+from ...protocol.records import Record
+from ...protocol.requests.checkpoint import CheckpointDelete
+from ...protocol.requests.mission import Deleted
+from ...protocol.types import OPEN_MISSION
+from ..core import soft_delete, tombstones
+from ..core.batches import Batch
 from ..core.context import Context
-from ..core.event_log import position
+from ..core.event_log import emit, position
+from ..core.ids import find
+from ..core.registry import frees_space
+from ..core.sql import named_params, says
 from ..core.tx import Row, Tx
 from ..locks import leases
-from . import tombstones
-from .clauses import Scope, named_params, says
+from .scope import NAMING_RUNS, Scope
 
+# How many rows of a large table a batch looks at.
+AT_ONCE = 250
 # How many answers are in hand at a time, and for how many words the store looks by itself.
-AT_ONCE = 500
+ANSWERS_AT_ONCE = 500
 _FEW = 20
 _FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+@frees_space
+def delete_checkpoint(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
+    """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
+    row = soft_delete.find_live(tx, "checkpoint", request.checkpoint_id)
+    soft_delete.mark_deleted(tx, ctx, "checkpoint", row["id"])
+    emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
+    return Deleted(deleted=True)
 
 
 def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
@@ -47,6 +75,47 @@ def _end_of(tx: Tx, run_id: str) -> int:
     """
     newest = tx.value("SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run", run=run_id)
     return max(position(tx), newest or 0)
+
+
+def find_finished(tx: Tx, mission_id: str) -> Row:
+    """Return the row of a mission that may be deleted; raises NotFound or InvalidState."""
+    row = find(tx, "mission", mission_id)
+    if row["status"] in OPEN_MISSION:
+        raise InvalidState(
+            f"Mission {row['id']} is {row['status']}; only a finished mission can be deleted.",
+            hint=f"End it first, such as with: fleetctl mission cancel {row['id']} --reason …",
+            status=row["status"],
+        )
+    return row
+
+
+def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
+    """Delete a finished mission with its sorties, mail, events, recoveries and checkpoints.
+
+    The files of its checkpoints must have gone before, so that none brings it back.
+    """
+    row = find_finished(tx, mission_id)
+    tx.run("UPDATE lock_waits SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
+    freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
+    tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
+    tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
+    if _kept_elsewhere(tx, ctx, row["id"]):
+        tombstones.note(tx, "mission", row["id"], None)
+    # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
+    tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
+    emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
+    for path in freed:
+        leases.serve(tx, ctx, path)
+
+
+def _kept_elsewhere(tx: Tx, ctx: Context, mission_id: str) -> bool:
+    """Whether another machine still has a file of a mission, which would bring it back."""
+    found = tx.one(
+        "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine LIMIT 1",
+        id=mission_id,
+        machine=ctx.machine,
+    )
+    return found is not None
 
 
 def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
@@ -103,7 +172,7 @@ def drop_answers(
     where = f"{_FURTHER} AND ({says('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
-        f" WHERE {where} ORDER BY method, key LIMIT {AT_ONCE}",
+        f" WHERE {where} ORDER BY method, key LIMIT {ANSWERS_AT_ONCE}",
         method=after[0],
         after=after[1],
         **sought,
@@ -122,3 +191,110 @@ def drop_answers(
 def _sought(words: Sequence[str]) -> Row:
     """Return words as parameters; none where they are so many that looking takes its time."""
     return named_params("word", words) if len(words) <= _FEW else {}
+
+
+class TableCursor(Record, frozen=True, kw_only=True):
+    """Where looking has come to: the number of a strand, and the last key that was looked at."""
+
+    strand: int = 0
+    since: int | str | None = None
+
+
+class BatchFound(Record, frozen=True, kw_only=True):
+    """A table from a cursor up to the key ``until``: so many rows of it go."""
+
+    table: str
+    rows: int
+    cursor: TableCursor
+    until: int | str | None
+
+
+class Strand(msgspec.Struct, frozen=True):
+    """A way through a table in the order of a key: rows of ``along`` are met, ``where`` goes."""
+
+    table: str
+    key: str
+    along: str
+    where: str
+    params: Row
+
+
+def strands(scope: Scope, before: int) -> list[Strand]:
+    """Return the ways on which everything is met, no row twice, in an order that lasts."""
+    clauses, params = scope.clauses(), scope.params
+    all_params = {**params, "before": before}
+    missions, agents = scope.named
+    # A row without a mission is none of a mission's: unknown must not mean no.
+    elsewhere = f"NOT coalesce(mission_id IN ({', '.join(missions) or 'NULL'}), 1 = 0)"
+    others = f"NOT coalesce(agent_id IN ({', '.join(agents) or 'NULL'}), 1 = 0)"
+    ways = [(f"mission_id = {each}", "1 = 1") for each in missions]
+    ways += [(f"agent_id = {each}", elsewhere) for each in agents]
+    if scope.called:
+        unmet = f"{elsewhere} AND {others} AND ({scope.names_runs})"
+        ways += [(f"type = '{kind}'", unmet) for kind in NAMING_RUNS]
+    if scope.directory:
+        ways.append(("1 = 1", f"{elsewhere} AND {others} AND ({clauses['events']})"))
+    found = [
+        Strand("events", "seq", f"{along} AND seq < :before", going, all_params)
+        for along, going in ways
+    ]
+    if scope.agents or scope.directory:  # who sent what, and where a file lies, has no index
+        over = f"status <> 'active' AND ({clauses['locks']})"
+        found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
+        found.append(Strand("locks", "id", "1 = 1", over, params))
+        return found
+    for each in missions or ["NULL"]:
+        mine = f"mission_id = {each}"
+        found.append(Strand("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
+        found.append(Strand("locks", "id", mine, "status <> 'active'", params))
+    return found
+
+
+def _within(strand: Strand, cursor: TableCursor) -> str:
+    started = "1 = 1" if cursor.since is None else f"{strand.key} > :since"
+    return f"{started} AND {strand.key} <= :until AND {strand.along} AND ({strand.where})"
+
+
+def find_batch(
+    tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
+) -> Batch[BatchFound, TableCursor]:
+    """Return how far the next batch reaches, and how much of it goes."""
+    ways = strands(scope, before)
+    number, since = cursor.strand, cursor.since
+    strand = ways[number]
+    params = strand.params if since is None else {**strand.params, "since": since}
+    started = "1 = 1" if since is None else f"{strand.key} > :since"
+    rows = tx.all(
+        f"SELECT {strand.key} AS key FROM {strand.table} WHERE {strand.along} AND {started}"
+        f" ORDER BY {strand.key} LIMIT :limit",
+        **params,
+        limit=AT_ONCE,
+    )
+    until = rows[-1]["key"] if rows else None
+    count = f"SELECT count(*) FROM {strand.table} WHERE {_within(strand, cursor)}"
+    going = tx.value(count, **params, until=until) if rows else 0
+    following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
+    if len(rows) == AT_ONCE:
+        following = TableCursor(strand=number, since=until)
+    return Batch(BatchFound(table=strand.table, rows=going, cursor=cursor, until=until), following)
+
+
+@frees_space
+def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFound) -> int:
+    """Delete the rows of a batch that go as things are now, with notes and waits that hang on them.
+
+    Returns how many.
+    """
+    strand = strands(scope, before)[found.cursor.strand]
+    where = _within(strand, found.cursor)
+    params = {**strand.params, "until": found.until}
+    if found.cursor.since is not None:
+        params["since"] = found.cursor.since
+    number: int = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
+    if strand.table == "events" and not scope.keeps_agents:
+        clear_notes(tx, scope, where, params)
+    if strand.table == "locks":
+        free_locks(tx, where, params)
+    else:
+        tx.run(f"DELETE FROM {strand.table} WHERE {where}", **params)
+    return number

@@ -1,44 +1,44 @@
-"""What a forgetting has written down and still owes, so that a crash is finished later.
+"""Erasure journal: what was begun is written down, so that what a crash interrupts is finished.
 
-Must not delete anything but its own notes; nothing here is on the wire.
+A client that asks again after that is answered as it was promised: nothing is there any more that
+its request names.
 """
+
+from typing import Any
 
 import msgspec
 
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
+from ...protocol.request import Mutation
+from ...protocol.requests.mission import Deleted, MissionDelete
+from ...protocol.requests.system import Forgotten
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.idempotency import remember
+from ..core.registry import frees_space
 from ..core.tx import Row, Tx
 from ..locks.keys import of_machine, whose
-from ..system.startup import Done
-from .clauses import Scope
-from .scope import Target
+from .scope import ErasureTarget, Scope
 
 
-class ForgetWithdraw(Mutation[Done], frozen=True):
-    """Give up what was begun: somebody was told that it failed, and may go on working."""
-
-    target: Target
-
-
-class Owed(Record, frozen=True, kw_only=True):
+class UnfinishedErasures(Record, frozen=True, kw_only=True):
     """What a crash left to do: targets, and whether deleted bytes still stand in the files."""
 
-    targets: list[Target]
+    targets: list[ErasureTarget]
     bytes: bool
 
 
-class OwedGet(Query[Owed], frozen=True):
-    """Ask what is left to forget."""
+def note(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
+    """Write down what was found to go of a target, or anew, as what this machine is at."""
+    scope_json = msgspec.json.encode(scope).decode()
+    _note(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
 
 
-class BytesScrubbed(Mutation[Done], frozen=True):
-    """Note that what was deleted is in none of the database's files any more."""
+def note_bytes(tx: Tx, ctx: Context) -> None:
+    """Write down that the bytes of what was deleted still stand in the database's files."""
+    _note(tx, ctx, "bytes", "", "")
 
 
-def owe(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
-    """Write something down, or anew, as what this machine is at."""
+def _note(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
     tx.run(
         "INSERT INTO forgetting (kind, name, scope_json, machine)"
         " VALUES (:kind, :name, :scope, :machine) ON CONFLICT (kind, name) DO UPDATE SET"
@@ -50,7 +50,7 @@ def owe(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
     )
 
 
-def recorded(tx: Tx, target: Target) -> Scope | None:
+def recorded(tx: Tx, target: ErasureTarget) -> Scope | None:
     """Return what was found to go of a target that is owed."""
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
@@ -60,8 +60,9 @@ def recorded(tx: Tx, target: Target) -> Scope | None:
     return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
 
 
-def drop_target(tx: Tx, target: Target) -> None:
-    """Take a target off the list."""
+@frees_space
+def withdraw(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
+    """Take a target off the list; records that are marked are on their way out all the same."""
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
@@ -69,15 +70,7 @@ def drop_target(tx: Tx, target: Target) -> None:
     )
 
 
-@handler
-def withdraw(tx: Tx, ctx: Context, request: ForgetWithdraw) -> Done:
-    """Take a target off the list; its marked checkpoints are on their way out all the same."""
-    drop_target(tx, request.target)
-    return Done(done=True)
-
-
-@handler
-def owed(tx: Tx, ctx: Context, request: OwedGet) -> Owed:
+def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
     """Return what is left to forget, without what another machine is at that is heard of."""
     rows = tx.all(
         "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
@@ -85,19 +78,47 @@ def owed(tx: Tx, ctx: Context, request: OwedGet) -> Owed:
         " ORDER BY kind, name",
         machine=ctx.machine,
     )
-    return Owed(
+    return UnfinishedErasures(
         targets=[_target(row) for row in rows if row["kind"] != "bytes"],
         bytes=any(row["kind"] == "bytes" for row in rows),
     )
 
 
-def _target(row: Row) -> Target:
+def _target(row: Row) -> ErasureTarget:
     machine, name = whose(row["name"]) if row["kind"] == "project" else ("", row["name"])
-    return Target(kind=row["kind"], name=name, machine=machine)
+    return ErasureTarget(kind=row["kind"], name=name, machine=machine)
 
 
-@handler
-def bytes_scrubbed(tx: Tx, ctx: Context, request: BytesScrubbed) -> Done:
-    """Take the scrubbing off the list."""
+@frees_space
+def bytes_scrubbed(tx: Tx, ctx: Context) -> None:
+    """Note that what was deleted is in none of the database's files any more."""
     tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
-    return Done(done=True)
+
+
+def promise(tx: Tx, ctx: Context, asked: Mutation[Any], scope: Scope) -> None:
+    """Keep an answer under the request's key in the transaction that begins; a whole one follows.
+
+    It counts only what is known at once.
+    """
+    if asked.idempotency_key is None:
+        return
+    if isinstance(asked, MissionDelete):
+        remember(tx, ctx, asked, Deleted(deleted=True))
+        return
+    text = "fleetd was ended meanwhile and has finished it since: only missions and agents were"
+    answer = Forgotten(
+        dry_run=False,
+        missions=len(scope.missions),
+        sorties=0,
+        agents=len(scope.agents),
+        locks=0,
+        messages=0,
+        events=0,
+        checkpoints=0,
+        recoveries=0,
+        cursors=0,
+        shared_missions=len(scope.shared),
+        shared=scope.shared,
+        warnings=[f"{text} counted."],
+    )
+    remember(tx, ctx, asked, answer)

@@ -1,46 +1,32 @@
-"""Marking what a forgetting takes, so that no file brings it back, and naming the files that go.
+"""Marks: records that go are soft-deleted, so that no file brings them back; their files.
 
-Whole missions and runs lose their directories. Of a run that stays single files go. Nothing here is
-on the wire.
+Whole missions and runs lose their directories. Of a run that stays single files go.
 """
 
 import re
 
 from ...protocol.records import Record
-from ...protocol.request import Query
-from ..artifacts import soft_delete
-from ..artifacts.kinds import POLICIES
+from ..artifacts.kinds import KINDS
 from ..artifacts.ownership import called
-from ..artifacts.removal import Removals, removals_of
+from ..artifacts.removal import Removal, removals_of
+from ..core import soft_delete
 from ..core.context import Context
-from ..core.registry import handler
+from ..core.sql import inside_of
 from ..core.tx import Row, Tx
-from .clauses import Scope, inside_of
 from .erase import drop_answers
+from .scope import Scope
 
 _NOTHING = re.compile(r"(?!)")
 
 
-class Keepers(Record, frozen=True, kw_only=True):
-    """Other machines, as people call them; ``silent`` are all that are not in touch.
+class OtherMachines(Record, frozen=True, kw_only=True):
+    """Those that keep files of what goes, as people call them; ``silent`` are all out of touch.
 
     What their hooks have left since is not known here, and comes when they are back.
     """
 
-    machines: list[str]
+    keeping: list[str]
     silent: list[str]
-
-
-class KeepersGet(Query[Keepers], frozen=True):
-    """Ask which other machines keep files of what goes."""
-
-    scope: Scope
-
-
-class PartsGet(Query[Removals], frozen=True):
-    """Ask for the snapshots that go of runs that stay, be they marked already or not."""
-
-    scope: Scope
 
 
 def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, int]:
@@ -64,10 +50,9 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
     return {"checkpoints": len(checkpoints), "snapshots": len(snapshots)}
 
 
-@handler
-def keepers(tx: Tx, ctx: Context, request: KeepersGet) -> Keepers:
+def other_machines(tx: Tx, ctx: Context, scope: Scope) -> OtherMachines:
     """Return the machines whose daemons have files to remove."""
-    clauses = request.scope.clauses()
+    clauses = scope.clauses()
     kept = " UNION ".join(
         f"SELECT machine FROM {table} WHERE machine <> :machine AND ({clauses[table]})"
         for table in ("checkpoints", "snapshots")
@@ -76,14 +61,14 @@ def keepers(tx: Tx, ctx: Context, request: KeepersGet) -> Keepers:
         f"SELECT k.machine AS id, m.name AS name FROM ({kept}) k"
         " LEFT JOIN machines m ON m.id = k.machine ORDER BY k.machine",
         machine=ctx.machine,
-        **request.scope.params,
+        **scope.params,
     )
     silent = tx.all(
         "SELECT id, name FROM machines WHERE id <> :machine AND status <> 'here' ORDER BY id",
         machine=ctx.machine,
     )
-    return Keepers(
-        machines=[called(row["id"], row["name"]) for row in rows],
+    return OtherMachines(
+        keeping=[called(row["id"], row["name"]) for row in rows],
         silent=[called(row["id"], row["name"]) for row in silent],
     )
 
@@ -113,13 +98,15 @@ def lying(tx: Tx, scope: Scope) -> list[str]:
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
 
 
-@handler
-def parts(tx: Tx, ctx: Context, request: PartsGet) -> Removals:
-    """Return single snapshots run by run, with what latest.json must be afterwards."""
+def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
+    """Return the snapshots that go of runs that stay, be they marked already or not.
+
+    Run by run, with what latest.json must be afterwards.
+    """
     ids: dict[str, list[str]] = {}
-    for row in _parts(tx, request.scope):
+    for row in _parts(tx, scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return removals_of(tx, ctx, POLICIES["snapshot"], ids)
+    return removals_of(tx, ctx, KINDS["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:

@@ -1,17 +1,36 @@
-"""What a forgetting takes with it: which missions, agents and rows; must not change anything."""
+"""Scope of an erasure: which missions, agents, runs and rows go, as ids and as SQL conditions.
 
-from collections.abc import Mapping
+A run goes with its agent. One that several agents recorded stays, unless somebody names it, and
+loses what those that go have recorded.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
 from ..core.ids import find
+from ..core.session_key import Key
+from ..core.sql import inside_of, named_params, says, starts
 from ..core.tx import Row, Tx
-from .clauses import Scope, below, inside_of, named_params, place_params
-from .forget_runs import called_so, runs_of
+from ..locks.keys import of_machine
+from ..snapshots.runs import run_of, run_of_row
+
+# Events that name a run, whoever's it is.
+NAMING_RUNS = ("snapshot_recorded", "backup_failed")
+_RUN_EVENTS = ", ".join(f"'{kind}'" for kind in NAMING_RUNS)
 
 
-class Target(Record, frozen=True, kw_only=True):
+# Of a snapshot that is marked, whether anything is left that somebody said.
+_SPEAKS = (
+    "(agent_id IS NOT NULL OR step_id IS NOT NULL OR note IS NOT NULL"
+    " OR source_details_json <> '[]' OR warnings_json <> '[]')"
+)
+
+
+class ErasureTarget(Record, frozen=True, kw_only=True):
     """What somebody wants forgotten: a mission or session by id, a project by its directory.
 
     ``machine`` is where that is a directory, in a store that several share. A deletion takes a
@@ -23,7 +42,158 @@ class Target(Record, frozen=True, kw_only=True):
     machine: str = ""
 
 
-def scope_of(tx: Tx, target: Target) -> Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """The missions, agents and runs that go, and the directory whose files nobody shall mention.
+
+    In a store that several share it is one of ``machine``: others may have files of such names.
+    Of other runs those snapshots go that hold something of the missions. ``called`` are runs that
+    somebody named, so that no event may name them either.
+    ``shared`` are missions that stay although the agents worked in them: others did too. ``spared``
+    are agents that stay although they belong to the missions: they worked elsewhere too.
+    """
+
+    missions: list[str]
+    agents: list[str]
+    directory: str | None = None
+    machine: str = ""
+    shared: list[str] = []
+    spared: list[str] = []
+    runs: list[str] = []
+    called: list[str] = []
+    keeps_agents: bool = False
+
+    @property
+    def params(self) -> Row:
+        """Return the values that the clauses refer to."""
+        return (
+            named_params("m", self.missions)
+            | named_params("a", self.agents)
+            | named_params("r", self.runs)
+            | _spoken(self.called)
+            | _place_params(self.directory, self.machine)
+        )
+
+    @property
+    def named(self) -> tuple[list[str], list[str]]:
+        """Return the parameters that stand for the missions, and those for the agents."""
+        names = named_params("m", self.missions), named_params("a", self.agents)
+        return [f":{name}" for name in names[0]], [f":{name}" for name in names[1]]
+
+    @property
+    def names_runs(self) -> str:
+        """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
+        return says("data_json", _spoken(self.called)) if self.called else "1 = 0"
+
+    def joined(self, later: "Scope") -> "Scope":
+        """Return what goes after agents went on working; who was to stay stays.
+
+        What is gone already says no longer who worked where: the first finding counts.
+        """
+        missions = sorted({*self.missions, *(set(later.missions) - set(self.shared))})
+        agents = sorted({*self.agents, *(set(later.agents) - set(self.spared))})
+        shared = sorted({*self.shared, *later.shared} - set(missions))
+        runs = sorted({*self.runs, *later.runs})
+        called = sorted({*self.called, *later.called})
+        return msgspec.structs.replace(
+            self, missions=missions, agents=agents, shared=shared, runs=runs, called=called
+        )
+
+    def clauses(self, since: int = 0) -> dict[str, str]:
+        """Return which rows of each table go, in an order in which they can.
+
+        A table that keeps what somebody said belongs here.
+        Events and messages that no index finds are looked for from ``since`` on only.
+        """
+        m, a = inside_of("m", self.missions), inside_of("a", self.agents)
+        r = inside_of("r", self.runs)
+        told_to_them = (
+            "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id IN ({a})) AND NOT EXISTS"
+            " (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
+            f" AND d.agent_id NOT IN ({a}))"
+        )
+        streams = ", ".join(
+            f"'{noun}:' || {each}"
+            for noun, ids in (("mission", m), ("agent", a))
+            for each in ids.split(", ")
+        )
+        said = self._its(says("data_json", ("quoted", "quoted_below")), "agent_id")
+        return {
+            "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
+            "messages": f"seq >= {since:d}"
+            f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
+            "deliveries": f"agent_id IN ({a})",
+            "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
+            f" OR (seq >= {since:d} AND ({said}))"
+            f" OR (seq >= {since:d} AND type IN ({_RUN_EVENTS}) AND ({self.names_runs}))",
+            "locks": f"mission_id IN ({m}) OR held_by IN ({a}){self._files('held_by')}",
+            "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
+            "snapshots": self._snapshots(),
+            "runs": f"id IN ({r})",
+            "recoveries": f"mission_id IN ({m})",
+            "checkpoints": f"mission_id IN ({m})",
+            "episodes": f"mission_id IN ({m})",
+            "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
+            "sorties": f"mission_id IN ({m})",
+            "briefings": f"mission_id IN ({m})",
+            "tool_calls": f"agent_id IN ({a})",
+            "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"
+            f" WHERE agent_id IN ({a}))",
+            "sessions": f"agent_id IN ({a})",
+            "agents": f"id IN ({a})",
+            "missions": f"id IN ({m})",
+        }
+
+    def _files(self, whose: str) -> str:
+        """Return which locks are on files of the directory.
+
+        Left out where none is meant: then an index serves each half of the rest.
+        """
+        if not self.directory:
+            return ""
+        named = below("file")
+        if self.machine:  # by the key alone others know theirs
+            of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
+            named = f"({named}) AND ({of_all} OR {starts('normalized_path', 'own')})"
+        return f" OR {below('normalized_path', 'key')} OR ({self._its(named, whose)})"
+
+    def _its(self, condition: str, whose: str) -> str:
+        """Narrow a condition on the directory to what is not known to be another machine's."""
+        if not self.directory:
+            return "1 = 0"
+        if not self.machine:
+            return condition
+        others = "SELECT id FROM agents WHERE machine <> :at"
+        return f"({condition}) AND NOT coalesce({whose} IN ({others}), 1 = 0)"
+
+    def _snapshots(self) -> str:
+        """Return which snapshots go; what nobody asked for is left out, so that indexes serve.
+
+        As one list of ids: of several conditions of which one has to hold, not every engine looks
+        each up by its index.
+        """
+        m, each = inside_of("m", self.missions), []
+        if self.runs:
+            each.append(f"SELECT id FROM snapshots WHERE run_id IN ({inside_of('r', self.runs)})")
+        if self.agents:
+            of_agents = inside_of("a", self.agents)
+            each.append(f"SELECT id FROM snapshots WHERE agent_id IN ({of_agents})")
+        if self.missions:
+            each.append(f"SELECT snapshot_id FROM snapshot_missions WHERE mission_id IN ({m})")
+            # Of one that came back from its file nothing else tells the mission.
+            steps = f"SELECT id FROM sorties WHERE mission_id IN ({m})"
+            each.append(f"SELECT id FROM snapshots WHERE step_id IN ({steps})")
+        found = [f"id IN ({' UNION '.join(each)})"] if each else []
+        if self.directory:
+            # What the document of one that is marked said nobody knows: it goes with all that is
+            # said beside it.
+            here = " AND machine = :at" if self.machine else ""
+            found.append(f"({says('document_json', ('quoted', 'quoted_below'))}){here}")
+            found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
+        return " OR ".join(found) or "1 = 0"
+
+
+def scope_of(tx: Tx, target: ErasureTarget) -> Scope:
     """Find out what goes; raises NotFound for a mission or a session that nobody knows."""
     if target.kind == "deletion":
         return Scope(missions=[target.name], agents=[], keeps_agents=True)
@@ -34,7 +204,7 @@ def scope_of(tx: Tx, target: Target) -> Scope:
             missions=missions,
             agents=agents,
             spared=_spared(tx, missions, agents),
-            runs=runs_of(tx, agents),
+            runs=_runs_of(tx, agents),
         )
     if target.kind == "session":
         return _session(tx, target.name)
@@ -63,7 +233,7 @@ def _spared(tx: Tx, missions: list[str], agents: list[str]) -> list[str]:
 
 def _session(tx: Tx, session_id: str) -> Scope:
     agents = _ids(tx.all("SELECT id FROM agents WHERE session_id = :id ORDER BY id", id=session_id))
-    called = called_so(tx, session_id, agents)
+    called = _called_so(tx, session_id, agents)
     if not agents and not called:
         raise NotFound(
             f"Session not found: {session_id}",
@@ -74,12 +244,12 @@ def _session(tx: Tx, session_id: str) -> Scope:
     touched = _touched(tx, agents)
     shared = [mission for mission in touched if _others_in(tx, mission, agents)]
     missions = [mission for mission in touched if mission not in shared]
-    runs = sorted({*called, *runs_of(tx, agents)})
+    runs = sorted({*called, *_runs_of(tx, agents)})
     return Scope(missions=missions, agents=agents, shared=shared, runs=runs, called=called)
 
 
 def _project(tx: Tx, directory: str, machine: str) -> Scope:
-    place = place_params(directory, machine)
+    place = _place_params(directory, machine)
     missions = _ids(
         tx.all(
             f"SELECT id FROM missions WHERE machine = :at AND ({below('project_dir')}) ORDER BY id",
@@ -96,7 +266,7 @@ def _project(tx: Tx, directory: str, machine: str) -> Scope:
         machine=machine,
         shared=shared,
         spared=_spared(tx, missions, agents),
-        runs=runs_of(tx, agents),
+        runs=_runs_of(tx, agents),
     )
 
 
@@ -132,6 +302,64 @@ def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
     return found is not None
 
 
+def _runs_of(tx: Tx, agents: list[str]) -> list[str]:
+    """Return the runs of agents in which nobody else recorded anything."""
+    if not agents:
+        return []
+    names = _recorded_runs(tx, agents) | {run_of_row(row) for row in _sessions(tx, agents)}
+    return sorted(name for name in names if not _others_recorded(tx, name, agents))
+
+
+def _called_so(tx: Tx, name: str, agents: list[str]) -> list[str]:
+    """Return the runs that a session's name stands for, if anything was recorded of them.
+
+    Those are the run of that name, also of a tool that has no session, and those of its subagents.
+    """
+    rows = tx.all("SELECT * FROM sessions WHERE session_id = :name", name=name)
+    names = {run_of(Key("", name)), *map(run_of_row, rows)}
+    there = "SELECT 1 AS there FROM runs WHERE id = :id"
+    found = {name for name in names if tx.one(there, id=name)}
+    below = tx.all(
+        "SELECT id, agent_id FROM runs WHERE substr(id, 1, length(:below)) = :below",
+        below=f"{run_of(Key('', name))}.",
+    )
+    return sorted(found | {r["id"] for r in below if r["agent_id"] in (None, *agents)})
+
+
+def _recorded_runs(tx: Tx, agents: list[str]) -> set[str]:
+    """Return the runs that were recorded of agents, and those they registered with."""
+    a, params = inside_of("a", agents), named_params("a", agents)
+    recorded = tx.all(
+        f"SELECT id FROM runs WHERE agent_id IN ({a})"
+        f" UNION SELECT run_id FROM snapshots WHERE agent_id IN ({a})",
+        **params,
+    )
+    registered = tx.all(
+        "SELECT harness, session_id FROM agents WHERE session_id IS NOT NULL"
+        f" AND session_id <> '' AND id IN ({a})",
+        **params,
+    )
+    own = {run_of(Key(row["harness"] or "", row["session_id"])) for row in registered}
+    return own | {row["id"] for row in recorded}
+
+
+def _sessions(tx: Tx, agents: list[str]) -> list[Row]:
+    a = inside_of("a", agents)
+    return tx.all(f"SELECT * FROM sessions WHERE agent_id IN ({a})", **named_params("a", agents))
+
+
+def _others_recorded(tx: Tx, run_id: str, agents: list[str]) -> bool:
+    """Whether anybody but these agents recorded something in a run, or is in it now."""
+    a = inside_of("a", agents)
+    found = tx.one(
+        f"SELECT 1 AS other FROM runs WHERE id = :run AND agent_id NOT IN ({a})"
+        f" UNION ALL SELECT 1 FROM snapshots WHERE run_id = :run AND agent_id NOT IN ({a}) LIMIT 1",
+        run=run_id,
+        **named_params("a", agents),
+    )
+    return found is not None
+
+
 def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[str, int]:
     """Count the rows of each table that go; see ``Scope.clauses`` for ``since``.
 
@@ -144,3 +372,33 @@ def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[st
         )
         for table, where in scope.clauses(since).items()
     }
+
+
+def _spoken(runs: Sequence[str]) -> Row:
+    """Return how events name runs: as a value, and within the path of a file."""
+    return named_params("v", [f'"run_id":"{run}"' for run in runs]) | named_params(
+        "p", [f"/{run}/" for run in runs]
+    )
+
+
+def _place_params(directory: str | None, machine: str = "") -> Row:
+    """Return the parameters of the conditions on a directory."""
+    if directory is None:
+        return {}
+    below = directory.rstrip("/") + "/"
+    quoted = msgspec.json.encode(directory).decode()
+    return {
+        "at": machine,
+        "directory": directory,
+        "below": below,
+        "own": of_machine(machine, ""),
+        "key": of_machine(machine, directory),
+        "below_key": of_machine(machine, below),
+        "quoted": quoted,
+        "quoted_below": msgspec.json.encode(below).decode()[:-1],
+    }
+
+
+def below(column: str, name: str = "directory") -> str:
+    """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
+    return f"{column} = :{name} OR {starts(column, 'below_key' if name == 'key' else 'below')}"

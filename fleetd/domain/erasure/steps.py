@@ -1,9 +1,10 @@
-"""Forgetting on request, step by step: files first, then rows, then the bytes they left.
+"""Erasure on request, step by step: files first, then rows, then the bytes they left.
 
 What was begun is written down first, so that a crash in the middle is finished at the next start.
-Nothing here but ``system.forget`` is on the wire; source: behaviour, Secrets.
+Source: behaviour, Secrets.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -11,63 +12,34 @@ import msgspec
 from ...protocol.errors import InvalidState
 from ...protocol.events import RecordsForgotten
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
+from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from ..artifacts import soft_delete
+from ..core import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit, position
-from ..core.registry import handler
+from ..core.registry import frees_space
 from ..core.tx import LogLine, Tx
-from ..locks.keys import of_machine
-from . import deletion, forget_answers, journal, marks
-from .clauses import Scope
-from .erase import erase
-from .scope import Target, counts, scope_of
+from . import journal, marks
+from .erase import delete_mission, erase, find_finished
+from .scope import ErasureTarget, Scope, counts, scope_of
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
 
-class ForgetPreview(Query[Forgotten], frozen=True):
-    """Count what would go beside the ``counted`` rows that were met in pieces of before that."""
-
-    target: Target
-    scope: Scope
-    before: int
-    counted: dict[str, int]
-
-
-class Found(Record, frozen=True, kw_only=True):
-    """What goes, and the event ``before`` which large tables are looked through in pieces.
+class Erasure(Record, frozen=True, kw_only=True):
+    """What goes, and the event ``before`` which large tables are looked through in batches.
 
     ``marked`` counts the records that were marked only now: marked rows go by themselves.
-    ``owed`` is what was begun at an earlier attempt.
+    ``resumed`` is what was begun at an earlier attempt.
     """
 
     scope: Scope
     before: int
     marked: dict[str, int] = msgspec.field(default_factory=dict)
-    owed: bool = False
+    resumed: bool = False
 
 
-class ForgetFind(Query[Found], frozen=True):
-    """Find what goes, changing nothing."""
-
-    target: Target
-
-
-class ForgetBegin(Mutation[Found], frozen=True):
-    """Write down what is meant to go, as it was ``found``, and mark its records.
-
-    ``asked`` is the client's request. It is answered already, for whoever repeats it after a crash:
-    then the next start has finished it.
-    """
-
-    target: Target
-    found: Scope
-    asked: Mutation[Any] | None = None
-
-
-class Step(Record, frozen=True, kw_only=True):
+class ErasureStep(Record, frozen=True, kw_only=True):
     """Whose files must go next, runs whole or in part; when nobody's, what was forgotten."""
 
     scope: Scope
@@ -77,58 +49,50 @@ class Step(Record, frozen=True, kw_only=True):
     forgotten: Forgotten | None = None
 
 
-class ForgetStep(Mutation[Step], frozen=True):
-    """Mark what goes; once the files of its missions and runs are ``cleared``, delete the rows.
-
-    ``dropped`` says how many rows went in pieces already, from ``before`` the event of that seq.
-    """
-
-    target: Target
-    cleared: list[str]
-    before: int = 0
-    dropped: dict[str, int] = msgspec.field(default_factory=dict)
-
-
-@handler
-def preview(tx: Tx, ctx: Context, request: ForgetPreview) -> Forgotten:
-    """Count what would go, and name the missions and the agents that are at work on them."""
-    rest = dict.fromkeys(("events", "messages"), f"seq >= {request.before:d}")
-    only = {**_COUNTED, **rest, "locks": "status = 'active'"}
-    found = counts(tx, request.scope, request.before, only)
-    return _result(tx, request.target, request.scope, _sum(found, request.counted), dry_run=True)
-
-
-@handler
-def find(tx: Tx, ctx: Context, request: ForgetFind) -> Found:
+def find(tx: Tx, ctx: Context, target: ErasureTarget) -> Erasure:
     """Return what goes as things stand, and where the log ends."""
-    return Found(scope=scope_of(tx, request.target), before=position(tx))
+    return Erasure(scope=scope_of(tx, target), before=position(tx))
 
 
-@handler
-def begin(tx: Tx, ctx: Context, request: ForgetBegin) -> Found:
-    """Write the intention down; what was begun before a crash is taken up again."""
-    if request.target.kind == "deletion":
-        deletion.find_finished(tx, request.target.name)
-    earlier = journal.recorded(tx, request.target)
-    scope = earlier.joined(request.found) if earlier else request.found
-    _owe(tx, ctx, request.target, scope)
-    if request.asked is not None:
-        forget_answers.promise(tx, ctx, request.asked, scope)
+def preview(
+    tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope, before: int, counted: dict[str, int]
+) -> Forgotten:
+    """Count what would go, and name the missions and the agents that are at work on them.
+
+    ``counted`` are the rows that were met in batches, which reach to the event ``before``.
+    """
+    rest = dict.fromkeys(("events", "messages"), f"seq >= {before:d}")
+    only = {**_COUNTED, **rest, "locks": "status = 'active'"}
+    found = _sum(counts(tx, scope, before, only), counted)
+    return _result(tx, target, scope, found, dry_run=True)
+
+
+@frees_space
+def begin(
+    tx: Tx, ctx: Context, target: ErasureTarget, found: Scope, asked: Mutation[Any] | None = None
+) -> Erasure:
+    """Write the intention down, and mark the records of what was ``found``.
+
+    What was begun before a crash is taken up again. ``asked`` is the client's request. It is
+    answered already, for whoever repeats it after a crash: then the next start has finished it.
+    """
+    if target.kind == "deletion":
+        find_finished(tx, target.name)
+    earlier = journal.recorded(tx, target)
+    scope = earlier.joined(found) if earlier else found
+    journal.note(tx, ctx, target, scope)
+    if asked is not None:
+        journal.promise(tx, ctx, asked, scope)
     marked = marks.mark(tx, ctx, scope, scope.missions)
-    return Found(scope=scope, before=position(tx), marked=marked, owed=earlier is not None)
+    return Erasure(scope=scope, before=position(tx), marked=marked, resumed=earlier is not None)
 
 
-def _owe(tx: Tx, ctx: Context, target: Target, scope: Scope) -> None:
-    name = of_machine(target.machine, target.name)
-    journal.owe(tx, ctx, target.kind, name, msgspec.json.encode(scope).decode())
-
-
-def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+def _sum(one: dict[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {table: number + other.get(table, 0) for table, number in one.items()}
 
 
 def _result(
-    tx: Tx, target: Target, scope: Scope, found: dict[str, int], *, dry_run: bool
+    tx: Tx, target: ErasureTarget, scope: Scope, found: dict[str, int], *, dry_run: bool
 ) -> Forgotten:
     if not any(found.values()):
         raise InvalidState(
@@ -193,40 +157,43 @@ def _living(tx: Tx, scope: Scope) -> list[str]:
     return [row["id"] for row in rows if row["id"] in gone or row["mission_id"] in missions]
 
 
-@handler
-def step(tx: Tx, ctx: Context, request: ForgetStep) -> Step:
-    """Mark the records whose files lie there still, or delete everything.
+@frees_space
+def step(
+    tx: Tx,
+    ctx: Context,
+    target: ErasureTarget,
+    cleared: Collection[str],
+    before: int = 0,
+    dropped: Mapping[str, int] | None = None,
+) -> ErasureStep:
+    """Mark the records whose files lie there still; once all are ``cleared``, delete everything.
 
-    The scope is found anew each time: agents go on working between the steps.
+    The scope is found anew each time: agents go on working between the steps. ``dropped`` says how
+    many rows went in batches already, which reach to the event ``before``.
     """
-    scope = scope_of(tx, request.target)
-    recorded = journal.recorded(tx, request.target)
+    scope = scope_of(tx, target)
+    recorded = journal.recorded(tx, target)
     if recorded is not None:
         scope = recorded.joined(scope)
-    missions = sorted(set(scope.missions) - set(request.cleared))
-    runs = sorted(set(marks.lying(tx, scope)) - set(request.cleared))
+    missions = sorted(set(scope.missions) - set(cleared))
+    runs = sorted(set(marks.lying(tx, scope)) - set(cleared))
     if missions or runs:
-        _owe(tx, ctx, request.target, recorded or scope)
+        journal.note(tx, ctx, target, recorded or scope)
         marked = marks.mark(tx, ctx, scope, missions)
-        return Step(scope=scope, missions=missions, runs=runs, marked=marked)
-    # Whoever came into the scope since then was not looked for in pieces.
-    since = request.before if scope == recorded else 0
-    found = _sum(counts(tx, scope, since, _COUNTED), request.dropped)
-    result = _result(tx, request.target, scope, found, dry_run=False)
-    journal.drop_target(tx, request.target)
+        return ErasureStep(scope=scope, missions=missions, runs=runs, marked=marked)
+    # Whoever came into the scope since then was not looked for in batches.
+    since = before if scope == recorded else 0
+    found = _sum(counts(tx, scope, since, _COUNTED), dropped or {})
+    result = _result(tx, target, scope, found, dry_run=False)
+    journal.withdraw(tx, ctx, target)
     marks.leave_to_others(tx, ctx, scope)
-    if request.target.kind == "deletion":
+    if target.kind == "deletion":
         tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
-        deletion.delete_mission(tx, ctx, request.target.name)
+        delete_mission(tx, ctx, target.name)
     else:
-        _erase(tx, ctx, scope, since, result)
-    return Step(scope=scope, forgotten=result)
-
-
-def _erase(tx: Tx, ctx: Context, scope: Scope, since: int, result: Forgotten) -> None:
-    erase(tx, ctx, scope, since)
-    journal.owe(tx, ctx, "bytes", "", "")
-    emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
-    tx.after_commit(
-        LogLine("INFO", f"Forgot {result.missions} missions and {result.agents} agents")
-    )
+        erase(tx, ctx, scope, since)
+        journal.note_bytes(tx, ctx)
+        emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
+        told = f"Forgot {result.missions} missions and {result.agents} agents"
+        tx.after_commit(LogLine("INFO", told))
+    return ErasureStep(scope=scope, forgotten=result)

@@ -11,13 +11,11 @@ from ...protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
 from ..core.context import Context
 from ..core.event_log import epoch, position
 from ..core.registry import method
-from ..core.tx import LogLine, Row, Tx
-from ..retention.terms import DAY_MS
+from ..core.tx import Row, Tx
+from ..retention.events_and_locks import WHOLE_LOG, unused_since
 
 # A read is noted no oftener: nearly all of them then write nothing.
 USED_MS = 3_600_000
-# Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
-WHOLE_LOG = "fleet"
 
 
 class CursorLine(Record, frozen=True, kw_only=True):
@@ -37,11 +35,6 @@ class Cursors(Record, frozen=True, kw_only=True):
     cursors: list[CursorLine]
     more: int
     end: int
-
-
-def unused_since(ctx: Context) -> str:
-    """Return since when a cursor must have been used to keep anything; older events may go."""
-    return ctx.at(-ctx.config.retention.event_days * DAY_MS)
 
 
 def look(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
@@ -130,29 +123,6 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
         now=ctx.now,
     )
     return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
-
-
-def note_missed(tx: Tx, ctx: Context, dropped: list[Row]) -> None:
-    """Note with the cursors that have not come to them that events went: rows with seq, stream."""
-    newest: dict[str, int] = {}
-    for row in dropped:
-        for stream in (row["stream"], WHOLE_LOG):
-            newest[stream] = max(newest.get(stream, 0), row["seq"])
-    for stream, seq in newest.items():
-        behind = "stream = :stream AND position < :seq"
-        first = tx.all(
-            f"SELECT consumer FROM cursors WHERE {behind} AND missed_seq <= position",
-            stream=stream,
-            seq=seq,
-        )
-        tx.run(
-            f"UPDATE cursors SET missed_seq = :seq WHERE {behind} AND missed_seq < :seq",
-            stream=stream,
-            seq=seq,
-        )
-        for row in first:
-            text = f"Events of {stream} went that the cursor of {row['consumer']} had not come to"
-            tx.after_commit(LogLine("WARNING", text))
 
 
 def least_used(tx: Tx, ctx: Context, most: int) -> Cursors:

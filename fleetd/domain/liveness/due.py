@@ -1,19 +1,16 @@
-"""What has come due by itself, and when to look again; must not act on it.
+"""Due work: what has come due by itself, and when to look again.
 
 The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
 happens after a look can come due sooner.
 """
 
 from ...protocol.records import Record
-from ...protocol.request import Query
-from ..cluster.heartbeat import UNBROKEN_MS, touch_of
+from ..cluster.membership import UNBROKEN_MS, unreachable_params
 from ..core.context import Context
-from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..snapshots.heartbeat import BEAT_MS, due_rows
-from .agent_loss import UNHEARD_MS, unheard_rows
 from .open_calls import LONGEST_CALL_MS
-from .silence import silent_rows
+from .silence import UNHEARD_MS, silent_rows, unheard_rows
 
 
 class Due(Record, frozen=True, kw_only=True):
@@ -24,16 +21,6 @@ class Due(Record, frozen=True, kw_only=True):
     agents: list[str]
     runs: list[str]
     look_again_ms: int
-
-
-class DueGet(Query[Due], frozen=True):
-    """Ask what has come due; not on the wire.
-
-    ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
-    while no daemon ran nobody could, nor while the store was away.
-    """
-
-    hearing_since_ms: int
 
 
 # Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
@@ -55,13 +42,16 @@ _OLDEST = (
 )
 
 
-@handler
-def due(tx: Tx, ctx: Context, request: DueGet) -> Due:
-    """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own."""
+def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
+    """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
+
+    ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
+    while no daemon ran nobody could, nor while the store was away.
+    """
     limit = ctx.config.detection.threshold_ms
     oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)
     silent, doubtful, unheard, unrecorded = [], [], [], []
-    hearing = max(request.hearing_since_ms, oldest["hearing"] or LONG_AGO)
+    hearing = max(hearing_since_ms, oldest["hearing"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], BEAT_MS - 1)
     if silent_at_all:
@@ -92,7 +82,7 @@ def due(tx: Tx, ctx: Context, request: DueGet) -> Due:
 def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
     row = tx.one(
         _OLDEST,
-        **touch_of(ctx),
+        **unreachable_params(ctx),
         awake=ctx.awake_ms,
         active_from=active_from,
         called_from=ctx.awake_ms - LONGEST_CALL_MS,

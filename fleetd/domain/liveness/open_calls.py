@@ -1,12 +1,10 @@
-"""What an agent is in the middle of, told by the events it reports; must not judge silence.
+"""Open tool calls: what an agent is in the middle of, told by the events it reports.
 
 A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
 ``command_started`` or ``tool_started`` to ``command_finished``, ``tool_finished`` or
 ``tool_failed`` with the same ``call_id`` in their data; after ``agent_paused`` the agent waits for
 its user.
 """
-
-from collections.abc import Iterable
 
 from ...protocol.records import Event
 from ..core.context import Context
@@ -18,11 +16,6 @@ BEGINS_A_CALL = ("command_started", "tool_started")
 BEGINS_WORK = ("prompt_submitted", *BEGINS_A_CALL)
 ENDS_A_CALL = ("command_finished", "tool_finished", "tool_failed")
 ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
-
-
-def in_sql(kinds: Iterable[str]) -> str:
-    """Return types of events, which are this program's own, as a list in SQL."""
-    return "(" + ", ".join(f"'{kind}'" for kind in kinds) + ")"
 
 
 def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Which missions have fallen silent, or lost who worked on them; must not act on it.
+"""Inactivity: which missions have fallen silent or lost who worked on them, and which agents.
 
 Source: behaviour, Detection. Silence is measured by the awake clock: a stepped wall clock and a
 suspended machine neither cause nor hide it.
@@ -12,14 +12,18 @@ from ...protocol.requests.agent import Detection
 from ...protocol.requests.recovery import RecoveryDetect
 from ...protocol.timestamps import to_ms
 from ..checkpoints.checkpoints import HEAD, latest_row
-from ..cluster.heartbeat import not_in_touch, touch_of
+from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import method
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
-LIVING = "('active', 'waiting', 'idle')"
+# Heartbeats are expected every minute; five may be missing.
+UNHEARD_MS = 300_000
+# An agent that starts up is told of so many missions, the newest silences first.
+TOLD = 20
 # Who waits for a tool has nothing to say and has lost nothing.
 _BUSY = (
     "EXISTS (SELECT 1 FROM tool_calls c JOIN agents a ON a.id = c.agent_id"
@@ -36,7 +40,7 @@ _IDLE = (
 # Nor does one count as silent of which word may still be on its way from another machine.
 _UNTOLD = (
     "(CAST(:machine AS TEXT) <> '' AND EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
-    f" AND a.status IN {LIVING} AND {not_in_touch('a')}))"
+    f" AND a.status IN {LIVING} AND {unreachable('a')}))"
 )
 _SILENT = (
     "m.status = 'in_progress' AND m.active_awake_ms < :before"
@@ -87,7 +91,7 @@ def _rows(tx: Tx, ctx: Context, limit_ms: int, where: str, **params: Any) -> lis
         f"SELECT m.* FROM missions m WHERE {where} ORDER BY m.active_awake_ms DESC{most}",
         before=ctx.awake_ms - limit_ms,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
-        **touch_of(ctx),
+        **unreachable_params(ctx),
         **params,
     )
 
@@ -191,6 +195,76 @@ def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
     asked = request.threshold_ms
     return detect(tx, ctx, mission_id, asked, waiting=asked is None)
+
+
+def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
+    """Return the agents, or the one, of which nobody has heard for too long.
+
+    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
+    can it be heard while its machine is not; for so long after that, too, it is not missed.
+    """
+    return tx.all(
+        "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
+        " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
+        " JOIN sessions s ON s.agent_id = c.agent_id"
+        " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
+        f" AND NOT {unreachable('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
+        " WHERE m.id = a.machine AND m.since_awake_ms >= :before)"
+        + (" AND a.id = :id" if agent_id else ""),
+        id=agent_id,
+        before=ctx.awake_ms - UNHEARD_MS,
+        forgotten=ctx.awake_ms - LONGEST_CALL_MS,
+        **unreachable_params(ctx),
+    )
+
+
+def detect_for(
+    tx: Tx, ctx: Context, agent: Row | None, threshold_ms: int | None = None
+) -> Detection:
+    """Return what waits for recovery when an agent registers; ``agent`` is its row from before.
+
+    A mission can go on without one of its agents: others came back first, or were never silent.
+    """
+    found = detect(tx, ctx, threshold_ms=threshold_ms, most=TOLD)
+    own = _own_part(tx, ctx, agent) if agent else None
+    if own is None or any(each.mission_id == own.mission_id for each in found.candidates):
+        return found
+    return Detection(
+        needed=found.needed or own.checkpoint_id is not None, candidates=[own, *found.candidates]
+    )
+
+
+def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
+    """Return the agent's mission when the agent was lost or silent, and not briefed since.
+
+    One whose work went to another has no part left to bring back.
+    """
+    mission = tx.one(
+        "SELECT * FROM missions WHERE id = :id AND status = 'in_progress'", id=agent["mission_id"]
+    )
+    if mission is None or agent["succeeded_by"] is not None:
+        return None
+    last = tx.value(
+        "SELECT max(seq) FROM events WHERE agent_id = :agent AND activity = 1"
+        " AND type <> 'agent_registered'",
+        agent=agent["id"],
+    )
+    silent = tx.one(
+        "SELECT 1 AS missed FROM episodes WHERE mission_id = :mission AND last_seq >= :last",
+        mission=mission["id"],
+        last=last or 0,
+    )
+    briefed = tx.one(
+        "SELECT 1 AS briefed FROM recoveries WHERE mission_id = :mission AND agent_id = :agent"
+        " AND briefed_at IS NOT NULL AND seq >= :last",
+        mission=mission["id"],
+        agent=agent["id"],
+        last=last or 0,
+    )
+    if briefed is not None or (silent is None and agent["status"] != "lost"):
+        return None
+    lost = [agent["id"]] if agent["status"] == "lost" else []
+    return candidate_of(tx, ctx, mission, agent["id"], lost)
 
 
 def awake_at(ctx: Context, at: str) -> int:

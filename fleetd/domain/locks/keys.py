@@ -1,22 +1,30 @@
-"""The keys of locks: what makes two requests mean the same file; must not look at any file.
+"""Lock keys: what makes two requests mean the same file, and what a reader is told instead.
 
 Source: behaviour, Locks. A key is a path, which is a file of one machine, or ``project:``, a
 project's name and a path inside it. In a shared store what other machines could mean by something
 else begins with ``machine:`` and whose it is.
+
+``file`` in a lock's row is what its holder said, which means something else wherever another one
+reads it. What is told from a key can be handed back to a request.
 """
 
 import re
 
 import msgspec
+from msgspec.structs import replace
 
-from ...protocol.records import Lock
+from ...host.path_walk import within
+from ...protocol.records import Event, Lock
+from ..cluster.membership import on_another
 from ..core.context import Context
-from ..core.tx import Row
+from ..core.tx import Row, Tx
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 _PROJECT = re.compile(r"project:/?[^:]+:.+")
 # A part of a path that means another path.
 _DETOUR = re.compile(r"(^|[/:])\.{0,2}($|[/:])")
+# A project that is known by its repository's own directory: what is beside that is a working tree.
+_BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")
 
 
 def of_machine(machine: str, key: str) -> str:
@@ -58,3 +66,45 @@ def by_project(ctx: Context, mission: Row) -> bool:
     """
     scope = msgspec.json.decode(mission["metadata_json"]).get("lock_scope")
     return bool(scope != "machine" if ctx.shared else scope == "project")
+
+
+def file_from_here(tx: Tx, ctx: Context, row: Row) -> str:
+    """Return the file of a lock's row as it is called where ``ctx.facts.here`` is."""
+    return name_from_here(tx, ctx, row["normalized_path"], row["file"])
+
+
+def event_from_here(tx: Tx, ctx: Context, event: Event) -> Event:
+    """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
+    lock_id = event.data.get("lock_id")
+    lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
+    if lock is None or event.data.get("file") != lock["file"]:
+        return event
+    return replace(event, data={**event.data, "file": file_from_here(tx, ctx, lock)})
+
+
+def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
+    """Return what the file of a key is called where ``ctx.facts.here`` is; its holder ``said`` it.
+
+    It is the path inside the repository there, else one from the home directory or from the root;
+    of a project that has no known place the key; of another machine with that one's name.
+    """
+    here = ctx.facts.here
+    if here.project and key.startswith(here.project):
+        return key[len(here.project) :]
+    owner, rest = whose(key)
+    if there := on_another(tx, ctx, owner):
+        return f"{rest}{there}"
+    if placed := _BY_PLACE.fullmatch(rest):
+        rest = f"{placed[1]}/{placed[2]}"
+    if rest.startswith("/"):
+        return _path(rest, here.root, here.home)
+    # A legacy store names relative paths, which are no keys.
+    return key if rest.startswith("project:") else said
+
+
+def _path(path: str, root: str, home: str) -> str:
+    """Return a path as it is called in a directory, if it lies below it; else from home."""
+    for directory, begin in ((root, ""), (home, "~/")):
+        if directory not in ("", "/", path) and within(directory, path):
+            return begin + path[len(directory) + 1 :]
+    return path

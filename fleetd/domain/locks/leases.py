@@ -1,10 +1,13 @@
-"""Leases on files: who holds one, granting, expiry, ending; the statements behind every lock.
+"""Lease table: holder, grant, renew, expire, end; the statements behind every lock.
 
 Expiry is decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
 Paths come in as facts: rules do not look at the file system.
 """
 
+from collections.abc import Callable
 from typing import Any
+
+from msgspec import convert, to_builtins
 
 from ...protocol.errors import InvalidParams, LockConflict
 from ...protocol.events import (
@@ -13,10 +16,11 @@ from ...protocol.events import (
     LockForceReleased,
     LockReleased,
     LockRenewed,
+    Payload,
 )
 from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -34,8 +38,8 @@ _LOST = (
 )
 
 
-class Claim(Record, frozen=True, kw_only=True):
-    """A wish for a lock, from a request or from a waiter's row."""
+class Claim(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"}):
+    """A wish for a lock; its encoded names are those of columns."""
 
     path: str
     file: str
@@ -92,28 +96,25 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
     lock_id = fresh_id(tx, ctx, "lock")
     row = tx.one(
         "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose, acquired_at,"
-        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file, :path, :agent,"
-        " :mission, :purpose, :now, :until, :length, :token, 'active')"
+        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file,"
+        " :normalized_path, :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token,"
+        " 'active')"
         " ON CONFLICT (normalized_path) WHERE status = 'active' DO UPDATE SET"
         " expires_at = excluded.expires_at, timeout_ms = excluded.timeout_ms,"
         " purpose = excluded.purpose, orphaned_at = NULL,"
         " mission_id = coalesce(excluded.mission_id, locks.mission_id)"
         " WHERE locks.held_by = excluded.held_by RETURNING *",
         id=lock_id,
-        file=claim.file,
-        path=claim.path,
-        agent=claim.agent_id,
-        mission=claim.mission_id,
-        purpose=claim.purpose,
         now=ctx.now,
         until=ctx.at(claim.timeout_ms),
-        length=claim.timeout_ms,
         token=next_token(tx),
+        **to_builtins(claim),
     )
     if row is None:
         return None
     if row["id"] == lock_id:
-        _say_acquired(tx, ctx, row, activity=activity)
+        shown = {name: row[name] for name in ("purpose", "fencing_token")}
+        _say(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     else:
         _leave_to_holder(tx, row)
         say_renewed(tx, ctx, row, activity=activity)
@@ -150,23 +151,24 @@ def raise_tokens(tx: Tx, floor: int) -> None:
     )
 
 
-def _say_acquired(tx: Tx, ctx: Context, row: Row, *, activity: bool) -> None:
-    payload = LockAcquired(
-        lock_id=row["id"],
-        file=row["file"],
-        held_by=row["held_by"],
-        purpose=row["purpose"],
-        fencing_token=row["fencing_token"],
-    )
-    holder_id, mission_id = row["held_by"], row["mission_id"]
-    emit(tx, ctx, payload, mission_id=mission_id, agent_id=holder_id, activity=activity)
+def _say(
+    tx: Tx,
+    ctx: Context,
+    row: Row,
+    kind: Callable[..., Payload],
+    by: str | None,
+    *,
+    activity: bool = True,
+    **more: Any,
+) -> None:
+    """Note in the log what became of a lock; ``by`` is the agent that the event is of."""
+    payload = kind(lock_id=row["id"], file=row["file"], held_by=row["held_by"], **more)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by, activity=activity)
 
 
 def say_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     """Note that a holder prolonged its lease, or that the daemon did it by itself."""
-    payload = LockRenewed(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
-    holder_id, mission_id = row["held_by"], row["mission_id"]
-    emit(tx, ctx, payload, mission_id=mission_id, agent_id=holder_id, activity=activity)
+    _say(tx, ctx, row, LockRenewed, row["held_by"], activity=activity)
 
 
 def expire(tx: Tx, ctx: Context, path: str) -> bool:
@@ -183,8 +185,7 @@ def end_expired(tx: Tx, ctx: Context, path: str) -> None:
     row = holder(tx, path)
     if row is not None and row["expires_at"] <= ctx.now:
         end(tx, row["id"], "expired", row["expires_at"])
-        payload = LockExpired(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
-        emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["held_by"])
+        _say(tx, ctx, row, LockExpired, row["held_by"])
 
 
 def serve(tx: Tx, ctx: Context, path: str) -> bool:
@@ -196,23 +197,16 @@ def serve(tx: Tx, ctx: Context, path: str) -> bool:
         " ORDER BY id LIMIT 1",
         path=path,
     )
-    row = grant(tx, ctx, claim_of_wait(first)) if first is not None else None
+    row = grant(tx, ctx, claim_of_row(first, first["agent_id"])) if first is not None else None
     if first is None or row is None:
         return False
     tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=first["id"])
     return True
 
 
-def claim_of_wait(wait: Row) -> Claim:
-    """Return what somebody who stands in line asked for."""
-    return Claim(
-        path=wait["normalized_path"],
-        file=wait["file"],
-        agent_id=wait["agent_id"],
-        mission_id=wait["mission_id"],
-        purpose=wait["purpose"],
-        timeout_ms=wait["timeout_ms"],
-    )
+def claim_of_row(row: Row, agent_id: str) -> Claim:
+    """Return a wish for what the row of a wait asks for, or that of a lock holds."""
+    return convert({**row, "agent_id": agent_id}, Claim)
 
 
 def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
@@ -230,8 +224,12 @@ def _is_lost(tx: Tx, agent_id: str) -> bool:
     return bool(status == "lost")
 
 
-def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -> LockConflict:
-    """Return the error that says who holds a file; ``record`` is what it wants recorded."""
+def conflict(tx: Tx, ctx: Context, claim: Claim, *, again: bool = False) -> LockConflict:
+    """Return the error that says who holds a file.
+
+    The refusal takes back what this transaction granted to the first in line: with ``again`` that
+    is done once more after the rollback.
+    """
     row = holder(tx, claim.path)
     existing = lock_of(row) if row else None
     who, hint = "another agent", _LOCKED
@@ -242,7 +240,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -
     return LockConflict(
         f"{claim.file} is locked by {who}.",
         hint=hint,
-        record=record,
+        record=(lambda tx, ctx: expire(tx, ctx, claim.path),) if again else (),
         existing_lock=existing,
         file=claim.file,
     )
@@ -251,9 +249,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, record: tuple[Any, ...] = ()) -
 def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     """Release a lock in its holder's name and serve whoever waits for it."""
     end(tx, row["id"], "released", ctx.now)
-    payload = LockReleased(lock_id=row["id"], file=row["file"], held_by=row["held_by"])
-    holder, mission = row["held_by"], row["mission_id"]
-    emit(tx, ctx, payload, mission_id=mission, agent_id=holder, activity=activity)
+    _say(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, row["normalized_path"])
 
 
@@ -275,8 +271,4 @@ def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) ->
     ``by`` is None when a recovery does it, which must not look like work.
     """
     end(tx, row["id"], "forced", ctx.now)
-    payload = LockForceReleased(
-        lock_id=row["id"], file=row["file"], held_by=row["held_by"], reason=reason
-    )
-    mission_id = row["mission_id"]
-    emit(tx, ctx, payload, mission_id=mission_id, agent_id=by, activity=by is not None)
+    _say(tx, ctx, row, LockForceReleased, by, activity=by is not None, reason=reason)

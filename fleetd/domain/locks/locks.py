@@ -1,12 +1,9 @@
-"""Locks as agents ask for them: acquiring, renewing, releasing, checking, listing."""
-
-from typing import Any, cast
+"""Locks as agents ask for them: acquire, renew, release, check, list."""
 
 import msgspec
 
 from ...protocol.errors import InvalidState
 from ...protocol.records import Lock, Record
-from ...protocol.request import Query
 from ...protocol.requests.lock import (
     LockAcquire,
     LockCheck,
@@ -17,20 +14,18 @@ from ...protocol.requests.lock import (
     LockRenew,
     Validity,
 )
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
-from ..core.registry import handler, method
+from ..core.registry import method
+from ..core.sql import Where, named_params, starts
 from ..core.tx import Row, Tx
-from ..erasure.clauses import starts
 from . import leases
-from .keys import by_project, of_machine
-from .names import file_from_here
-from .queue import LockServe
+from .keys import by_project, file_from_here, of_machine
 
 
-class Ground(Record, frozen=True, kw_only=True):
+class KeyScope(Record, frozen=True, kw_only=True):
     """What a mission says about the keys of its locks."""
 
     project_dir: str | None = None
@@ -38,35 +33,29 @@ class Ground(Record, frozen=True, kw_only=True):
     by_project: bool
 
 
-class LockGround(Query[Ground], frozen=True):
-    """Look up the mission of a request for a lock, by default its agent's; not on the wire."""
+def key_scope(tx: Tx, ctx: Context, request: LockAcquire) -> KeyScope:
+    """Return what the key of a lock depends on: its mission, by default its agent's.
 
-    request: LockAcquire
-
-
-@handler
-def ground(tx: Tx, ctx: Context, request: LockGround) -> Ground:
-    """Return what the key of a lock depends on: one question, since each costs a thread's turn."""
-    mission_id = leases.mission_of(tx, ctx, request.request)
+    One question, since each costs a thread's turn.
+    """
+    mission_id = leases.mission_of(tx, ctx, request)
     if mission_id is None:
-        return Ground(by_project=ctx.shared)
+        return KeyScope(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
     here = row["machine"] == ctx.machine
-    return Ground(
+    return KeyScope(
         project_dir=row["project_dir"] if here else None,
         by_project=by_project(ctx, row),
     )
 
 
-@handler
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
     claim = leases.claim_of(tx, ctx, request)
     served = leases.expire(tx, ctx, claim.path)
     row = leases.grant(tx, ctx, claim)
     if row is None:
-        # The refusal takes back what was granted to the first in line a moment ago.
-        raise leases.conflict(tx, ctx, claim, (LockServe(claim.path),) if served else ())
+        raise leases.conflict(tx, ctx, claim, again=served)
     return lock_of(row)
 
 
@@ -132,7 +121,6 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
     return lock_of(find(tx, "lock", row["id"]))
 
 
-@handler
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
     """Say whether a token is the one in force: the guard before a write."""
     row = leases.holder(tx, ctx.facts.lock_key or request.file)
@@ -151,31 +139,25 @@ def _as_of(ctx: Context, lock: Lock) -> Lock:
     return lock
 
 
-@handler
 def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     """Return locks, oldest first; a lease that ran out counts as ended."""
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    where = Where()
     if request.active:
-        where.append("status = 'active' AND expires_at > :now")
-        params["now"] = ctx.now
+        where.add("status = 'active' AND expires_at > :now", now=ctx.now)
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
-    if request.held_by:
-        where.append("held_by = :holder")
-        params["holder"] = request.held_by
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
+    where.equal(held_by=request.held_by)
     if path := ctx.facts.lock_key or request.file:
-        where.append("(normalized_path = :path OR file = :path)")
-        params["path"] = path
+        where.add("(normalized_path = :path OR file = :path)", path=path)
     if request.here:
-        _narrow(ctx, where, params)
+        _narrow(ctx, where)
     if request.after:
         last = find(tx, "lock", request.after)
-        where.append("acquired_at >= :at AND (acquired_at > :at OR id > :after)")
-        params |= {"at": last["acquired_at"], "after": last["id"]}
+        behind = "acquired_at >= :at AND (acquired_at > :at OR id > :after)"
+        where.add(behind, at=last["acquired_at"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM locks WHERE {' AND '.join(where)} ORDER BY acquired_at, id LIMIT :limit",
-        **params,
+        f"SELECT * FROM locks WHERE {where} ORDER BY acquired_at, id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return LockPage(
@@ -184,11 +166,11 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     )
 
 
-def _narrow(ctx: Context, where: list[str], params: dict[str, Any]) -> None:
+def _narrow(ctx: Context, where: Where) -> None:
     """Leave the locks on files below the directory, and on those of its project there."""
     here = ctx.facts.here
     begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/")]
     begins += [here.project] if here.project else []
-    named = {f"begin{number}": begin for number, begin in enumerate(begins)}
-    params |= named
-    where.append(f"({' OR '.join(starts('normalized_path', name) for name in named)})")
+    named = named_params("begin", begins)
+    below = " OR ".join(starts("normalized_path", name) for name in named)
+    where.add(f"({below})", **named)

@@ -1,7 +1,6 @@
-"""Missions: creating, starting, ending, finding; must not know sorties' rules or recovery."""
+"""Missions: create, start, change, end, reopen, list."""
 
 import os.path
-from typing import Any, cast
 
 import msgspec
 
@@ -28,7 +27,6 @@ from ...protocol.requests.mission import (
     MissionUpdate,
 )
 from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
-from ..agents.inhabitants import who_asks
 from ..checkpoints import checkpoints
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
@@ -36,8 +34,10 @@ from ..core.counters import tally
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
-from ..core.registry import handler, method
+from ..core.registry import method
+from ..core.sql import Where
 from ..core.tx import Row, Tx
+from ..liveness.process_identity import who_asks
 from . import sorties
 from .milestones import begin_mission
 
@@ -46,7 +46,6 @@ def _get(tx: Tx, mission_id: str) -> Mission:
     return mission_of(tx, find(tx, "mission", mission_id))
 
 
-@handler
 def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
     by = who_asks(tx, ctx, request.agent_id)
@@ -82,23 +81,22 @@ def make(
             field="project_dir",
         )
     mission_id = fresh_id(tx, ctx, "mission")
-    tx.run(
-        "INSERT INTO missions (id, title, description, status, priority, project_dir,"
-        " created_at, updated_at, metadata_json, machine, project, origin, author) VALUES (:id,"
-        " :title, :description, 'pending', :priority, :project_dir, :now, :now, :metadata,"
-        " :machine, :project, :origin, :author)",
-        id=mission_id,
-        title=request.title,
-        description=request.description,
-        priority=request.priority,
-        project_dir=os.path.normpath(project_dir) if project_dir else None,
-        now=ctx.now,
-        metadata=msgspec.json.encode(request.metadata).decode(),
-        machine=ctx.machine,
-        project=project,
-        origin=origin,
-        author=by,
-    )
+    columns = {
+        "id": mission_id,
+        "title": request.title,
+        "description": request.description,
+        "status": "pending",
+        "priority": request.priority,
+        "project_dir": os.path.normpath(project_dir) if project_dir else None,
+        "created_at": ctx.now,
+        "updated_at": ctx.now,
+        "metadata_json": msgspec.json.encode(request.metadata).decode(),
+        "machine": ctx.machine,
+        "project": project,
+        "origin": origin,
+        "author": by,
+    }
+    tx.insert("missions", columns)
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
     return mission_id
@@ -118,7 +116,6 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     return _get(tx, row["id"])
 
 
-@handler
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 
@@ -282,30 +279,21 @@ def get(tx: Tx, ctx: Context, request: MissionGet) -> Mission:
 @method(MissionList)
 def list_missions(tx: Tx, ctx: Context, request: MissionList) -> MissionPage:
     """Return missions, newest first."""
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
-    if request.status:
-        where.append("status = :status")
-        params["status"] = request.status
-    if request.closed_reason:
-        where.append("closed_reason = :reason")
-        params["reason"] = request.closed_reason
+    where = Where()
+    where.equal(status=request.status, closed_reason=request.closed_reason)
     if request.project_dir:
-        where.append("machine = :machine AND project_dir = :project_dir")
-        params["machine"] = ctx.machine
-        params["project_dir"] = os.path.normpath(request.project_dir)
+        where.equal(machine=ctx.machine, project_dir=os.path.normpath(request.project_dir))
     if request.project_dir or request.closed_reason:
-        clause = " AND ".join(where)
-        total = tx.value(f"SELECT count(*) FROM missions WHERE {clause}", **params)
+        total = tx.value(f"SELECT count(*) FROM missions WHERE {where}", **where.params)
     else:
         total = tally(tx, "missions", request.status)
     if request.after:
         last = find(tx, "mission", request.after)
-        where.append("created_at <= :at AND (created_at < :at OR id > :after)")
-        params |= {"at": last["created_at"], "after": last["id"]}
+        behind = "created_at <= :at AND (created_at < :at OR id > :after)"
+        where.add(behind, at=last["created_at"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM missions WHERE {' AND '.join(where)}"
-        " ORDER BY created_at DESC, id LIMIT :limit",
-        **params,
+        f"SELECT * FROM missions WHERE {where} ORDER BY created_at DESC, id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return MissionPage(missions=[mission_of(tx, row) for row in rows], total=total)

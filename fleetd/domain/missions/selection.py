@@ -1,4 +1,4 @@
-"""Which mission a request means that names none: the one rule for it; must not change anything.
+"""Mission selection: which mission a request means that names none.
 
 In this order: the mission of the agent whose work is taken over; that of the agent that is named;
 those of the directory, and those on which agents work there; the one that another machine has in
@@ -20,12 +20,12 @@ from ...protocol.requests.mission import (
     SelectedMission,
 )
 from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.mappers import mission_of
-from ..core.registry import handler
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING, waiting
+from ..liveness.silence import waiting
 from .current import (
     around,
     belongs,
@@ -41,7 +41,7 @@ from .current import (
 LISTED, NAMED = 20, 5
 
 
-class Wanted(NamedTuple):
+class SelectionQuery(NamedTuple):
     """What is known of the mission that a request means."""
 
     purpose: SelectionPurpose
@@ -59,10 +59,9 @@ class Selection(NamedTuple):
     candidates: tuple[RecoveryCandidate, ...] = ()
 
 
-@handler
 def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
-    wanted = Wanted(
+    wanted = SelectionQuery(
         request.purpose,
         request.cwd,
         request.agent_id,
@@ -75,7 +74,6 @@ def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     )
 
 
-@handler
 def current(tx: Tx, ctx: Context, request: MissionCurrent) -> CurrentMission:
     """Return the mission at work in a directory, or None."""
     row = current_row(tx, ctx, request.cwd, request.agent_id)
@@ -89,14 +87,14 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
 
     Raises InvalidState when somebody created several and none is this directory's.
     """
-    wanted = Wanted("work", cwd, agent_id)
+    wanted = SelectionQuery("work", cwd, agent_id)
     found = _chosen(tx, ctx, wanted)
     if found is None and (elsewhere := _elsewhere(tx, ctx, wanted)):
         _refuse_to_guess(tx, ctx, wanted, elsewhere)
     return found.row if found else None
 
 
-def selected(tx: Tx, ctx: Context, wanted: Wanted) -> Selection:
+def selected(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection:
     """Return the mission that is meant.
 
     Raises InvalidState when there is none, and when there are only some elsewhere:
@@ -118,7 +116,7 @@ def selected(tx: Tx, ctx: Context, wanted: Wanted) -> Selection:
     )
 
 
-def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
+def _chosen(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection | None:
     """Return the mission that is meant, None without one and where that would be a guess."""
     found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
     if found is not None:
@@ -131,7 +129,7 @@ def _chosen(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
     return Selection(row, "directory") if row is not None else None
 
 
-def _of_directory(tx: Tx, ctx: Context, wanted: Wanted) -> Selection | None:
+def _of_directory(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection | None:
     """Return what waits in a directory, for a recovery, or is at work there, or for its project.
 
     At work is what somebody created for the directory, else what agents do there, be it a mission
@@ -172,7 +170,7 @@ def _last(missions: list[Row]) -> list[Row]:
     return sorted(missions, key=lambda row: (row["last_activity_seq"], row["created_at"]))[-1:]
 
 
-def _elsewhere(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
+def _elsewhere(tx: Tx, ctx: Context, wanted: SelectionQuery) -> list[Row]:
     """Return what could be meant, wherever it is: what waits, for a recovery, else what is at work.
 
     Where nothing waits, a client without a directory means the only one at work.
@@ -188,7 +186,7 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
     return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
-def _candidates(tx: Tx, ctx: Context, wanted: Wanted) -> list[Row]:
+def _candidates(tx: Tx, ctx: Context, wanted: SelectionQuery) -> list[Row]:
     """Return what a person can name where nothing is meant: what somebody created comes first."""
     if wanted.purpose == "recovery":
         return _elsewhere(tx, ctx, wanted)
@@ -203,7 +201,7 @@ def _at_work(tx: Tx) -> list[Row]:
     )
 
 
-def _of_agents(tx: Tx, wanted: Wanted) -> Selection | None:
+def _of_agents(tx: Tx, wanted: SelectionQuery) -> Selection | None:
     """Return the mission of the agent that is taken over, else of the one that is named."""
     agents: tuple[tuple[SelectionReason, str | None, tuple[str, ...]], ...] = (
         # Whatever became of it: its work is meant, and no other's.
@@ -241,14 +239,14 @@ def _of_agent(tx: Tx, agent_id: str) -> Row | None:
 
 
 def _with_checkpoint(
-    tx: Tx, ctx: Context, wanted: Wanted, among: list[str] | None = None
+    tx: Tx, ctx: Context, wanted: SelectionQuery, among: list[str] | None = None
 ) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery and have a checkpoint, the newest first."""
     found = waiting(tx, ctx, wanted.threshold_ms, among)
     return [each for each in found if each.checkpoint_id]
 
 
-def _refuse_to_guess(tx: Tx, ctx: Context, wanted: Wanted, there: list[Row]) -> NoReturn:
+def _refuse_to_guess(tx: Tx, ctx: Context, wanted: SelectionQuery, there: list[Row]) -> NoReturn:
     """Refuse to choose one of the missions of other directories; raises InvalidState."""
     one = len(there) == 1
     count = "1 mission" if one else f"{len(there)} missions"

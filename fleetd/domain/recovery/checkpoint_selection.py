@@ -1,48 +1,91 @@
-"""Which checkpoint a recovery starts from, of which mission; must not change anything."""
+"""Selection: which mission and checkpoint a recovery starts from, and what to look at first."""
 
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ...protocol.records import Checkpoint, Record
-from ...protocol.request import Query
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ..artifacts.soft_delete import LIVE
+from ..agents.agent_loss import living_processes
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler
-from ..core.tx import Row, Tx
-from ..missions.selection import Wanted, selected
+from ..core.soft_delete import LIVE
+from ..core.tx import Row, Tx, WatchProcess
+from ..missions.selection import SelectionQuery, selected
 from .restore_context import Ledger
 
 
-class Target(Record, frozen=True, kw_only=True):
-    """The mission that a recovery or a briefing would be about, None without one."""
+class Surroundings(Record, frozen=True, kw_only=True):
+    """What to look at outside the store: the project and the agents' processes of this machine."""
 
-    mission_id: str | None
-
-
-class TargetGet(Query[Target], frozen=True):
-    """Ask which mission a request means; not on the wire."""
-
-    request: RecoveryRestore | RecoveryContextGet
+    project_dir: str | None
+    processes: list[WatchProcess]
+    agent_cwd: str | None = None
+    """Where on this machine the agent works that is to be briefed."""
 
 
-@handler
-def target(tx: Tx, ctx: Context, request: TargetGet) -> Target:
+def mission_meant(
+    tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet
+) -> str | None:
     """Return the mission that a request without a checkpoint means, also one that has no row."""
-    wanted = request.request
     try:
-        if isinstance(wanted, RecoveryRestore):
-            return Target(mission_id=_mission_to_recover(tx, ctx, wanted))
-        return Target(mission_id=mission_to_brief(tx, ctx, wanted)["id"])
+        if isinstance(request, RecoveryRestore):
+            return _mission_to_recover(tx, ctx, request)
+        return str(mission_to_brief(tx, ctx, request)["id"])
     except (NotFound, InvalidState, InvalidParams):
-        return Target(mission_id=wanted.mission_id)
+        return request.mission_id
+
+
+def surroundings(
+    tx: Tx, ctx: Context, mission_id: str | None, checkpoint_id: str | None, agent_id: str | None
+) -> Surroundings:
+    """Return the project a request is about, and the processes that should be alive."""
+    return Surroundings(
+        project_dir=_project_dir(tx, ctx, mission_id, checkpoint_id, agent_id),
+        processes=living_processes(tx, ctx),
+        agent_cwd=_agent_cwd(tx, ctx, agent_id),
+    )
+
+
+def _project_dir(
+    tx: Tx, ctx: Context, mission_id: str | None, checkpoint_id: str | None, agent_id: str | None
+) -> str | None:
+    """Return the project directory of the mission that these lead to, if it leads to one.
+
+    That of another machine may be another project here: there the agent's own directory counts.
+    """
+    of_checkpoint = "JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id"
+    of_agent = "JOIN agents a ON a.mission_id = m.id WHERE a.id = :id"
+    ways = (
+        ("WHERE m.id = :id", mission_id),
+        (of_checkpoint, checkpoint_id),
+        (of_agent, agent_id),
+    )
+    found = (
+        tx.one(f"SELECT m.project_dir, m.machine FROM missions m {where}", id=record_id)
+        for where, record_id in ways
+        if record_id
+    )
+    row = next((row for row in found if row and row["project_dir"]), None)
+    if row is None:
+        return None
+    if row["machine"] == ctx.machine:
+        return str(row["project_dir"])
+    return _agent_cwd(tx, ctx, agent_id)
+
+
+def _agent_cwd(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
+    directory: str | None = tx.value(
+        "SELECT cwd FROM agents WHERE id = :id AND machine = :machine",
+        id=agent_id,
+        machine=ctx.machine,
+    )
+    return directory
 
 
 def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     """Return the mission to brief about: the one that is named, else see ``selection``."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
-    return selected(tx, ctx, Wanted("briefing", request.cwd, request.agent_id)).row
+    return selected(tx, ctx, SelectionQuery("briefing", request.cwd, request.agent_id)).row
 
 
 def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Checkpoint:
@@ -70,7 +113,7 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
     """Return the mission to bring back: the one that is named, else see ``selection``."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    wanted = Wanted("recovery", request.cwd, request.agent_id, request.take_over_from)
+    wanted = SelectionQuery("recovery", request.cwd, request.agent_id, request.take_over_from)
     return str(selected(tx, ctx, wanted).row["id"])
 
 
@@ -86,7 +129,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
         id=mission_id,
     )
     retention = ctx.config.retention
-    oldest = ctx.at(-retention.days * 86_400_000)
+    oldest = ctx.days_ago(retention.days)
     for index, row in enumerate(rows):
         if index >= retention.keep and row["timestamp"] < oldest:
             ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")

@@ -8,11 +8,11 @@ from ...protocol.display import path, quote, short, verbatim
 from ...protocol.records import RecoveryContext, SortieState, percent
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..checkpoints.titles import Titles, shares, titles_for
-from ..cluster.names import on_another
+from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here
 from ..snapshots import recovery_context
 from ..snapshots.recovery_context import Reader, reader_of
 from .prompt import Brief

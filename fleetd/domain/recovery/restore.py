@@ -27,13 +27,13 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..missions.current import is_automatic, session_before
-from ..missions.progress import rearm
-from . import handover, prompt_data, session_handover
+from ..missions.milestones import rearm
+from . import handover, prompt_data
 from .checkpoint_selection import choose, mission_to_brief
-from .merged_context import part_of, remember
+from .context_builder import part_of, remember
 from .prompt import render
 from .restore_context import Case, Ledger, check, refuse_stranger
 from .restore_locks import restore_locks
@@ -44,7 +44,6 @@ from .state import make_briefed
 from .undo import become_newest, done_before, keep_undo, reopen
 
 
-@handler
 def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     """Bring a mission, or one agent's part of it, back from a checkpoint."""
     if request.dry_run:
@@ -62,14 +61,14 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     if case.narrow and not request.take_over_from:
         refuse_stranger(case, case.narrow)
     case = msgspec.structs.replace(
-        case, repeated=done_before(case, mission), undoes=session_handover.undone_by(case)
+        case, repeated=done_before(case, mission), undoes=handover.undone_by(case)
     )
     reopen(case, mission)
     handover.note_dead(tx, ctx, case.mission_id, request.take_over_from)
     before = capture(tx, ctx, mission)
-    hands_over = session_handover.hands_over(case, before)
+    hands_over = handover.hands_over(case, before)
     undo_id = keep_undo(case, before, hands_over=hands_over)
-    moved = handover.hand_over(case) or session_handover.take_back(case)
+    moved = handover.hand_over(case) or handover.take_back(case)
     present = states_of(tx, case.mission_id) if moved else before.sorties
     restored = Restored(
         sorties=restore_sorties(case, present),
@@ -77,7 +76,7 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
         messages=restore_mail(case),
     )
     rearm(tx, case.mission_id)
-    left = session_handover.bring_in(case) if hands_over else None
+    left = handover.bring_in(case) if hands_over else None
     sorties = states_of(tx, case.mission_id) if ledger.changes else present
     become_newest(case, sorties, hands_over=hands_over)
     tx.run(
@@ -174,7 +173,6 @@ def _brief_sorties(case: Case, mission: Row, sorties: Sequence[SortieState]) -> 
     drop_old(case.tx, case.mission_id)
 
 
-@handler
 def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
     """Brief without restoring anything."""
     checkpoint = None

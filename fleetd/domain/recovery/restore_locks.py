@@ -7,8 +7,7 @@ from ..core.event_log import emit
 from ..core.ids import find
 from ..core.tx import Row
 from ..locks import leases
-from ..locks.keys import by_project, is_key, of_lock
-from ..locks.names import file_from_here, name_from_here
+from ..locks.keys import by_project, file_from_here, is_key, name_from_here, of_lock
 from .restore_context import Case
 
 

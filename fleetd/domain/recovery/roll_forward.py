@@ -1,30 +1,26 @@
-"""A mission whose newest checkpoint file is ahead of its rows is brought to that file's state.
+"""Roll-forward: a mission whose newest checkpoint file is ahead of its rows gets that file's state.
 
 The daemon does it by itself, with the steps of a recovery; nobody is briefed, so the mission waits
-for recovery afterwards. Finished work in the rows stays finished. Nothing here is on the wire.
+for recovery afterwards. Finished work in the rows stays finished.
 """
 
 from ...protocol.errors import Corrupt, Incompatible
-from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...protocol.requests.recovery import RecoveryRestore
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
-from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.kinds import KINDS, RecordKind
 from ..checkpoints.checkpoints import latest_row
 from ..checkpoints.codec import from_row
 from ..checkpoints.state import capture, origin_of
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import ended_as, states_of
-from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
-from ..missions.progress import rearm
-from ..system.epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from ..system.startup import Done
+from ..missions.milestones import rearm
+from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import Case, Ledger
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
@@ -33,37 +29,19 @@ from .state import make_pending
 from .undo import keep_undo, reopen
 
 
-class Behind(Record, frozen=True, kw_only=True):
-    """Missions that are to be caught up, the newest first."""
+def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
+    """Give a store that lies behind its files a new epoch, and counters above all in them.
 
-    missions: list[str]
-
-
-class ImportEnd(Mutation[Behind], frozen=True):
-    """Set the log above all files, and say which missions are to be caught up.
-
-    ``reached`` is how far the log is known to have come, by other means than files.
+    ``reached`` is how far the log is known to have come, by other means than files. Returns the
+    missions that are to be rolled forward, the newest first.
     """
-
-    reached: int = 0
-
-
-class CatchUp(Mutation[Done], frozen=True):
-    """Bring a mission that waits for it to the state of its newest checkpoint."""
-
-    mission_id: str
-
-
-@handler
-def import_end(tx: Tx, ctx: Context, request: ImportEnd) -> Behind:
-    """Give a store that lies behind its files a new epoch, and counters above all in them."""
     end = end_import(tx, ctx)
     drop_marks_of_nothing(tx, ctx)
-    tops = [_top(tx, policy) for policy in POLICIES.values()]
+    tops = [_top(tx, kind) for kind in KINDS.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
-        _raise(tx, ctx, end, max(tops), request.reached)
+        _raise(tx, ctx, end, max(tops), reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in waiting(tx, ctx, "behind"):
         mission, case = _case(tx, ctx, mission_id)
@@ -71,24 +49,22 @@ def import_end(tx: Tx, ctx: Context, request: ImportEnd) -> Behind:
             keep_undo(case, capture(tx, ctx, mission))
             _drop_what_was_over(case)
         mark_settled(tx, ctx, mission_id)
-    return Behind(missions=waiting(tx, ctx))
+    return waiting(tx, ctx)
 
 
-def _top(tx: Tx, policy: Policy) -> int:
+def _top(tx: Tx, kind: RecordKind) -> int:
     """Return how far the records of a noun say that the log reached; less than any if they do not.
 
     A checkpoint of old may have no place in a log, and says 0. A snapshot says that of the first.
     """
-    top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {policy.table}")
-    return -1 if top is None or (top <= 0 and policy.noun == "checkpoint") else top
+    top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {kind.table}")
+    return -1 if top is None or (top <= 0 and kind.noun == "checkpoint") else top
 
 
 def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     # Tokens that were granted after the newest file was written stand in no file.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
-    raise_floors(
-        tx, ctx, RaiseFloors(seq=max(top, reached), token=highest + TOKENS_UNSEEN, source="files")
-    )
+    begin_epoch(tx, ctx, max(top, reached), highest + TOKENS_UNSEEN, "files")
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
         f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"
@@ -97,14 +73,13 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     tx.after_commit(LogLine("WARNING", text))
 
 
-@handler
-def catch_up(tx: Tx, ctx: Context, request: CatchUp) -> Done:
-    """Restore the newest checkpoint; finished work, and a mission that has ended, stay so."""
-    if not unmark(tx, ctx, request.mission_id) or not _is_there(tx, request.mission_id):
-        return Done(done=False)
-    mission, case = _case(tx, ctx, request.mission_id)
+def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> bool:
+    """Bring a mission that waits for it to its newest checkpoint; one that has ended stays so."""
+    if not unmark(tx, ctx, mission_id) or not _is_there(tx, mission_id):
+        return False
+    mission, case = _case(tx, ctx, mission_id)
     if case is None:
-        return Done(done=False)
+        return False
     if mission["status"] not in OPEN_MISSION:
         newest = case.checkpoint.id
         text = (
@@ -113,9 +88,9 @@ def catch_up(tx: Tx, ctx: Context, request: CatchUp) -> Done:
             " would reopen it"
         )
         tx.after_commit(LogLine("WARNING", text))
-        return Done(done=False)
+        return False
     _restore(case, mission)
-    return Done(done=True)
+    return True
 
 
 def _is_there(tx: Tx, mission_id: str) -> bool:

@@ -1,33 +1,91 @@
-"""How far a recovery has come: pending, briefed, resumed, unconfirmed; must not restore anything.
+"""States of a recovery: pending since its mission fell silent, briefed, resumed or unconfirmed.
 
-Source: behaviour, Recovery. The step to ``resumed`` is made by the log, at the first activity; an
-agent whose session moves to another mission goes on there.
+Source: behaviour, Detection and Recovery. The step to ``resumed`` is made by the log, at the first
+activity; an agent whose session moves to another mission goes on there.
 """
 
 from collections.abc import Sequence
 
-from ...protocol.events import RecoveryAvailable, RecoveryConfirmed, RecoveryUnconfirmed
-from ...protocol.request import Mutation
+from ...protocol.durations import duration
+from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.events import (
+    ContextCompacted,
+    RecoveryAvailable,
+    RecoveryConfirmed,
+    RecoveryUnconfirmed,
+)
 from ...protocol.requests.recovery import RecoveryRestore
-from ..cluster.heartbeat import not_in_touch, touch_of
+from ..checkpoints import checkpoints
+from ..checkpoints.codec import from_row
+from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import fresh_id
-from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx
-from ..system.startup import Done
+from ..liveness.silence import last_activity, silence_ms, silent_rows
 
 # Whoever was briefed may have gone on, and word of it be on its way still.
 UNTOLD = (
     "EXISTS (SELECT 1 FROM agents briefed WHERE briefed.id = recoveries.agent_id"
-    f" AND {not_in_touch('briefed')})"
+    f" AND {unreachable('briefed')})"
 )
 
 
-class RecoveryDoubt(Mutation[Done], frozen=True):
-    """Note that whoever was briefed has not been heard of since; not on the wire."""
+def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
+    """Say once that a mission fell silent, if it did, and let it wait for recovery."""
+    limit = ctx.config.detection.threshold_ms
+    rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
+    for row in rows:
+        _begin_episode(tx, ctx, row)
+    return bool(rows)
 
-    recovery_id: str
+
+def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
+    tx.run("UPDATE missions SET silent = 1 WHERE id = :id", id=mission["id"])
+    fresh = tx.one(
+        "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES (:id, :seq, :now)"
+        " ON CONFLICT (mission_id, last_seq) DO NOTHING RETURNING mission_id",
+        id=mission["id"],
+        seq=mission["last_activity_seq"],
+        now=ctx.now,
+    )
+    if fresh is None:
+        return
+    checkpoint_id = _kept_state(tx, ctx, mission)
+    payload = ContextCompacted(
+        mission_id=mission["id"],
+        last_activity_at=last_activity(mission),
+        inactivity_duration_ms=silence_ms(ctx, mission),
+        checkpoint_available=True,
+        checkpoint_id=checkpoint_id,
+    )
+    emit(tx, ctx, payload, mission_id=mission["id"])
+    make_pending(tx, ctx, mission["id"], checkpoint_id)
+    silent = duration(silence_ms(ctx, mission))
+    text = f"Mission {mission['id']} ({mission['title']}) has been silent for {silent}"
+    tx.after_commit(LogLine("WARNING", f"{text}; it can be recovered from {checkpoint_id}"))
+
+
+def _kept_state(tx: Tx, ctx: Context, mission: Row) -> str:
+    """Return the newest checkpoint; one is taken unless that is good and nothing was done since.
+
+    The state is still here: one that cannot be read is no reason to go back to the one before.
+    """
+    newest = checkpoints.latest_row(tx, mission["id"])
+    if newest and not checkpoints.outdated(newest, mission) and _is_good(newest):
+        return str(newest["id"])
+    reason = checkpoints.Reason(
+        trigger="compaction", details="Mission fell silent", created_by="fleetd"
+    )
+    return checkpoints.take(tx, ctx, mission["id"], reason).id
+
+
+def _is_good(row: Row) -> bool:
+    try:
+        from_row(row)
+    except (Corrupt, Incompatible):
+        return False
+    return True
 
 
 def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> str:
@@ -109,22 +167,21 @@ def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
-@handler
-def doubt(tx: Tx, ctx: Context, request: RecoveryDoubt) -> Done:
+def doubt(tx: Tx, ctx: Context, recovery_id: str) -> bool:
     """Give up waiting for the first activity after a briefing; it may still come."""
     row = tx.one(
         "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"
         f" AND briefed_awake_ms < :before AND NOT {UNTOLD} RETURNING *",
-        id=request.recovery_id,
+        id=recovery_id,
         before=ctx.awake_ms - ctx.config.detection.threshold_ms,
-        **touch_of(ctx),
+        **unreachable_params(ctx),
     )
     if row is None:
-        return Done(done=False)
+        return False
     payload = RecoveryUnconfirmed(recovery_id=row["id"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
     who = row["agent_id"] or "nobody in particular"
     which = f"Recovery {row['id']} of {row['mission_id']}"
     text = f"{which} is unconfirmed: {who} was briefed and is silent"
     tx.after_commit(LogLine("WARNING", text))
-    return Done(done=True)
+    return True

@@ -1,4 +1,4 @@
-"""Takes secrets out of a request before anything else sees it; knows requests by their types only.
+"""Redaction of a request, planned once per type from its annotations.
 
 What is a text is read from the annotations, once per type: a string that follows a pattern (ids,
 agents, paths) or is an id by its name stays as it is, and every other string is free text.

@@ -1,4 +1,4 @@
-"""Which events and locks nobody needs any more, found and removed piece by piece.
+"""Retention of the log: events and ended locks that nobody needs any more go, batch by batch.
 
 Source: behaviour, Pruning. An event stays while its mission is unfinished or has a checkpoint, and
 while a cursor on its stream that is used has not come to it; the newest event always stays, since
@@ -10,55 +10,16 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 """
 
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
-from ..artifacts.soft_delete import LIVE
+from ..core.batches import Batch
 from ..core.context import Context
-from ..core.registry import handler
-from ..core.tx import Tx
-from ..events.cursors import note_missed, unused_since
+from ..core.registry import frees_space
+from ..core.soft_delete import LIVE
+from ..core.tx import LogLine, Row, Tx
 
-# How many events one piece of work looks at.
+# How many events, or locks, one transaction looks at.
 AT_ONCE = 250
-
-
-class OldEvents(Record, frozen=True, kw_only=True):
-    """A piece of the log: ``unneeded`` events after ``since`` and up to ``until``.
-
-    ``more`` says whether the log goes on being old behind it.
-    """
-
-    since: int
-    until: int
-    unneeded: int
-    more: bool
-
-
-class OldEventsFind(Query[OldEvents], frozen=True):
-    """Look at the next piece of the log."""
-
-    since: int
-
-
-class Dropped(Record, frozen=True, kw_only=True):
-    """How many events went."""
-
-    dropped: int
-
-
-class OldEventsDrop(Mutation[Dropped], frozen=True):
-    """Remove what nobody needs from a piece of the log, as it is needed now."""
-
-    since: int
-    until: int
-
-
-class OldLocksDrop(Mutation[Dropped], frozen=True):
-    """Remove some locks that ended as long ago as the oldest events; none when there are no more.
-
-    What was locked by whom is told by the log for as long. The newest token stands elsewhere.
-    """
-
-
+# Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
+WHOLE_LOG = "fleet"
 _UNNEEDED = (
     "e.seq > :since AND e.seq <= :until AND e.timestamp < :old"
     " AND e.seq < (SELECT max(seq) FROM events)"
@@ -70,51 +31,88 @@ _UNNEEDED = (
 )
 
 
-@handler
-def find_old(tx: Tx, ctx: Context, request: OldEventsFind) -> OldEvents:
-    """Return how far the next piece is old, and how much of it nobody needs."""
+class OldEvents(Record, frozen=True, kw_only=True):
+    """A piece of the log: ``unneeded`` events after ``since`` and up to ``until``."""
+
+    since: int
+    until: int
+    unneeded: int
+
+
+def unused_since(ctx: Context) -> str:
+    """Return since when a cursor must have been used to keep anything; older events may go."""
+    return ctx.days_ago(ctx.config.retention.event_days)
+
+
+def find_old(tx: Tx, ctx: Context, since: int) -> Batch[OldEvents, int]:
+    """Return how far the next piece of the log is old, and how much of it nobody needs."""
     old = unused_since(ctx)
     rows = tx.all(
         "SELECT seq, timestamp FROM events WHERE seq > :since ORDER BY seq LIMIT :limit",
-        since=request.since,
+        since=since,
         limit=AT_ONCE,
     )
-    until, more = request.since, len(rows) == AT_ONCE
+    until, more = since, len(rows) == AT_ONCE
     for row in rows:
         if old <= row["timestamp"] <= ctx.now:
             more = False
             break
         until = row["seq"]
     unneeded = tx.value(
-        f"SELECT count(*) FROM events e WHERE {_UNNEEDED}",
-        since=request.since,
-        until=until,
-        old=old,
+        f"SELECT count(*) FROM events e WHERE {_UNNEEDED}", since=since, until=until, old=old
     )
-    return OldEvents(since=request.since, until=until, unneeded=unneeded, more=more)
+    found = OldEvents(since=since, until=until, unneeded=unneeded)
+    return Batch(found, until if more else None)
 
 
-@handler
-def drop_old(tx: Tx, ctx: Context, request: OldEventsDrop) -> Dropped:
-    """Remove the events of a piece that nobody needs now."""
+@frees_space
+def drop_old(tx: Tx, ctx: Context, since: int, until: int) -> int:
+    """Remove the events of a piece that nobody needs now; return how many."""
     rows = tx.all(
         "DELETE FROM events WHERE seq IN"
         f" (SELECT e.seq FROM events e WHERE {_UNNEEDED}) RETURNING seq, stream",
-        since=request.since,
-        until=request.until,
+        since=since,
+        until=until,
         old=unused_since(ctx),
     )
-    note_missed(tx, ctx, rows)
-    return Dropped(dropped=len(rows))
+    _note_missed(tx, rows)
+    return len(rows)
 
 
-@handler
-def drop_old_locks(tx: Tx, ctx: Context, request: OldLocksDrop) -> Dropped:
-    """Remove locks that ended before the oldest events that are kept, the oldest first."""
+def _note_missed(tx: Tx, dropped: list[Row]) -> None:
+    """Note with the cursors that have not come to them that events went."""
+    newest: dict[str, int] = {}
+    for row in dropped:
+        for stream in (row["stream"], WHOLE_LOG):
+            newest[stream] = max(newest.get(stream, 0), row["seq"])
+    for stream, seq in newest.items():
+        behind = "stream = :stream AND position < :seq"
+        first = tx.all(
+            f"SELECT consumer FROM cursors WHERE {behind} AND missed_seq <= position",
+            stream=stream,
+            seq=seq,
+        )
+        tx.run(
+            f"UPDATE cursors SET missed_seq = :seq WHERE {behind} AND missed_seq < :seq",
+            stream=stream,
+            seq=seq,
+        )
+        for row in first:
+            text = f"Events of {stream} went that the cursor of {row['consumer']} had not come to"
+            tx.after_commit(LogLine("WARNING", text))
+
+
+@frees_space
+def drop_old_locks(tx: Tx, ctx: Context) -> int:
+    """Remove locks that ended before the oldest events that are kept, the oldest first.
+
+    Returns how many of them; 0 when there are no more. Who locked what is told by the log for as
+    long. The newest token stands elsewhere.
+    """
     rows = tx.all(
         "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"
         " AND released_at < :old ORDER BY released_at LIMIT :most) RETURNING id",
         old=unused_since(ctx),
         most=AT_ONCE,
     )
-    return Dropped(dropped=len(rows))
+    return len(rows)

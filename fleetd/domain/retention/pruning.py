@@ -1,8 +1,8 @@
-"""Records past their time, found and marked piece by piece; must not touch files.
+"""Pruning: expired records are found and marked batch by batch.
 
-Which those are is the word of the noun's rule (``_DOOMED``). The looking only reads; what it found
+Which those are is the word of the noun's rule (``_EXPIRED``). The looking only reads; what it found
 is judged anew by the transaction that marks it, since much may have happened in between. Every
-piece is bounded, so that nobody waits long behind one.
+batch is bounded, so that nobody waits long behind one.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,39 +10,28 @@ from itertools import groupby
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
 from ...protocol.types import Noun
-from ..artifacts.kinds import POLICIES, Policy
-from ..artifacts.soft_delete import LIVE, mark_deleted
+from ..artifacts.kinds import KINDS, RecordKind
+from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
-from ..core.registry import handler
+from ..core.registry import frees_space
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.tx import Row, Tx
-from ..system.startup import Done
-from . import checkpoints
-from . import snapshots as outdated_snapshots
-from .terms import Terms
+from . import checkpoints, snapshots
+from .policy import RetentionPolicy
 
-# How much one piece of work looks at, and then marks: a few milliseconds' worth.
+# How much one batch looks at, and then marks: a few milliseconds' worth.
 ROWS_AT_ONCE = 25
 OWNERS_AT_ONCE = 20
-_DOOMED: dict[Noun, Callable[[Tx, Context, Terms, list[Row]], Iterable[Row]]] = {
-    "checkpoint": checkpoints.doomed,
-    "snapshot": outdated_snapshots.doomed,
+_EXPIRED: dict[Noun, Callable[[Tx, Context, RetentionPolicy, list[Row]], Iterable[Row]]] = {
+    "checkpoint": checkpoints.expired,
+    "snapshot": snapshots.expired,
 }
 
 
-class PruneTerms(Query[Terms], frozen=True, kw_only=True):
-    """Settle what a pruning goes by; raises NotFound for a mission or run that is not there."""
-
-    noun: Noun
-    days: int | None = None
-    keep: int | None = None
-    owner_id: str | None = None
-
-
-class Place(Record, frozen=True, kw_only=True):
+class PruneCursor(Record, frozen=True, kw_only=True):
     """How far a pruning has looked: owner by owner, in each of them oldest first."""
 
     owner_id: str = ""
@@ -50,7 +39,7 @@ class Place(Record, frozen=True, kw_only=True):
     record_id: str = ""
 
 
-class Candidate(Record, frozen=True, kw_only=True):
+class PruneCandidate(Record, frozen=True, kw_only=True):
     """A record that is past its time; ``cause`` is what it was taken for."""
 
     id: str
@@ -60,57 +49,21 @@ class Candidate(Record, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Found(Record, frozen=True, kw_only=True):
-    """Records to prune, oldest first of each owner, and where to look further."""
-
-    candidates: list[Candidate]
-    place: Place | None
-
-
-class PruneLook(Query[Found], frozen=True, kw_only=True):
-    """Find what is past its time, a bounded piece at a time."""
-
-    noun: Noun
-    terms: Terms
-    place: Place
-
-
-class Marked(Record, frozen=True, kw_only=True):
-    """The records that were deleted."""
-
-    records: list[Candidate]
-
-
-class PruneMark(Mutation[Marked], frozen=True, kw_only=True):
-    """Delete what was found, as far as it is still past its time."""
-
-    noun: Noun
-    terms: Terms
-    candidates: list[Candidate]
-
-
-class PruneDone(Mutation[Done], frozen=True, kw_only=True):
-    """Note how much a whole pruning deleted."""
-
-    noun: Noun
-    deleted: int
-    freed_bytes: int
-
-
-@handler
-def terms(tx: Tx, ctx: Context, request: PruneTerms) -> Terms:
-    """Return the settings in force, unless others are wished."""
-    policy = POLICIES[request.noun]
-    days, keep = policy.retention(ctx.config.retention)
-    return Terms(
-        days=days if request.days is None else request.days,
-        keep=keep if request.keep is None else request.keep,
-        owner_id=_owner(tx, policy, request.owner_id) if request.owner_id else None,
+def policy(
+    tx: Tx, ctx: Context, noun: Noun, owner_id: str | None, days: int | None, keep: int | None
+) -> RetentionPolicy:
+    """Return the settings in force unless others are wished; raises NotFound for the owner."""
+    kind = KINDS[noun]
+    set_days, set_keep = kind.retention(ctx.config.retention)
+    return RetentionPolicy(
+        days=set_days if days is None else days,
+        keep=set_keep if keep is None else keep,
+        owner_id=_owner(tx, kind, owner_id) if owner_id else None,
     )
 
 
-def _owner(tx: Tx, policy: Policy, given: str) -> str:
-    if policy.whose == "mission":
+def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
+    if kind.whose == "mission":
         return str(find(tx, "mission", given)["id"])
     if tx.one("SELECT id FROM runs WHERE id = :id", id=given) is None:
         raise NotFound(
@@ -122,75 +75,72 @@ def _owner(tx: Tx, policy: Policy, given: str) -> str:
     return given
 
 
-@handler
-def look(tx: Tx, ctx: Context, request: PruneLook) -> Found:
-    """Return what is past its time among the next records."""
-    policy, terms = POLICIES[request.noun], request.terms
-    place, found, looked_at = request.place, list[Candidate](), 0
+def look(
+    tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, cursor: PruneCursor
+) -> Batch[list[PruneCandidate], PruneCursor]:
+    """Return what is expired among the next records, oldest first of each owner."""
+    kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
     for _ in range(OWNERS_AT_ONCE):
-        rows = _rows_after(tx, policy, place, ROWS_AT_ONCE - looked_at)
+        rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
         if rows:
-            found += map(_candidate, _DOOMED[request.noun](tx, ctx, terms, rows))
+            found += map(_candidate, _EXPIRED[noun](tx, ctx, policy, rows))
             last, looked_at = rows[-1], looked_at + len(rows)
-            place = Place(owner_id=place.owner_id, seq=last["seq"], record_id=last["id"])
+            cursor = PruneCursor(owner_id=cursor.owner_id, seq=last["seq"], record_id=last["id"])
         if looked_at >= ROWS_AT_ONCE:
             break
-        owner_id = _next_owner(tx, policy, terms, place.owner_id)
+        owner_id = _next_owner(tx, kind, policy, cursor.owner_id)
         if owner_id is None:
-            return Found(candidates=found, place=None)
-        place = Place(owner_id=owner_id)
-    return Found(candidates=found, place=place)
+            return Batch(found, None)
+        cursor = PruneCursor(owner_id=owner_id)
+    return Batch(found, cursor)
 
 
-def _next_owner(tx: Tx, policy: Policy, terms: Terms, after: str) -> str | None:
+def _next_owner(tx: Tx, kind: RecordKind, policy: RetentionPolicy, after: str) -> str | None:
     """Return the next owner that has records, by its id."""
-    if terms.owner_id is not None:
-        return None if after else terms.owner_id
+    if policy.owner_id is not None:
+        return None if after else policy.owner_id
     row = tx.one(
-        f"SELECT min({policy.owner}) AS id FROM {policy.table}"
-        f" WHERE {LIVE} AND {policy.owner} > :after",
+        f"SELECT min({kind.owner}) AS id FROM {kind.table} WHERE {LIVE} AND {kind.owner} > :after",
         after=after,
     )
     return row["id"] if row else None
 
 
-def _rows_after(tx: Tx, policy: Policy, place: Place, limit: int) -> list[Row]:
+def _rows_after(tx: Tx, kind: RecordKind, cursor: PruneCursor, limit: int) -> list[Row]:
     return tx.all(
-        f"SELECT {policy.judged} FROM {policy.table} WHERE {policy.owner} = :owner"
+        f"SELECT {kind.judged} FROM {kind.table} WHERE {kind.owner} = :owner"
         f" AND {LIVE} AND (seq, id) > (:seq, :id) ORDER BY seq, id LIMIT :limit",
-        owner=place.owner_id,
-        seq=place.seq,
-        id=place.record_id,
+        owner=cursor.owner_id,
+        seq=cursor.seq,
+        id=cursor.record_id,
         limit=limit,
     )
 
 
-def _candidate(row: Row) -> Candidate:
-    return Candidate(**{name: row[name] for name in Candidate.__struct_fields__})
+def _candidate(row: Row) -> PruneCandidate:
+    return PruneCandidate(**{name: row[name] for name in PruneCandidate.__struct_fields__})
 
 
-@handler
-def mark(tx: Tx, ctx: Context, request: PruneMark) -> Marked:
+@frees_space
+def mark(
+    tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, found: list[PruneCandidate]
+) -> list[PruneCandidate]:
     """Mark candidates deleted; what was used, deleted or needed since they were found stays."""
-    noun, marked = request.noun, list[Candidate]()
-    for _, candidates in groupby(request.candidates, key=lambda candidate: candidate.owner_id):
+    marked = list[PruneCandidate]()
+    for _, candidates in groupby(found, key=lambda candidate: candidate.owner_id):
         rows = [row for each in candidates if (row := _live(tx, noun, each.id)) is not None]
-        for row in _DOOMED[noun](tx, ctx, request.terms, rows) if rows else ():
+        for row in _EXPIRED[noun](tx, ctx, policy, rows) if rows else ():
             mark_deleted(tx, ctx, noun, row["id"])
             marked.append(_candidate(row))
-    return Marked(records=marked)
+    return marked
 
 
 def _live(tx: Tx, noun: Noun, record_id: str) -> Row | None:
-    policy = POLICIES[noun]
-    return tx.one(
-        f"SELECT {policy.judged} FROM {policy.table} WHERE id = :id AND {LIVE}", id=record_id
-    )
+    kind = KINDS[noun]
+    return tx.one(f"SELECT {kind.judged} FROM {kind.table} WHERE id = :id AND {LIVE}", id=record_id)
 
 
-@handler
-def done(tx: Tx, ctx: Context, request: PruneDone) -> Done:
-    """Say once, for all its pieces, what a pruning deleted."""
-    pruned = POLICIES[request.noun].pruned
-    emit(tx, ctx, pruned(deleted=request.deleted, freed_bytes=request.freed_bytes))
-    return Done(done=True)
+@frees_space
+def announce(tx: Tx, ctx: Context, noun: Noun, deleted: int, freed_bytes: int) -> None:
+    """Say once, for all its batches, what a pruning deleted."""
+    emit(tx, ctx, KINDS[noun].pruned(deleted=deleted, freed_bytes=freed_bytes))

@@ -32,9 +32,10 @@ from ..checkpoints.state import capture
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
+from ..core.sql import in_sql
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness.open_calls import ENDS_A_CALL, await_permission, in_sql
+from ..liveness.open_calls import ENDS_A_CALL, await_permission
 from ..snapshots import triggers
 from . import context_window, membership, plan_sync
 from .identity import key_of

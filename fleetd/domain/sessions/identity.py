@@ -7,11 +7,11 @@ import re
 
 from ...harness.report import Report
 from ...protocol.types import AGENT_ID
-from ..agents.inhabitants import without_session
 from ..core.context import Context
 from ..core.session_key import WHERE_KEY, Key
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import LIVING
+from ..liveness.process_identity import without_session
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

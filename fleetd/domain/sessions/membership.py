@@ -10,12 +10,14 @@ from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
 from ..core.context import Context
 from ..core.ids import find
+from ..core.observers import agent_process_ended
 from ..core.session_key import WHERE_KEY, Key
+from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import LIVING
+from ..missions import auto_mission
 from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
-from . import auto_mission, notices
+from . import notices
 from .identity import key_of
 
 
@@ -216,19 +218,18 @@ def subagents_of(tx: Tx, report: Report) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> bool:
-    """Let go the agent of an open session, as when it ends; False for an agent without one.
+@agent_process_ended.subscribe
+def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+    """Let go the agent of an open session, as when it ends, if it has one.
 
     Nobody said that it ended, so it is no activity.
     """
     row = tx.one(
         "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL", agent=agent_id
     )
-    if row is None:
-        return False
-    key = Key(row["harness"], row["session_id"], row["subagent"])
-    leave(tx, ctx, key, reason, activity=False)
-    return True
+    if row is not None:
+        key = Key(row["harness"], row["session_id"], row["subagent"])
+        leave(tx, ctx, key, reason, activity=False)
 
 
 def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:

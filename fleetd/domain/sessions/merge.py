@@ -11,11 +11,11 @@ from ...protocol.types import OPEN_MISSION, Role
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions import missions
 from ..missions.current import is_automatic
-from ..missions.progress import recount
+from ..missions.milestones import recount
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 

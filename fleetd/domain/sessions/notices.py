@@ -13,10 +13,10 @@ import msgspec
 from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
 from ..checkpoints.titles import goal_for
-from ..cluster.names import agent_on
+from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
-from ..locks.names import file_from_here
+from ..locks.keys import file_from_here
 from ..missions.current import belongs
 
 _KEY = "handed_over:"

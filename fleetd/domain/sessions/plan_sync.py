@@ -15,7 +15,7 @@ from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
-from ..missions import sortie_work, sorties
+from ..missions import sorties
 from ..snapshots import triggers
 from ..snapshots.plan_steps import DROPPED
 from . import plan_rows
@@ -189,7 +189,7 @@ class _Plan:
         taken_up = row["status"] == "failed" and row["blocked_reason"] == DROPPED
         put_back = row["status"] == "in_progress" and wanted == "pending" and was != "pending"
         if undone or taken_up or put_back:
-            sortie_work.reopen(self._tx, self._ctx, row, self._agent_id)
+            sorties.reopen(self._tx, self._ctx, row, self._agent_id)
         elif row["status"] == "pending" and wanted == "pending":
             sorties.assign(self._tx, self._ctx, SortieAssign(row["id"], self._agent_id))
 
@@ -201,14 +201,14 @@ class _Plan:
                 sorties.take_out(self._tx, self._ctx, row, self._agent_id)
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
-                sortie_work.fail(self._tx, self._ctx, request)
+                sorties.fail(self._tx, self._ctx, request)
         gone = msgspec.structs.replace(told, told="dropped")
         plan_rows.keep(self._tx, self._mission_id, self._agent_id, gone)
 
     def _reword(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id)
         if row and now.made and row["title"] != now.text:
-            sortie_work.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
+            sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
 
     def _put_in_order(self) -> None:
         """Let the sorties that the plan made follow its order, in the places that they have."""
@@ -224,14 +224,14 @@ class _Plan:
         if row is None or row["status"] in CLOSED_SORTIE:
             return
         if row["status"] in ("pending", "assigned"):
-            sortie_work.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
+            sorties.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
         request = SortieComplete(row["id"], agent_id=self._agent_id)
-        sortie_work.complete(self._tx, self._ctx, request)
+        sorties.complete(self._tx, self._ctx, request)
 
     def _start(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id) if now.told == "in_progress" else None
         if row and row["status"] in ("pending", "assigned", "blocked"):
-            sortie_work.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
+            sorties.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
 
 
 def _next(told: KnownItem, item: PlanItem, position: int) -> KnownItem:

@@ -20,10 +20,10 @@ from ...protocol.snapshots import (
     TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource, WindowPressure
-from ..artifacts.soft_delete import LIVE
 from ..checkpoints.codec import digest_of
 from ..core.context import Context
 from ..core.event_log import data_of, position
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from . import outcomes, plan_steps, resume_hints, runs
 from .codec import from_row

@@ -4,10 +4,10 @@ Source: snapshot-lifecycle, Timer boundary: every 120 s while a plan is in progr
 that the machine was awake.
 """
 
-from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
+from ..core.soft_delete import LIVE
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 from .builder import Trigger
 from .record import take

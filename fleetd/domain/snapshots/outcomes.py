@@ -15,8 +15,9 @@ from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
 from ...protocol.types import OutcomeKind, Verdict
 from ..core.event_log import data_of, position_before
+from ..core.sql import in_sql
 from ..core.tx import Row, Tx
-from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 
 NAME_CHARS = 200
 # A call is told by three events at most.

@@ -5,10 +5,10 @@ from ...protocol.requests.snapshot import (
     SnapshotPage,
 )
 from ...protocol.snapshots import Snapshot, SnapshotSummary
-from ..artifacts.soft_delete import LIVE
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.registry import method
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .builder import newest_row
 from .codec import from_row

@@ -13,13 +13,14 @@ import msgspec
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
 from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
-from ..artifacts.soft_delete import find_live
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.event_log import emit, position, position_before
+from ..core.soft_delete import find_live
+from ..core.sql import in_sql
 from ..core.tx import LogLine, Tx, WriteBackup
-from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, in_sql
-from ..retention.keeping import make_room
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
+from ..retention.snapshots import drop_surplus
 from .builder import Gathered, Known, Trigger, gather, known_of, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
@@ -68,7 +69,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
         LogLine("INFO", f"Snapshot recorded: {snapshot_id} ({trigger.source}) of {run_id}")
     )
     tx.after_commit(WriteBackup(noun="snapshot", record_id=snapshot_id))
-    make_room(tx, ctx, run_id)
+    drop_surplus(tx, ctx, run_id)
     return snapshot_id
 
 

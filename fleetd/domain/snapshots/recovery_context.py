@@ -15,10 +15,10 @@ from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...protocol.types import CLOSED_SORTIE
-from ..artifacts.soft_delete import LIVE
 from ..checkpoints.narrative import step
 from ..checkpoints.titles import Titles
 from ..core.event_log import data_of, position
+from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
 from .resume_hints import FAILED_FIRST, NO_PLAN

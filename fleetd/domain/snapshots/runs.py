@@ -15,8 +15,8 @@ from ...protocol.types import RUN_ID
 from ..core.context import Context
 from ..core.ids import missing
 from ..core.session_key import Key
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 from ..missions.current import lies_in
 
 _RUN_ID = re.compile(RUN_ID)

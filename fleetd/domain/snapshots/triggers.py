@@ -13,7 +13,7 @@ from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
 from ..core import observers
 from ..core.context import Context
-from ..core.tx import Tx
+from ..core.tx import Row, Tx
 from .builder import Trigger
 from .plan_steps import plan_of, step_status
 from .record import take
@@ -72,6 +72,12 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
             step_status=moved[step],
         )
         take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))
+
+
+@observers.sortie_moved.subscribe
+def step_moved(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None:
+    """Snapshot the run of an agent that reported on a sortie, whose row was ``before``."""
+    steps_moved(tx, ctx, agent_id, {before["id"]: Standing(step_status(before), None)})
 
 
 def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:

@@ -1,24 +1,19 @@
-"""When this machine did its daily work last, and what came of it; must not do any of it.
+"""Daily rounds: when this machine had its last one of each kind, and what came of it.
 
 The time is the wall clock's, which goes on while the machine sleeps and while no daemon runs.
-Nothing here is on the wire.
 """
 
 from typing import Literal
 
 import msgspec
 
-from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
 from ..core.context import Context
-from ..core.registry import handler
 from ..core.tx import Tx
-from .startup import Done
 
-What = Literal["housekeeping", "verification"]
+Kind = Literal["housekeeping", "verification"]
 
 
-class Round(Record, frozen=True, kw_only=True):
+class Round(msgspec.Struct, frozen=True, kw_only=True):
     """A round that began at ``at_ms``, since the Unix epoch, and came to its end.
 
     Of a verification: how many ``files`` were looked at, how many were ``healed``, how many stay
@@ -31,48 +26,34 @@ class Round(Record, frozen=True, kw_only=True):
     damaged: int = 0
 
 
-class Rounds(Record, frozen=True, kw_only=True):
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """The last round of each kind, None for one that never came to its end."""
 
     housekeeping: Round | None
     verification: Round | None
 
 
-class RoundsGet(Query[Rounds], frozen=True):
-    """Ask for this machine's last rounds."""
-
-
-class RoundDone(Mutation[Done], frozen=True):
-    """Note that a round of this machine has come to its end."""
-
-    what: What
-    round: Round
-
-
-@handler
-def rounds(tx: Tx, ctx: Context, request: RoundsGet) -> Rounds:
+def rounds(tx: Tx, ctx: Context) -> Rounds:
     """Return this machine's last rounds."""
     return Rounds(
         housekeeping=_round(tx, ctx, "housekeeping"), verification=_round(tx, ctx, "verification")
     )
 
 
-def _round(tx: Tx, ctx: Context, what: What) -> Round | None:
-    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_key(ctx, what))
+def _round(tx: Tx, ctx: Context, kind: Kind) -> Round | None:
+    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_key(ctx, kind))
     return None if value is None else msgspec.json.decode(value, type=Round)
 
 
-def _key(ctx: Context, what: What) -> str:
-    return f"round:{what}:{ctx.machine}"
+def _key(ctx: Context, kind: Kind) -> str:
+    return f"round:{kind}:{ctx.machine}"
 
 
-@handler
-def round_done(tx: Tx, ctx: Context, request: RoundDone) -> Done:
-    """Put a round in the place of the one before."""
+def round_done(tx: Tx, ctx: Context, kind: Kind, done: Round) -> None:
+    """Note that a round has come to its end, in the place of the one before."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        key=_key(ctx, request.what),
-        value=msgspec.json.encode(request.round).decode(),
+        key=_key(ctx, kind),
+        value=msgspec.json.encode(done).decode(),
     )
-    return Done(done=True)

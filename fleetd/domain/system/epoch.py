@@ -1,4 +1,4 @@
-"""What a database needs that came back from a copy or lies behind its files; not on the wire.
+"""Epochs: what a database needs that came back from a copy or lies behind its files.
 
 It has given out numbers that it does not remember: positions in its log, fencing tokens. A new
 epoch tells subscribers so, and counters above everything seen keep an old token from fitting again.
@@ -12,18 +12,15 @@ import msgspec
 
 from ...protocol.events import StoreRestored, payload_data
 from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...protocol.types import Noun
-from ..artifacts.kinds import POLICIES, Policy
-from ..artifacts.soft_delete import LIVE
+from ..artifacts.kinds import KINDS, RecordKind
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
-from ..core.registry import handler
+from ..core.soft_delete import LIVE
 from ..core.tx import Ring, Tx
 from ..locks.leases import next_token, raise_tokens
 from ..locks.queue import skip_waits
-from .startup import Done
 
 # More tokens than are granted between what is known and what was granted last.
 TOKENS_UNSEEN = 1_000_000
@@ -52,31 +49,6 @@ class Extent(Record, frozen=True, kw_only=True):
         return [each for each in self.records[noun] if not each.deleted]
 
 
-class RaiseFloors(Mutation[Done], frozen=True, kw_only=True):
-    """Begin a new epoch whose counters start above ``seq`` and ``token``."""
-
-    seq: int
-    token: int
-    source: Literal["copy", "files", "damage"]
-
-
-class GoOnWithout(Mutation[Done], frozen=True):
-    """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
-
-    Where files, or another machine, have begun one beyond that since then, that is it.
-    """
-
-    end: int
-    reached: int
-
-
-class WriteAgain(Mutation[Done], frozen=True, kw_only=True):
-    """Have the files of records written that are not where their rows say."""
-
-    noun: Noun
-    record_ids: list[str]
-
-
 def extent(tx: Tx, nouns: Collection[Noun]) -> Extent:
     """Read how far a database reaches; works with every schema that has tables for ``nouns``."""
     newest = tx.one("SELECT timestamp FROM events ORDER BY seq DESC LIMIT 1")
@@ -87,17 +59,15 @@ def extent(tx: Tx, nouns: Collection[Noun]) -> Extent:
         last_event_at=newest["timestamp"] if newest else None,
         token=max(counted, granted),
         missions=tx.value("SELECT count(*) AS count FROM missions"),
-        records={
-            noun: _known(tx, policy) if noun in nouns else [] for noun, policy in POLICIES.items()
-        },
+        records={noun: _known(tx, kind) if noun in nouns else [] for noun, kind in KINDS.items()},
     )
 
 
-def _known(tx: Tx, policy: Policy) -> list[KnownRecord]:
+def _known(tx: Tx, kind: RecordKind) -> list[KnownRecord]:
     rows = tx.all(
-        f"SELECT id, {policy.owner} AS owner, deleted_at,"
-        f" CASE WHEN {policy.nameable} THEN 1 ELSE 0 END AS nameable"
-        f" FROM {policy.table} ORDER BY seq DESC"
+        f"SELECT id, {kind.owner} AS owner, deleted_at,"
+        f" CASE WHEN {kind.nameable} THEN 1 ELSE 0 END AS nameable"
+        f" FROM {kind.table} ORDER BY seq DESC"
     )
     return [
         KnownRecord(
@@ -110,21 +80,22 @@ def _known(tx: Tx, policy: Policy) -> list[KnownRecord]:
     ]
 
 
-@handler
-def raise_floors(tx: Tx, ctx: Context, request: RaiseFloors) -> Done:
-    """Give the store a new epoch, and every counter a start that nobody has seen."""
+def begin_epoch(
+    tx: Tx, ctx: Context, seq: int, token: int, source: Literal["copy", "files", "damage"]
+) -> None:
+    """Give the store a new epoch, whose counters start above ``seq`` and ``token``."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         epoch=secrets.token_hex(8),
     )
-    raise_tokens(tx, request.token)
+    raise_tokens(tx, token)
     _renumber_locks(tx)
     skip_waits(tx)
     end = position(tx)
-    begin = max(end, request.seq) + 1
+    begin = max(end, seq) + 1
     skip_events(tx, begin - end - 1)
-    payload = StoreRestored(source=request.source, end=end)
+    payload = StoreRestored(source=source, end=end)
     # With a seq of its own: the log counts on from the highest there is.
     tx.insert(
         "events",
@@ -138,17 +109,20 @@ def raise_floors(tx: Tx, ctx: Context, request: RaiseFloors) -> Done:
         },
     )
     tx.after_commit(Ring())
-    return Done(done=True)
 
 
-@handler
-def go_on_without(tx: Tx, ctx: Context, request: GoOnWithout) -> Done:
-    """Count on from where nothing that was lost can have come to."""
+def go_on_without(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
+    """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
+
+    Where files, or another machine, have begun one beyond that since then, that is it: returns
+    whether this is the one.
+    """
     begun = "SELECT seq FROM events WHERE seq > :reached AND type = :type"
-    if tx.one(begun, reached=max(request.end, request.reached), type=StoreRestored.type):
-        return Done(done=False)
+    if tx.one(begun, reached=max(end, reached), type=StoreRestored.type):
+        return False
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
-    return raise_floors(tx, ctx, RaiseFloors(seq=request.reached, token=token, source="damage"))
+    begin_epoch(tx, ctx, reached, token, "damage")
+    return True
 
 
 def _renumber_locks(tx: Tx) -> None:
@@ -164,13 +138,10 @@ def _renumber_locks(tx: Tx) -> None:
         )
 
 
-@handler
-def write_again(tx: Tx, ctx: Context, request: WriteAgain) -> Done:
-    """Put records back on the list of work: the row is the outbox."""
-    for record_id in request.record_ids:
+def write_again(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
+    """Have the files of records written that are not where their rows say."""
+    for record_id in record_ids:
         tx.run(
-            f"UPDATE {POLICIES[request.noun].table} SET backed_up_at = NULL"
-            f" WHERE id = :id AND {LIVE}",
+            f"UPDATE {KINDS[noun].table} SET backed_up_at = NULL WHERE id = :id AND {LIVE}",
             id=record_id,
         )
-    return Done(done=bool(request.record_ids))

@@ -1,9 +1,13 @@
-"""Takes over what squawk.json held, whole or not at all; must not know how the file is written.
+"""Legacy import: what squawk.json held, the store before this one, whole or not at all.
 
-Old events are history: none of them is activity, renews a lease or belongs to a mission.
+Old events are history: none of them is activity, renews a lease or belongs to a mission. Times are
+ISO 8601 UTC, as everywhere.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -11,59 +15,116 @@ import msgspec
 
 from ...protocol.errors import InvalidState
 from ...protocol.events import LegacyImported
-from ...protocol.types import LONGEST_LEASE_MS
+from ...protocol.records import Record
+from ...protocol.types import AGENT_ID, EVENT_TYPE, LONGEST_LEASE_MS
 from ..core.context import Context
 from ..core.event_log import emit, position
-from ..core.registry import handler
 from ..core.tx import LogLine, Tx
 from ..locks import leases
 from ..redaction.redact import holds_none, redact, redact_data
-from .legacy import (
-    Imported,
-    LegacyImport,
-    OldEvent,
-    OldLock,
-    OldMailbox,
-    agent_name,
-    event_type,
-    some,
-)
 
 CONSUMER = "legacy"
 TOGETHER = 100
-Timed = tuple[str, str, OldEvent]
+_AGENT_ID = re.compile(AGENT_ID)
+_EVENT_TYPE = re.compile(EVENT_TYPE)
+_SHOWN = 5
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-@handler
-def import_legacy(tx: Tx, ctx: Context, request: LegacyImport) -> Imported:
+class OldMailbox(Record, frozen=True, kw_only=True):
+    """Where the letters of one agent lay."""
+
+    id: str
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+class OldEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event of a mailbox; ``rest`` holds the fields that have no column of their own."""
+
+    type: str
+    timestamp: str | None
+    data: Any
+    rest: dict[str, Any]
+
+
+class OldCursor(Record, frozen=True, kw_only=True):
+    """How many events of a mailbox somebody had read."""
+
+    mailbox: str
+    position: int
+
+
+class OldLock(Record, frozen=True, kw_only=True):
+    """A lock that nobody had released; ``path`` is its key, relative where no base is known."""
+
+    file: str
+    path: str
+    held_by: str
+    purpose: str
+    timeout_ms: int
+    acquired_ms: int | None = None
+    expires_ms: int | None = None
+
+
+class LegacyCounts(Record, frozen=True, kw_only=True):
+    """What was taken over. ``before``: the same file was imported already; nothing was done.
+
+    ``left_out`` counts the locks that were released, had expired or were taken.
+    """
+
+    before: bool = False
+    mailboxes: int = 0
+    events: int = 0
+    cursors: int = 0
+    locks: int = 0
+    left_out: int = 0
+
+
+class LegacyContents(Record, frozen=True, kw_only=True):
+    """What a whole file holds; ``digest`` is how it is recognised again."""
+
+    digest: str
+    mailboxes: list[OldMailbox]
+    events: dict[str, list[OldEvent]]
+    cursors: list[OldCursor]
+    locks: list[OldLock]
+    released: int = 0
+    unknown: tuple[str, ...] = ()
+    """Sections of the file that mean nothing to us."""
+
+
+Timed = tuple[str, str, OldEvent]
+
+
+def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
     """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
 
     Raises InvalidState when what was stored is not what was given: then nothing is.
     Source: recovery-integration, P0-1.
     """
-    key = f"legacy:{request.digest}"
+    key = f"legacy:{legacy.digest}"
     if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
-        return Imported(before=True)
-    if total := sum(map(len, request.events.values())):
+        return LegacyCounts(before=True)
+    if total := sum(map(len, legacy.events.values())):
         # It is as young as the import: what stands behind it is not old before it is.
         emit(tx, ctx, LegacyImported(events=total))
     end = position(tx)
-    imported = Imported(
-        mailboxes=_agents(tx, ctx, request),
-        events=_events(tx, ctx, request, end),
-        cursors=_cursors(tx, ctx, request, end),
-        locks=(locks := _locks(tx, ctx, request)),
-        left_out=request.released + len(request.locks) - locks,
+    imported = LegacyCounts(
+        mailboxes=_agents(tx, ctx, legacy),
+        events=_events(tx, ctx, legacy, end),
+        cursors=_cursors(tx, ctx, legacy, end),
+        locks=(locks := _locks(tx, ctx, legacy)),
+        left_out=legacy.released + len(legacy.locks) - locks,
     )
     tx.insert("store_meta", {"key": key, "value": ctx.now})
-    _warn(tx, "Sections of squawk.json that were not imported", list(request.unknown))
+    _warn(tx, "Sections of squawk.json that were not imported", list(legacy.unknown))
     return imported
 
 
 def _warn(tx: Tx, text: str, names: list[str]) -> None:
     if names:
-        tx.after_commit(LogLine("WARNING", f"{text}: {some(names)}"))
+        tx.after_commit(LogLine("WARNING", f"{text}: {_some(names)}"))
 
 
 def _count(tx: Tx, what: str, **values: Any) -> int:
@@ -79,13 +140,13 @@ def _compare(what: str, stored: int, given: int) -> int:
     return stored
 
 
-def _agents(tx: Tx, ctx: Context, request: LegacyImport) -> int:
+def _agents(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     """Make an agent of every mailbox, also of one that is known from its events only.
 
     It is idle: nobody knows of a process, so none is watched. An agent that is here stays as it is.
     """
-    known = {mailbox.id: mailbox for mailbox in request.mailboxes}
-    boxes = [known.get(name) or OldMailbox(id=name) for name in {**known, **request.events}]
+    known = {mailbox.id: mailbox for mailbox in legacy.mailboxes}
+    boxes = [known.get(name) or OldMailbox(id=name) for name in {**known, **legacy.events}]
     names = {box.id: agent_name(box.id) for box in boxes}
     for box in boxes:
         created = box.created_at or ctx.now
@@ -102,24 +163,24 @@ def _agents(tx: Tx, ctx: Context, request: LegacyImport) -> int:
     return _compare("mailboxes", stored, len(boxes))
 
 
-def _events(tx: Tx, ctx: Context, request: LegacyImport, end: int) -> int:
+def _events(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     """Append the events of all mailboxes in the order of their times, ties as in the file."""
-    found = sorted(_timed(request, ctx), key=itemgetter(0))
+    found = sorted(_timed(legacy, ctx), key=itemgetter(0))
     tx.many(
         "INSERT INTO events (type, stream, timestamp, agent_id, activity, data_json)"
         " VALUES (:type, 'agent:' || :agent, :at, :agent, 0, :data)",
         (
-            {"type": event_type(event.type), "at": moment, "agent": agent, "data": data}
+            {"type": _event_type(event.type), "at": moment, "agent": agent, "data": data}
             for (moment, agent, event), data in zip(found, _stored(found), strict=True)
         ),
     )
     return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(found))
 
 
-def _timed(request: LegacyImport, ctx: Context) -> Iterator[Timed]:
+def _timed(legacy: LegacyContents, ctx: Context) -> Iterator[Timed]:
     """Yield every event with its time; one without a time stays beside the one before it."""
-    starts = {box.id: box.created_at for box in request.mailboxes}
-    for mailbox, events in request.events.items():
+    starts = {box.id: box.created_at for box in legacy.mailboxes}
+    for mailbox, events in legacy.events.items():
         agent, moment = agent_name(mailbox), starts.get(mailbox) or ctx.now
         for event in events:
             moment = event.timestamp or moment
@@ -139,7 +200,7 @@ def _stored(found: list[Timed]) -> Iterator[str]:
 
 def _data(event: OldEvent) -> dict[str, Any]:
     """Return an event's data, and under ``legacy`` what has no other place."""
-    same = event_type(event.type) == event.type
+    same = _event_type(event.type) == event.type
     rest = event.rest if same else {"type": event.type, **event.rest}
     data = {} if event.data is None else event.data
     if not isinstance(data, dict) or (rest and "legacy" in data):
@@ -147,14 +208,14 @@ def _data(event: OldEvent) -> dict[str, Any]:
     return {**data, "legacy": rest} if rest else data
 
 
-def _cursors(tx: Tx, ctx: Context, request: LegacyImport, end: int) -> int:
+def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     """Point a cursor at the last event of its mailbox that was read.
 
     Of several on one mailbox the one that is behind counts: nothing may be skipped.
     """
     read: dict[str, int] = {}
     shared = []
-    for cursor in request.cursors:
+    for cursor in legacy.cursors:
         agent = agent_name(cursor.mailbox)
         if agent in read:
             shared.append(agent)
@@ -197,11 +258,11 @@ def _point(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
     return reached
 
 
-def _locks(tx: Tx, ctx: Context, request: LegacyImport) -> int:
+def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     """Grant the locks whose lease still runs, under new tokens, until their old end."""
     expired, taken, relative = [], [], []
     granted: set[str] = set()
-    for lock in request.locks:
+    for lock in legacy.locks:
         label = f"{lock.file} ({lock.held_by})"
         until = _end(lock, ctx)
         if until <= ctx.now_ms:
@@ -248,3 +309,27 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
         id=row["id"],
     )
     return str(row["id"])
+
+
+def agent_name(mailbox: str) -> str:
+    """Return the agent id of a mailbox: its own where that is one, else always the same other."""
+    if _AGENT_ID.match(mailbox):
+        return mailbox
+    readable = re.sub(r"[^A-Za-z0-9._:@-]+", "_", mailbox).lstrip("._:@-")[:48] or "mailbox"
+    return f"{readable}-{hashlib.sha256(mailbox.encode()).hexdigest()[:12]}"
+
+
+@lru_cache(maxsize=1024)
+def _event_type(old: str) -> str:
+    """Return an event type: the old one where it is one, else what is nearest to it."""
+    if _EVENT_TYPE.match(old):
+        return old
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", old).lower()
+    near = re.sub(r"[^a-z0-9_]+", "_", words).strip("_")[:64]
+    return near if _EVENT_TYPE.match(near) else f"legacy_{near or 'event'}"[:64]
+
+
+def _some(names: list[str]) -> str:
+    """Return the first few of a list, and how many there are beyond."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(name[:200] for name in names[:_SHOWN]) + more

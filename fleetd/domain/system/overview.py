@@ -1,15 +1,13 @@
-"""The state of the fleet in figures, as far as the store knows it; must not write."""
+"""Overview: the state of the fleet in figures, as far as the store knows it."""
 
 from ...protocol.records import Record, Recovery, RecoveryCandidate, percent
-from ...protocol.request import Query
 from ...protocol.status import Counts, MachineLine, MissionLine
-from ..artifacts.backlog import unwritten
-from ..cluster import membership as machines
+from ..artifacts.outbox import unwritten
+from ..cluster import membership
 from ..core.context import Context
 from ..core.counters import tally, tally_of_events
 from ..core.event_log import epoch, position
 from ..core.mappers import recovery_of
-from ..core.registry import handler
 from ..core.tx import Row, Tx
 from ..liveness.silence import silence_ms, waiting
 from ..missions.current import is_automatic
@@ -28,27 +26,12 @@ class Overview(Record, frozen=True, kw_only=True):
     epoch: str
 
 
-class Machines(Record, frozen=True, kw_only=True):
-    """Who shares the store."""
-
-    machines: list[MachineLine]
-
-
-class MachinesGet(Query[Machines], frozen=True):
-    """Ask who shares the store; not on the wire."""
-
-
-class OverviewGet(Query[Overview], frozen=True):
-    """Ask for the state of the fleet; not on the wire."""
-
-
 # Read from the indexes of what is held and of what waits, however much there was before.
 _HELD = "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now"
 _WAITING = "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'"
 
 
-@handler
-def overview(tx: Tx, ctx: Context, request: OverviewGet) -> Overview:
+def overview(tx: Tx, ctx: Context) -> Overview:
     """Count, and show the missions in progress, the most recently active first."""
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
@@ -72,7 +55,7 @@ def overview(tx: Tx, ctx: Context, request: OverviewGet) -> Overview:
         candidates=waiting(tx, ctx),
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx, ctx),
-        machines=machines.shown(tx, ctx),
+        machines=membership.shown(tx, ctx),
         position=position(tx),
         epoch=epoch(tx),
     )
@@ -106,9 +89,3 @@ def _line(ctx: Context, row: Row) -> MissionLine:
         automatic=is_automatic(row),
         needs_permission=row["needs_permission"],
     )
-
-
-@handler
-def sharing(tx: Tx, ctx: Context, request: MachinesGet) -> Machines:
-    """Name the machines that share the store."""
-    return Machines(machines=machines.shown(tx, ctx))

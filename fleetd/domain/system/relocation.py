@@ -1,23 +1,19 @@
-"""What a store knows of having been moved to another one; must not move any row itself.
+"""Relocation: what a store knows of having been moved to another one.
 
 Where a store was moved away from, it says so: a daemon that opened it all the same would begin a
-second truth. Where it arrived, a first start settles what cannot be carried. Nothing here is on the
-wire.
+second truth. Where it arrived, a first start settles what cannot be carried.
 """
 
 import msgspec
 
 from ...protocol.records import Record
-from ...protocol.request import Mutation
-from ..agents.agents import mark_lost
 from ..core.context import Context
 from ..core.event_log import position
-from ..core.registry import handler
+from ..core.observers import store_arrived
 from ..core.tx import LogLine, Tx
-from ..liveness.silence import LIVING, follow_boot
+from ..liveness.silence import follow_boot
 from ..locks.leases import end_by_force
-from .epoch import TOKENS_UNSEEN, RaiseFloors, raise_floors
-from .startup import Done
+from .epoch import TOKENS_UNSEEN, begin_epoch
 
 REASON = "the store was moved to another one"
 _SET = (
@@ -26,21 +22,21 @@ _SET = (
 )
 
 
-class Moved(Record, frozen=True, kw_only=True):
+class Relocation(Record, frozen=True, kw_only=True):
     """To where a store was moved, or from where it came, and when."""
 
     where: str
     at: str
 
 
-class Standing(Record, frozen=True, kw_only=True):
+class StoreIdentity(Record, frozen=True, kw_only=True):
     """What a store says of itself: which it is, how long its log is, and of its moves."""
 
     epoch: str | None
     end: int
-    moved_to: Moved | None
-    arrived: Moved | None
-    moving_to: Moved | None
+    moved_to: Relocation | None
+    arrived: Relocation | None
+    moving_to: Relocation | None
 
 
 class Arrival(Record, frozen=True, kw_only=True):
@@ -52,30 +48,15 @@ class Arrival(Record, frozen=True, kw_only=True):
     share: what other machines call them, only whoever looks at them can tell.
     """
 
-    moved_to: Moved | None
+    moved_to: Relocation | None
     unnamed: dict[str, str]
-    moving_to: Moved | None = None
+    moving_to: Relocation | None = None
 
 
-class Arrive(Mutation[Arrival], frozen=True):
-    """Before anything else of a start: is this the store that is in use, and has it just come?"""
-
-
-class ProjectName(Mutation[Done], frozen=True):
-    """What the directory of a mission is called on every machine."""
-
-    mission_id: str
-    project: str
-
-
-class Reopen(Mutation[Done], frozen=True):
-    """Go on with a store that was moved away, under a new epoch."""
-
-
-def standing(tx: Tx) -> Standing:
+def identity(tx: Tx) -> StoreIdentity:
     """Return what a store says of itself."""
     known = {row["key"]: row["value"] for row in tx.all("SELECT key, value FROM store_meta")}
-    return Standing(
+    return StoreIdentity(
         epoch=known.get("epoch"),
         end=position(tx),
         moved_to=_read(known.get("moved_to")),
@@ -84,8 +65,8 @@ def standing(tx: Tx) -> Standing:
     )
 
 
-def _read(text: str | None) -> Moved | None:
-    return None if text is None else msgspec.json.decode(text, type=Moved)
+def _read(text: str | None) -> Relocation | None:
+    return None if text is None else msgspec.json.decode(text, type=Relocation)
 
 
 def note_moved(tx: Tx, where: str, at: str) -> None:
@@ -105,7 +86,7 @@ def note_arrived(tx: Tx, where: str, at: str) -> None:
 
 
 def _note(tx: Tx, key: str, where: str, at: str) -> None:
-    tx.run(_SET, key=key, value=msgspec.json.encode(Moved(where=where, at=at)).decode())
+    tx.run(_SET, key=key, value=msgspec.json.encode(Relocation(where=where, at=at)).decode())
 
 
 def note_staying(tx: Tx) -> None:
@@ -113,15 +94,17 @@ def note_staying(tx: Tx) -> None:
     tx.run("DELETE FROM store_meta WHERE key = 'moving_to'")
 
 
-@handler
-def arrive(tx: Tx, ctx: Context, request: Arrive) -> Arrival:
-    """Change nothing of a store that was moved away; settle one that has just come."""
-    known = standing(tx)
+def arrive(tx: Tx, ctx: Context) -> Arrival:
+    """Change nothing of a store that was moved away; settle one that has just come.
+
+    Before anything else of a start.
+    """
+    known = identity(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
     follow_boot(tx, ctx)
     _end_locks(tx, ctx)
-    _lose_strangers(tx, ctx)
+    store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
     tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
     return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
@@ -136,15 +119,9 @@ def _unnamed(tx: Tx, ctx: Context) -> dict[str, str]:
     return {row["id"]: row["project_dir"] for row in rows}
 
 
-@handler
-def name_project(tx: Tx, ctx: Context, request: ProjectName) -> Done:
+def name_project(tx: Tx, ctx: Context, mission_id: str, project: str) -> None:
     """Note what a mission's directory is called, so that other machines find it by theirs."""
-    tx.run(
-        "UPDATE missions SET project = :project WHERE id = :id",
-        project=request.project,
-        id=request.mission_id,
-    )
-    return Done(done=True)
+    tx.run("UPDATE missions SET project = :project WHERE id = :id", project=project, id=mission_id)
 
 
 def _end_locks(tx: Tx, ctx: Context) -> None:
@@ -156,24 +133,14 @@ def _end_locks(tx: Tx, ctx: Context) -> None:
         end_by_force(tx, ctx, row, None, REASON)
 
 
-def _lose_strangers(tx: Tx, ctx: Context) -> None:
-    """Lose the agents of machines that have no part in a store which this one has to itself."""
-    if ctx.machine:
-        return
-    rows = tx.all(
-        f"SELECT * FROM agents WHERE status <> 'gone' AND status IN {LIVING} AND machine <> :own"
-        " ORDER BY id",
-        own=ctx.machine,
-    )
-    for row in rows:
-        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
+def reopen(tx: Tx, ctx: Context) -> bool:
+    """Go on, under a new epoch, with a store that was moved away; return whether it was.
 
-
-@handler
-def reopen(tx: Tx, ctx: Context, request: Reopen) -> Done:
-    """Go on where the store was left: what the other one has seen since has numbers of its own."""
+    What the other one has seen since then has numbers of its own.
+    """
     gone = tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key")
     if not gone:
-        return Done(done=False)
+        return False
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
-    return raise_floors(tx, ctx, RaiseFloors(seq=position(tx), token=token, source="copy"))
+    begin_epoch(tx, ctx, position(tx), token, "copy")
+    return True

@@ -1,4 +1,4 @@
-"""Compressing the history of runs: from the verified row, one file at a time.
+"""Compression of the history of runs: from the verified row, one file at a time.
 
 What a crash leaves half done is done again: the row says that a file is compressed only when it is.
 """
@@ -6,33 +6,20 @@ What a crash leaves half done is done again: the row says that a file is compres
 import hashlib
 import logging
 
-from ...domain.artifacts.outbox import BackupGet
-from ...domain.core.context import Caller
+from ...domain.artifacts import outbox
 from ...domain.snapshots import compression
 from ...protocol.errors import Corrupt, NotFound
-from ...protocol.records import Record
-from ...protocol.request import Mutation
-from ...store.files.packing import packed
-from ..engine import Engine, operation
+from ...store.files.forms import packed
+from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 
 
-class CompressedCount(Record, frozen=True, kw_only=True):
-    """How many files were compressed."""
+async def compress(engine: Engine) -> int:
+    """Compress the history files that are old enough; returns how many.
 
-    compressed: int
-
-
-class SnapshotsCompress(Mutation[CompressedCount], frozen=True):
-    """Compress the history files that are old enough; not on the wire."""
-
-
-@operation
-async def compress(engine: Engine, request: SnapshotsCompress, caller: Caller) -> CompressedCount:
-    """Compress what is old; a damaged row or a file that cannot be written is left for later.
-
-    Raises FleetError when the store refuses.
+    A damaged row or a file that cannot be written is left for later. Raises FleetError when the
+    store refuses.
     """
     done, since, passed_over = 0, "", set[str]()
     while not engine.closing:
@@ -48,14 +35,14 @@ async def compress(engine: Engine, request: SnapshotsCompress, caller: Caller) -
         since = until
     if done:
         log.info("Compressed %d snapshot files", done)
-    return CompressedCount(compressed=done)
+    return done
 
 
 async def _compress(engine: Engine, snapshot_id: str) -> bool:
     backups = engine.backups["snapshot"]
     async with engine.outbox.at_work:
         try:
-            backup = await engine.execute(BackupGet("snapshot", snapshot_id))
+            backup = await engine.read(outbox.backup, "snapshot", snapshot_id)
         except NotFound:  # pruned meanwhile
             return False
         except Corrupt as error:

@@ -1,7 +1,4 @@
-"""The files of what is forgotten: directories of missions and runs, single files of other runs.
-
-Must not decide what goes.
-"""
+"""The files of what is forgotten: directories of missions and runs, single files of other runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,14 +7,16 @@ from typing import TypeVar
 
 import msgspec
 
-from ...domain.artifacts.removal import Latest, Removal
-from ...domain.erasure.clauses import Scope
-from ...domain.erasure.marks import KeepersGet, PartsGet
+from ...domain.artifacts.latest import Latest
+from ...domain.artifacts.removal import Removal
+from ...domain.erasure import marks
+from ...domain.erasure.scope import Scope
 from ...host import progress
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Forgotten
 from ...protocol.types import Noun
-from ...store.files.record_files import Backups, Cleared
+from ...store.files.owner_dir import Cleared
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> Lying:
     found = await _each(
         engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
     )
-    for part in (await engine.execute(PartsGet(scope))).owners:
+    for part in await engine.read(marks.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
     return found
 
@@ -44,7 +43,7 @@ async def clear(
     """
     going = _whole(missions, set(runs) & set(scope.runs))
     found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
-    for part in (await engine.execute(PartsGet(scope))).owners:
+    for part in await engine.read(marks.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
     return found
@@ -54,13 +53,13 @@ async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
     """Return warnings about what is on other machines: it goes there, and not at once."""
     if not engine.machine:  # it has the store to itself
         return []
-    found = await engine.execute(KeepersGet(scope))
+    found = await engine.read(marks.other_machines, scope)
     told = []
-    if found.machines:
+    if found.keeping:
         when = "within a minute where one runs, else when it is started"
         told.append(
             f"Files on other machines go when their daemons hear of it, {when}:"
-            f" {', '.join(found.machines)}."
+            f" {', '.join(found.keeping)}."
         )
     if found.silent:
         told.append(
@@ -98,7 +97,7 @@ def _whole(missions: Iterable[str], runs: Iterable[str]) -> list[tuple[Noun, str
 async def _each(
     engine: Engine,
     owners: Iterable[tuple[Noun, str]],
-    work: Callable[[Backups, str], Cleared],
+    work: Callable[[RecordFiles, str], Cleared],
 ) -> dict[tuple[Noun, str], Cleared]:
     """Do file work for whole owners, one after the other, and on what was pulled of them."""
     found: dict[tuple[Noun, str], Cleared] = {}

@@ -1,4 +1,4 @@
-"""Files that have to go because of what other machines did; must not remove one that has a row.
+"""Garbage collection of remote deletions: files that go because of what other machines did.
 
 Where several machines share a store, one of them forgets a mission and its rows are gone at once.
 The files that others have of it are removed by their own daemons, when these hear of it.
@@ -10,11 +10,13 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ...domain.artifacts.inventory import NamesGet, NewestFiled
-from ...domain.erasure.tombstones import ForgottenCountGet, ForgottenOwnersGet
+from ...domain.artifacts.kinds import KINDS
+from ...domain.artifacts.latest import newest_of_files
+from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
+from .inventory import Inventory, rows_of
 from .verified_read import latest_data
 
 log = logging.getLogger("fleetd")
@@ -22,19 +24,19 @@ log = logging.getLogger("fleetd")
 OWNERS = 100
 
 
-async def heed(engine: Engine, since: int | None = None) -> int | None:
+async def collect_garbage(engine: Engine, since: int | None = None) -> int | None:
     """Remove what lies here of missions and runs that were forgotten.
 
     Returns how often something was forgotten by then, None if a file stays: with ``since`` that
     figure, nothing is looked at until there is more. Raises FleetError when the store refuses.
     """
-    count = (await engine.execute(ForgottenCountGet())).count
+    count = await engine.read(tombstones.count)
     if count == since:
         return count
     removed, stuck = 0, False
     for backups in (*engine.backups.values(), engine.pulled):
         try:
-            removed += await _heed(engine, backups)
+            removed += await _collect(engine, backups)
         except OSError as error:
             log.warning("Files of what was forgotten could not be removed: %s", error)
             stuck = True
@@ -43,25 +45,26 @@ async def heed(engine: Engine, since: int | None = None) -> int | None:
     return None if stuck else count
 
 
-async def _heed(engine: Engine, backups: Backups) -> int:
+async def _collect(engine: Engine, backups: RecordFiles) -> int:
     owners = await engine.outbox.in_thread(backups.owners)
     removed = 0
     for start in range(0, len(owners), OWNERS):
         page = owners[start : start + OWNERS]
-        found = await engine.execute(ForgottenOwnersGet(backups.layout.noun, page))
-        for owner_id, until in found.until.items():
+        whose = KINDS[backups.layout.noun].whose
+        found = await engine.read(tombstones.forgotten_of, whose, page)
+        for owner_id, until in found.items():
             removed += await _clear(engine, backups, owner_id, until)
     return removed
 
 
-async def _clear(engine: Engine, backups: Backups, owner_id: str, until: int | None) -> int:
+async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int | None) -> int:
     """Remove an owner's files without a row, up to a position in the log; returns how many."""
     async with _at_rest(engine):
         listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
-        (rows,) = (await engine.execute(NamesGet(backups.layout.noun, [owner_id]))).owners
-        strangers = (listing.files | listing.blocked) - rows.rows
-        going = {each for each in strangers if until is None or seq_of(each) <= until}
-        if rows.rows or going != strangers:
+        rows = await rows_of(engine, backups.layout.noun, owner_id)
+        orphans = Inventory(backups.layout.noun, rows, listing).orphans
+        going = {each for each in orphans if until is None or seq_of(each) <= until}
+        if rows.rows or going != orphans:
             await _remove(engine, backups, owner_id, going)
             return len(going)
         return len((await engine.outbox.in_thread(lambda: backups.clear(owner_id))).names)
@@ -78,7 +81,9 @@ async def _at_rest(engine: Engine) -> AsyncIterator[None]:
         yield
 
 
-async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+async def remove(
+    engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
+) -> None:
     """Remove files of an owner that have no row; what cannot be removed is told in the log."""
     try:
         async with _at_rest(engine):
@@ -87,10 +92,12 @@ async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collect
         log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)
 
 
-async def _remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+async def _remove(
+    engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
+) -> None:
     listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
     left = listing.files - set(going)
-    latest = await engine.execute(NewestFiled(backups.layout.noun, owner_id, left))
+    latest = await engine.read(newest_of_files, backups.layout.noun, owner_id, left)
 
     def remove() -> dict[str, OSError]:
         newest = latest_data(backups, owner_id, latest)

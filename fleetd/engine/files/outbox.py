@@ -1,4 +1,4 @@
-"""Brings the files of records up to date after commits; the rows are its list of work.
+"""Outbox: brings files up to date after commits; the rows are its list of work.
 
 Automatic checkpoints never wait for this. What fails is tried again with growing pauses; what a
 crash left undone is found in the rows at start-up.
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ...domain.artifacts.outbox import BackupGet, BackupNotWritten, BackupWritten, OutboxGet
-from ...domain.artifacts.removal import Purge, Removal, RemovalsGet
+from ...domain.artifacts import outbox
+from ...domain.artifacts.removal import Removal, purge, removals
 from ...domain.core.tx import RemoveBackup, WriteBackup
 from ...host import trace
 from ...protocol.errors import FleetError, NotFound, Storage, Unavailable
 from ...protocol.types import Noun
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from .verified_read import latest_data
 
 T = TypeVar("T")
@@ -35,10 +35,10 @@ class Failure(msgspec.Struct, frozen=True):
 
     work: Work
     why: str
-    asked: trace.Origin | None = msgspec.field(default_factory=trace.current)
+    asked: trace.TraceContext | None = msgspec.field(default_factory=trace.current)
 
 
-class Job:
+class FileJob:
     """A piece of work that is queued or under way, and on whose behalf."""
 
     def __init__(self, work: Work) -> None:
@@ -56,19 +56,21 @@ class Outbox:
 
     def __init__(
         self,
-        execute: Callable[[Any], Awaitable[Any]],
-        backups: Mapping[Noun, Backups],
+        read: Callable[..., Awaitable[Any]],
+        write: Callable[..., Awaitable[Any]],
+        backups: Mapping[Noun, RecordFiles],
         *,
         inline: bool,
     ) -> None:
-        self._execute = execute
+        self._read = read
+        self._write = write
         self._backups = backups
         self._inline = inline
-        self._writes: deque[Job] = deque()
-        self._removals: deque[Job] = deque()
+        self._writes: deque[FileJob] = deque()
+        self._removals: deque[FileJob] = deque()
         self._posted = trio.Event()
-        self._queued: dict[Work, Job] = {}
-        self._jobs: dict[str, list[Job]] = {}
+        self._queued: dict[Work, FileJob] = {}
+        self._jobs: dict[str, list[FileJob]] = {}
         """What is queued or under way, by the id of its record."""
         self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
@@ -85,7 +87,7 @@ class Outbox:
         if (queued := self._queued.get(work)) is not None:
             queued.asked = trace.current()
             return
-        job = self._queued[work] = Job(work)
+        job = self._queued[work] = FileJob(work)
         self._jobs.setdefault(work.record_id, []).append(job)
         (self._writes if isinstance(work, WriteBackup) else self._removals).append(job)
         self._posted.set()
@@ -110,7 +112,7 @@ class Outbox:
 
     async def take_on(self) -> None:
         """Take on what is to do according to the rows and is neither queued nor tried again."""
-        for work in (await self._execute(OutboxGet())).all:
+        for work in await self._read(outbox.pending):
             if work.record_id not in self._jobs and work.record_id not in self._failed:
                 self.post(work)
 
@@ -131,9 +133,9 @@ class Outbox:
         while jobs := self._next():
             await self._on_behalf(jobs)
 
-    def _next(self) -> list[Job]:
+    def _next(self) -> list[FileJob]:
         """Take the next piece of work off the queue: a file to write, or files to remove."""
-        found: list[Job] = []
+        found: list[FileJob] = []
         if self._writes:
             found.append(self._writes.popleft())
         else:
@@ -145,7 +147,7 @@ class Outbox:
             del self._queued[job.work]
         return found
 
-    async def _on_behalf(self, jobs: list[Job]) -> None:
+    async def _on_behalf(self, jobs: list[FileJob]) -> None:
         """Do work; what is said of it in the log names who asked, if that was one."""
         asked = {job.asked for job in jobs}
         try:
@@ -155,7 +157,7 @@ class Outbox:
             for job in jobs:
                 self._done(job)
 
-    def _done(self, job: Job) -> None:
+    def _done(self, job: FileJob) -> None:
         """Let those know who wait for it; what was posted since is another's job."""
         record_id = job.work.record_id
         left = self._jobs[record_id]
@@ -170,9 +172,9 @@ class Outbox:
         try:
             async with self.at_work:
                 if isinstance(works[0], WriteBackup):
-                    await self._write(works[0])
+                    await self._write_file(works[0])
                 else:
-                    await self._remove(works[0].noun, [work.record_id for work in works])
+                    await self._remove_files(works[0].noun, [work.record_id for work in works])
         except NotFound:
             self._failed.pop(works[0].record_id, None)
             log.debug("Nothing left to do for %s", works[0].record_id)
@@ -181,8 +183,8 @@ class Outbox:
             if isinstance(error, Storage | Unavailable):
                 self._try_again(*(Failure(work, error.message) for work in works))
 
-    async def _write(self, work: WriteBackup) -> None:
-        backup = await self._execute(BackupGet(work.noun, work.record_id))
+    async def _write_file(self, work: WriteBackup) -> None:
+        backup = await self._read(outbox.backup, work.noun, work.record_id)
         data, owner, latest = backup.data, backup.owner_id, backup.latest
         if data is None:
             return
@@ -198,29 +200,25 @@ class Outbox:
             await self._not_written(work, error)
             return
         self._failed.pop(work.record_id, None)
-        await self._execute(BackupWritten(work.noun, work.record_id))
+        await self._write(outbox.file_written, work.noun, work.record_id)
         log.info("Written to %s", backups.path_of(owner, work.record_id))
 
     async def _not_written(self, work: WriteBackup, error: OSError) -> None:
         first = work.record_id not in self._failed
         self._try_again(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
-        await self._execute(
-            BackupNotWritten(
-                noun=work.noun, record_id=work.record_id, error=str(error), first=first
-            )
-        )
+        if first:  # only that one is announced
+            await self._write(outbox.file_not_written, work.noun, work.record_id, str(error))
 
-    async def _remove(self, noun: Noun, record_ids: list[str]) -> None:
+    async def _remove_files(self, noun: Noun, record_ids: list[str]) -> None:
         """Remove files, then the rows of those that are gone; the others keep their mark."""
-        removals = await self._execute(RemovalsGet(noun, record_ids))
         stuck: set[str] = set()
         gone: list[str] = []
-        for removal in removals.owners:
+        for removal in await self._read(removals, noun, record_ids):
             stuck |= await self._unlink(noun, removal)
             gone += [each for each in removal.record_ids if each not in stuck]
         if gone:
-            await self._execute(Purge(noun, gone))
+            await self._write(purge, noun, gone)
         for record_id in set(record_ids) - stuck:
             self._failed.pop(record_id, None)
 

@@ -1,4 +1,4 @@
-"""Writing the files of a mission's checkpoints here, whichever machine keeps them.
+"""Pull: the files of a mission's checkpoints are written here, whichever machine keeps them.
 
 They lie in a tree of their own, which nothing compares with rows and nothing is taken in from:
 what is pruned or forgotten never comes back out of it. One record at a time is in memory.
@@ -9,14 +9,15 @@ import contextlib
 import msgspec
 import trio
 
-from ...domain.artifacts.pull import ContentGet, PullLook, PullPlace, ToPull
+from ...domain.artifacts.pull import NEWEST, PullCursor, batch, content
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
 from ...protocol.requests.mission import MissionGet
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 
 
@@ -29,7 +30,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
     """
 
     async def work() -> PulledCheckpoints:
-        mission_id = (await engine.execute(MissionGet(request.mission_id))).id
+        mission_id = (await engine.run(missions.get, MissionGet(request.mission_id))).id
         pulling = _Pulling(engine, mission_id)
         try:
             await pulling.through()
@@ -59,7 +60,7 @@ class _Pulling:
         )
 
     @property
-    def _files(self) -> Backups:
+    def _files(self) -> RecordFiles:
         return self._engine.pulled
 
     @property
@@ -71,14 +72,14 @@ class _Pulling:
         """Pull every checkpoint, newest first, then remove the files of those that are gone."""
         mission_id = self.result.mission_id
         await self._begin(mission_id)
-        following: PullPlace | None = PullPlace()
-        while following is not None:
-            found = await self._engine.execute(PullLook(mission_id, following))
-            await self._some(found)
-            following = found.place
+        cursor: PullCursor | None = NEWEST
+        while cursor is not None:
+            found = await self._engine.read(batch, mission_id, cursor)
+            await self._some(found.found)
+            cursor = found.following
         await self._end(mission_id)
         if not self._seen:  # it may have been forgotten meanwhile
-            await self._engine.execute(MissionGet(mission_id))
+            await self._engine.run(missions.get, MissionGet(mission_id))
 
     async def _begin(self, mission_id: str) -> None:
         """Look what lies there, without what a crash has left."""
@@ -91,8 +92,8 @@ class _Pulling:
         self._linked = linked if linked in listing.files else None
         progress.at("checkpoints")
 
-    async def _some(self, found: ToPull) -> None:
-        for checkpoint_id in found.ids:
+    async def _some(self, found: dict[str, bool]) -> None:
+        for checkpoint_id, nameable in found.items():
             if self._engine.closing:
                 raise Unavailable(
                     "fleetd is shutting down.", hint="Pull again when it runs.", retry=True
@@ -103,7 +104,7 @@ class _Pulling:
             except (Corrupt, Incompatible) as error:
                 self._note(warnings=[*self.result.warnings, error.message])
                 continue
-            if pulled and self._latest is None and checkpoint_id in found.nameable:
+            if pulled and self._latest is None and nameable:
                 self._latest = checkpoint_id
             progress.on()
 
@@ -114,7 +115,7 @@ class _Pulling:
         """
         engine, mission_id, files = self._engine, self.result.mission_id, self._files
         async with engine.outbox.at_work:
-            data = (await engine.execute(ContentGet(checkpoint_id))).data
+            data = await engine.read(content, checkpoint_id)
             if data is None:
                 self._seen.discard(checkpoint_id)
                 return False
@@ -145,7 +146,7 @@ class _Pulling:
         self.result = msgspec.structs.replace(self.result, **figures)
 
 
-def _held(files: Backups, mission_id: str, checkpoint_id: str) -> bytes | None:
+def _held(files: RecordFiles, mission_id: str, checkpoint_id: str) -> bytes | None:
     """Return what a file holds now, None for one that is not there or cannot be read."""
     with contextlib.suppress(FleetError, OSError):
         return files.read(mission_id, checkpoint_id)

@@ -1,4 +1,4 @@
-"""Rows and files brought together, in both directions; must not serve anybody.
+"""Reconciliation: rows and files are brought together, in both directions.
 
 Names alone are compared; a file is read only when it has no row. Runs at the start, and for one
 mission or run when a row turns out to be missing.
@@ -11,22 +11,23 @@ from typing import cast
 
 import msgspec
 
-from ...domain.artifacts.ingest import Imported, ImportFiles
-from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
-from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
-from ...domain.artifacts.ownership import Adopt
-from ...domain.artifacts.repair import Heal, stored
+from ...domain.artifacts import inventory
+from ...domain.artifacts.ingest import Ingested, ingest
+from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
+from ...domain.artifacts.ownership import adopt
+from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.tx import WriteBackup
-from ...domain.recovery.roll_forward import CatchUp, ImportEnd
+from ...domain.recovery.roll_forward import import_end, roll_forward
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, InvalidState
 from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
-from ...store.availability import StoreAway
-from ...store.files.record_files import BackupFile, Backups, Listing
+from ...store.api import StoreAway
+from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
-from .garbage import heed, remove
-from .latest import mend_latest
+from .garbage import collect_garbage, remove
+from .inventory import Inventory, take, take_all
+from .latest import repair_latest
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
@@ -34,7 +35,7 @@ log = logging.getLogger("fleetd")
 OWNERS, FILES = 100, 100
 
 
-class TakenIn(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
@@ -57,8 +58,8 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     """
     try:
         if engine.machine:
-            await heed(engine)
-        for noun in POLICIES:
+            await collect_garbage(engine)
+        for noun in KINDS:
             await _reconcile(engine, noun)
         await _catch_up(engine, reached)
     except StoreAway:
@@ -73,14 +74,14 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     except OSError as error:
         log.warning("The %s files cannot be read, they are not compared: %s", noun, error)
         return
-    rows = (await engine.execute(OwnersGet(noun))).ids
-    taken_in = 0
+    rows = await engine.read(inventory.owners, noun)
+    ingested = 0
     every = sorted({*known, *rows})
-    progress.at(f"{POLICIES[noun].whose}s", total=len(every))
+    progress.at(f"{KINDS[noun].whose}s", total=len(every))
     for page in _some(every, OWNERS):
-        taken_in += await _reconcile_page(engine, noun, page)
-    if taken_in:
-        log.warning("%d %ss had lost their rows and came back from files", taken_in, noun)
+        ingested += await _reconcile_page(engine, noun, page)
+    if ingested:
+        log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
 
 
 def _some(names: list[str], size: int) -> Iterator[list[str]]:
@@ -90,39 +91,34 @@ def _some(names: list[str], size: int) -> Iterator[list[str]]:
 
 
 async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> int:
-    backups = engine.backups[noun]
-    listings = await engine.outbox.in_thread(lambda: _listings(backups, owner_ids))
-    names = (await engine.execute(NamesGet(noun, list(listings)))).owners
-    if await _adopt(engine, noun, names, listings):
-        names = (await engine.execute(NamesGet(noun, list(listings)))).owners
-    taken_in = 0
-    for rows in names:
-        listing = listings[rows.owner_id]
-        _write_missing(engine, noun, rows, listing)
+    every = await take_all(engine, noun, owner_ids)
+    if await _adopt(engine, noun, every):
+        every = await take_all(engine, noun, [each.owner_id for each in every])
+    ingested = 0
+    for each in every:
+        owner_id, rows, now = each.owner_id, each.rows, each
+        _write_missing(engine, each)
         for record_id in rows.old:
             await _bring_up_to_date(engine, record_id)
-        strangers = (listing.files | listing.blocked) - rows.rows
-        if strangers:
-            taken = await _take_in(engine, noun, rows.owner_id, sorted(strangers))
-            taken_in += len(taken.ids)
+        if each.orphans:
+            taken = await _ingest(engine, noun, owner_id, sorted(each.orphans))
+            ingested += len(taken.ids)
             if taken.gone:
-                listing = _listings(backups, [rows.owner_id]).get(rows.owner_id, listing)
+                now = next(iter(await take_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
-        if rows.rows - rows.elsewhere or strangers:
-            await mend_latest(engine, noun, listing, rows)
+        if rows.rows - rows.elsewhere or each.orphans:
+            await repair_latest(engine, now)
         progress.on()
-    return taken_in
+    return ingested
 
 
-async def _adopt(
-    engine: Engine, noun: Noun, names: list[RowNames], listings: dict[str, Listing]
-) -> int:
+async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
     """Keep what lies here of a machine that is gone; returns how many records that are."""
-    found = [sorted(listings[rows.owner_id].files & rows.elsewhere) for rows in names]
-    adopted, left = 0, 0
-    for some in _some([record_id for each in found for record_id in each], FILES):
-        number = len((await engine.execute(Adopt(noun, some))).ids)
-        adopted, left = adopted + number, left + len(some) - number
+    misplaced = [record_id for each in every for record_id in sorted(each.misplaced)]
+    adopted = 0
+    for some in _some(misplaced, FILES):
+        adopted += await engine.write(adopt, noun, some)
+    left = len(misplaced) - adopted
     if adopted:
         log.warning("%d %s files of a machine that is gone are kept by this one", adopted, noun)
     if left:
@@ -130,24 +126,13 @@ async def _adopt(
     return adopted
 
 
-def _listings(backups: Backups, owner_ids: list[str]) -> dict[str, Listing]:
-    """Look at the names of some owners' files; one that cannot be looked at is left alone."""
-    found = {}
-    for owner_id in owner_ids:
-        try:
-            found[owner_id] = backups.list(owner_id)
-        except OSError as error:
-            noun = backups.layout.noun
-            log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
-    return found
-
-
-def _write_missing(engine: Engine, noun: Noun, rows: RowNames, listing: Listing) -> None:
-    missing = rows.filed - listing.files
-    if missing:
-        log.warning("%d files of %s are missing; they are written", len(missing), rows.owner_id)
-    for record_id in sorted(missing):
-        engine.outbox.post(WriteBackup(noun, record_id))
+def _write_missing(engine: Engine, each: Inventory) -> None:
+    if each.missing:
+        log.warning(
+            "%d files of %s are missing; they are written", len(each.missing), each.owner_id
+        )
+    for record_id in sorted(each.missing):
+        engine.outbox.post(WriteBackup(each.noun, record_id))
 
 
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
@@ -165,42 +150,39 @@ async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
 async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
     """Bring both copies of a checkpoint of an older version to the present one."""
     try:
-        await engine.execute(Heal(checkpoint))
+        await engine.write(repair_row, checkpoint)
     except InvalidState:  # deleted meanwhile
         return
     log.info("Checkpoint %s: %s", checkpoint.id, checkpoint.warnings[-1])
     engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
 
 
-async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
+async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestResult:
     """Give rows to the files of one owner that have none, and catch a mission up if need be.
 
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
     """
-    backups = engine.backups[noun]
     try:
-        listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
+        found = await take(engine, noun, owner_id)
     except OSError as error:
         log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
-        return TakenIn()
-    (rows,) = (await engine.execute(NamesGet(noun, [owner_id]))).owners
-    strangers = (listing.files | listing.blocked) - rows.rows
-    if not strangers:
-        return TakenIn(there=listing.files)
-    taken = await _take_in(engine, noun, owner_id, sorted(strangers))
+        return IngestResult()
+    if not found.orphans:
+        return IngestResult(there=found.listing.files)
+    taken = await _ingest(engine, noun, owner_id, sorted(found.orphans))
     if taken.ids:
         await _catch_up(engine)
-    return msgspec.structs.replace(taken, there=listing.files)
+    return msgspec.structs.replace(taken, there=found.listing.files)
 
 
-async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[str]) -> TakenIn:
+async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
     """Read files that have no row and write their rows, some at a time."""
     ids: list[str] = []
     gone: list[str] = []
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
-    for some in _some(strangers, FILES):
-        files = [BackupFile(owner_id, record_id) for record_id in some]
+    for some in _some(orphans, FILES):
+        files = [RecordFile(owner_id, record_id) for record_id in some]
         read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
         good = [each for each in read.values() if each and not isinstance(each, FleetError)]
         bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
@@ -210,39 +192,40 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, strangers: list[st
         imported = await _import(engine, good)
         ids += imported.ids
         gone += imported.gone
-        for record in filter(POLICIES[noun].to_rewrite, good):
+        for record in filter(KINDS[noun].to_rewrite, good):
             told[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
         await remove(engine, engine.backups[noun], owner_id, gone)
-    return TakenIn(ids, refused, told, gone=gone)
+    return IngestResult(ids, refused, told, gone=gone)
 
 
-async def _import(engine: Engine, records: list[Kept]) -> Imported:
+async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     """Write rows in one transaction, or one by one when one of them will not go in."""
     if not records:
-        return Imported(ids=[])
+        return Ingested()
     try:
-        return await engine.execute(ImportFiles(records=records))
+        return await engine.write(ingest, records)
     except FleetError:
         raise
     except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
         if len(records) == 1:
             noun = noun_of(records[0]).capitalize()
             log.exception("%s %s cannot be taken in", noun, id_of(records[0]))
-            return Imported(ids=[])
+            return Ingested()
     each = [await _import(engine, [record]) for record in records]
-    return Imported(
-        ids=[name for one in each for name in one.ids],
-        gone=[name for one in each for name in one.gone],
+    return Ingested(
+        [name for one in each for name in one.ids], [name for one in each for name in one.gone]
     )
 
 
-def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:
+def _read_all(
+    backups: RecordFiles, files: list[RecordFile]
+) -> dict[str, FileRecord | FleetError | None]:
     return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | None:
+def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:
@@ -254,10 +237,9 @@ def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | N
 
 async def _catch_up(engine: Engine, reached: int = 0) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
-    behind = await engine.execute(ImportEnd(reached=reached))
-    for mission_id in behind.missions:
+    for mission_id in await engine.write(import_end, reached):
         try:
-            await engine.execute(CatchUp(mission_id=mission_id))
+            await engine.write(roll_forward, mission_id)
         except FleetError:
             raise
         except Exception:  # a file can hold what no rule expects; the others must come back

@@ -1,4 +1,4 @@
-"""The record that a file holds, after all checks; must not change anything.
+"""Verified read: the record that a file holds, after all checks.
 
 A snapshot's file may be there in two forms, and ``latest.json`` holds the newest one a third time:
 one that is whole stands in for one that is not.
@@ -8,35 +8,35 @@ import contextlib
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES, Kept, figures_in, id_of, owner_of
-from ...domain.artifacts.removal import Latest
+from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
+from ...domain.artifacts.latest import Latest
 from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
 from ...store.files.forms import Form
-from ...store.files.layout import Layout
-from ...store.files.record_files import LATEST, BackupFile, Backups
+from ...store.files.layout import LATEST, Layout
+from ...store.files.record_files import RecordFile, RecordFiles
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.
 MOST = 2**53
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
+class FormsRead(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in the places of one file.
 
     ``record`` is what the first whole form holds, ``trouble`` what is wrong with any of them,
     ``there`` says whether there is any; what ``latest.json`` holds is not counted as one.
     """
 
-    record: Kept | None
+    record: FileRecord | None
     trouble: FleetError | OSError | None
     there: bool
 
 
-def examined(backups: Backups, file: BackupFile) -> Examined:
+def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
     """Look at all forms of a file; raises OSError when nothing can be looked at."""
-    record: Kept | None = None
+    record: FileRecord | None = None
     trouble: FleetError | OSError | None = None
     forms = backups.forms(file.owner_id, file.record_id)
     for form in forms:
@@ -51,34 +51,34 @@ def examined(backups: Backups, file: BackupFile) -> Examined:
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
         record = standing_in(record, str(what or "its file is missing"))
-    return Examined(record=record, trouble=trouble, there=bool(forms))
+    return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
-def verified(backups: Backups, file: BackupFile) -> Kept | None:
+def verified(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
     """Return the record of a file from whatever of it is whole, None when it is gone.
 
     Raises Corrupt, also when the file holds another record than its name says, Incompatible and
     OSError.
     """
-    found = examined(backups, file)
+    found = read_forms(backups, file)
     if found.record is None and found.trouble is not None:
         raise found.trouble
     return found.record
 
 
-def latest_data(backups: Backups, owner_id: str, latest: Latest) -> bytes | None:
+def latest_data(backups: RecordFiles, owner_id: str, latest: Latest) -> bytes | None:
     """Return what a copy of the newest record must hold, from its file when its row is damaged."""
     if latest.id is None or latest.data is not None or not backups.layout.copies:
         return latest.data
     with contextlib.suppress(FleetError, OSError):
-        record = verified(backups, BackupFile(owner_id, latest.id))
-        return POLICIES[backups.layout.noun].to_file(record) if record else None
+        record = verified(backups, RecordFile(owner_id, latest.id))
+        return KINDS[backups.layout.noun].to_file(record) if record else None
     return None
 
 
-def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:
+def _record_of(layout: Layout, form: Form, file: RecordFile) -> FileRecord:
     path = str(form.path)
-    record: Kept = POLICIES[layout.noun].from_file(form.plain(), path)
+    record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
     if max(figures_in(record)) > MOST:
@@ -88,7 +88,7 @@ def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:
     return record
 
 
-def _spare(backups: Backups, file: BackupFile) -> Kept | None:
+def _spare(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
     """Return the record from ``latest.json``, if that is a copy of it and whole."""
     if not backups.layout.copies:
         return None

@@ -37,10 +37,10 @@ from ...protocol.requests.hook import (
     SpoolStatus,
 )
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ...store.availability import StoreAway
-from ...store.spool import NoFrame, Waiting
+from ...store.api import StoreAway
+from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
-from ..jobs.liveness import ActivityScan
+from ..jobs.liveness import scan
 from ..project_ignore import refuse_places
 from .facts import HookPaths, look_around, look_at_paths
 from .lock_guard import ENFORCE, denial
@@ -211,11 +211,11 @@ async def _recorded(
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
-        await engine.handle(ActivityScan(), DAEMON)  # detection comes before registering
+        await scan(engine)  # detection comes before registering
     engine.gate.admit(request, caller)  # the store may have gone since
     recorded = await record_clean(engine, delivery, caller, facts, size=len(request.payload))
     if opens:
-        await engine.handle(ActivityScan(), DAEMON)
+        await scan(engine)
     return recorded
 
 
@@ -286,7 +286,7 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
                 p95_ms=timing.p95_ms if timing else None,
             )
         )
-    heap = await engine.outbox.in_thread(engine.spool.heap)
+    heap = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
         directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
     )
@@ -337,7 +337,7 @@ async def clear_spool(engine: Engine) -> None:
         ) from error
 
 
-async def _take_one(engine: Engine, waiting: Waiting) -> None:
+async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
     try:
         request = await engine.outbox.in_thread(partial(_read_spooled, engine, waiting))
     except NoFrame as reason:
@@ -356,7 +356,7 @@ async def _take_one(engine: Engine, waiting: Waiting) -> None:
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
 
 
-def _read_spooled(engine: Engine, waiting: Waiting) -> HookDeliver | None:
+def _read_spooled(engine: Engine, waiting: SpooledHook) -> HookDeliver | None:
     line = engine.spool.read(waiting.name)
     if line is None:
         return None

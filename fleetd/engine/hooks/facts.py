@@ -5,8 +5,8 @@ import logging
 
 import msgspec
 
+from ...domain.agents.agent_loss import session_processes
 from ...domain.core.context import Caller, Facts, Here, TranscriptMark
-from ...domain.recovery.handover import WindowProcess
 from ...harness.report import Adapter, AnyHappening, Report
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
@@ -92,8 +92,9 @@ async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None]
 
     The client has ended, and with it the way to its agent: what is known of that must not be lost.
     """
-    asked = WindowProcess(report.harness, report.session_id, report.previous_session_id)
-    known = (await engine.execute(asked)).processes
+    known = await engine.read(
+        session_processes, report.harness, report.session_id, report.previous_session_id
+    )
     found = (each for each in known if processes.same(each.pid, each.started))
     return next(((each.pid, each.started) for each in found), None)
 

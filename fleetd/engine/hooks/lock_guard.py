@@ -6,7 +6,7 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import logging
 import shlex
 
-from ...domain.cluster.names import AgentNameGet
+from ...domain.cluster.membership import agent_on
 from ...domain.core.context import Caller
 from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import Recorded
@@ -36,8 +36,8 @@ async def denial(
         for file in call.edits:
             other = await _others_lock(engine, file, recorded.agent_id, caller)
             if other is not None:
-                named = await engine.execute(AgentNameGet(other.held_by))
-                reason = _sentence(file, other, named.name, recorded.agent_id)
+                holder = await engine.read(agent_on, other.held_by)
+                reason = _sentence(file, other, holder, recorded.agent_id)
                 await _close(engine, report, call, recorded.agent_id, reason, caller)
                 return reason
     return None

@@ -5,63 +5,42 @@ import os
 
 import trio
 
-from ...domain.cluster.failover import AgentBack, AgentCutOff, CutOffGet, FoundDead
-from ...domain.cluster.heartbeat import UNBROKEN_MS
-from ...domain.cluster.membership import (
-    Holder,
-    HolderGet,
-    MachineBeat,
-    MachineLeave,
-    MachineLose,
-    MissingGet,
-)
-from ...domain.core.context import Caller
-from ...domain.core.tx import WatchProcess
-from ...domain.recovery.handover import SurroundingsGet
-from ...domain.system.startup import Done
+from ...domain.agents import failover
+from ...domain.agents.agent_loss import living_processes
+from ...domain.cluster import membership
+from ...domain.cluster.membership import UNBROKEN_MS, Beaten, Holder
 from ...host import processes
 from ...protocol.errors import FleetError
-from ...protocol.request import Mutation
 from ...protocol.timestamps import iso
 from ...store.api import StoreUnready
 from ...store.postgres.incarnation import Incarnation
 from ...store.postgres.machine_id import NAME as ID_FILE
-from ..engine import Engine, operation
-from .liveness import ActivityScan, act
+from ..engine import Engine
+from .liveness import act, scan
 
 log = logging.getLogger("fleetd")
 _LOOK_S = 1.0
 
 
-class KeepInTouch(Mutation[Done], frozen=True):
-    """Tell that this machine is here, and look for those that are missing; not on the wire.
+async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
+    """Tell that this machine is here, then act on each thing that is missing.
 
     ``anew``: this machine was out of touch until now, and must look for its own agents first.
-    """
-
-    anew: bool = False
-
-
-@operation
-async def keep_in_touch(engine: Engine, request: KeepInTouch, caller: Caller) -> Done:
-    """Beat, then act on each thing that is missing in a transaction of its own.
-
     Raises StoreUnready once another daemon beats by this machine's id.
     """
-    beaten = await engine.execute(_beat(engine))
+    beaten = await _beat(engine)
     if beaten.overtaken_by is not None:
         raise _taken(engine, beaten.overtaken_by)
-    if request.anew or beaten.was_lost:
+    if anew or beaten.was_lost:
         await catch_up(engine)
-    missing = await engine.execute(MissingGet())
+    missing = await engine.read(membership.missing)
     if missing.machines:
-        await act(engine, map(MachineLose, missing.machines))
-        missing = await engine.execute(MissingGet())
+        await act(engine, membership.lose, missing.machines)
+        missing = await engine.read(membership.missing)
     if missing.agents:
-        await act(engine, map(AgentCutOff, missing.agents))
+        await act(engine, failover.cut_off, missing.agents)
         # A mission may have been excused by an agent that is lost now.
-        await engine.handle(ActivityScan(), caller)
-    return Done(done=bool(missing.agents))
+        await scan(engine)
 
 
 def host_name() -> str:
@@ -69,12 +48,14 @@ def host_name() -> str:
     return os.uname().nodename
 
 
-def _beat(engine: Engine) -> MachineBeat:
+async def _beat(engine: Engine) -> Beaten:
     own, started = engine.incarnation, iso(engine.started_ms)
     if own is None:
-        return MachineBeat(host_name(), started)
+        return await engine.write(membership.beat, host_name(), started)
     earlier = tuple(each.nonce for each in own.earlier)
-    return MachineBeat(host_name(), started, own.nonce, own.boot_id, earlier)
+    return await engine.write(
+        membership.beat, host_name(), started, own.nonce, own.boot_id, earlier
+    )
 
 
 async def refuse_twin(engine: Engine) -> None:
@@ -87,7 +68,7 @@ async def refuse_twin(engine: Engine) -> None:
     own = engine.incarnation
     if own is not None:
         await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
-    found = await engine.execute(HolderGet())
+    found = await engine.read(membership.holder)
     if found.name is not None and await _is_another(engine, own, found):
         raise _taken(engine, found.name)
 
@@ -115,7 +96,7 @@ async def _beats_again(engine: Engine, found: Holder) -> bool:
     log.info("Waiting whether %s is heard of again under this machine's id", found.name)
     for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
         await trio.sleep(_LOOK_S)
-        now = await engine.execute(HolderGet())
+        now = await engine.read(membership.holder)
         if now.name is None:
             break
         if now != found:
@@ -138,20 +119,19 @@ async def catch_up(engine: Engine) -> None:
     Those that live are watched, also those that counted as lost meanwhile, unless others went on
     with their work; of those that ended the watcher tells.
     """
-    known = await engine.execute(SurroundingsGet())
-    for each in known.processes:
-        engine.watcher.post(WatchProcess(each.agent_id, each.pid, each.started))
-    lost = (await engine.execute(CutOffGet())).processes
+    for process in await engine.read(living_processes):
+        engine.watcher.post(process)
+    lost = await engine.read(failover.cut_off_here)
     living = [each for each in lost if processes.same(each.pid, each.started)]
-    await act(engine, (AgentBack(each.agent_id, each.pid, each.started) for each in living))
+    await act(engine, failover.back, living)
     if dead := [each.agent_id for each in lost if each not in living]:
-        await act(engine, [FoundDead(dead)])
+        await act(engine, failover.found_dead, [dead])
 
 
 async def say_goodbye(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one leaves in good order."""
     if engine.machine:
         try:
-            await engine.execute(MachineLeave())
+            await engine.write(membership.leave)
         except FleetError as error:
             log.warning("The other machines do not know that this one leaves: %s", error.message)

@@ -1,4 +1,4 @@
-"""What is done at the start and daily, as a client of the engine; must not reach past it.
+"""Daily work: what is expired goes, what is old is compressed, some files are verified.
 
 A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the
 same.
@@ -7,24 +7,24 @@ same.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import trio
 
-from ...domain.artifacts.abandoned import AbandonedPurge
-from ...domain.retention.events_and_locks import OldEventsDrop, OldEventsFind, OldLocksDrop
-from ...domain.retention.sessions import LeftBehindClose, OldSessionsDrop, SpentFind
+from ...domain.artifacts import removal
+from ...domain.retention import events_and_locks, sessions, snapshots
 from ...domain.sessions import deliveries
-from ...domain.system.daily_rounds import Round, RoundDone, RoundsGet
-from ...domain.system.startup import DropOldKeys
+from ...domain.system import daily_rounds, startup
+from ...domain.system.daily_rounds import Round
 from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
+from ...store.files.record_files import RecordFiles
 from ..engine import DAEMON, Engine
-from ..files.compress import SnapshotsCompress
-from .spent_runs import SpentRunsClear
-from .verification import DailyVerification
+from ..files.compress import compress
+from .verification import verify_some
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
@@ -68,7 +68,7 @@ def _beat(engine: Engine) -> None:
 async def _remember(engine: Engine, at_ms: int) -> None:
     """Note the round for whoever asks how long ago it was."""
     try:
-        await engine.execute(RoundDone("housekeeping", Round(at_ms=at_ms)))
+        await engine.write(daily_rounds.round_done, "housekeeping", Round(at_ms=at_ms))
     except FleetError as error:
         log.warning("The time of the daily work could not be stored: %s", error.message)
 
@@ -103,25 +103,26 @@ async def _prune_snapshots(engine: Engine) -> None:
 
 
 async def _compress_snapshots(engine: Engine) -> None:
-    await engine.handle(SnapshotsCompress(), DAEMON)
+    await compress(engine)
 
 
 async def _verify_files(engine: Engine) -> None:
     """Verify the files of a day, unless a daemon before this one did: it takes its time."""
-    last = (await engine.execute(RoundsGet())).verification
+    last = (await engine.read(daily_rounds.rounds)).verification
     if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
-        await engine.handle(DailyVerification(), DAEMON)
+        await verify_some(engine)
 
 
 async def _drop_events(engine: Engine) -> None:
     """Walk through the old part of the log; each piece is a short transaction of its own."""
-    dropped, since, more = 0, 0, True
+    dropped = 0
+    since: int | None = 0
     try:
-        while more:
-            piece = await engine.execute(OldEventsFind(since))
-            if piece.unneeded:
-                dropped += (await engine.execute(OldEventsDrop(since, piece.until))).dropped
-            since, more = piece.until, piece.more
+        while since is not None:
+            batch = await engine.read(events_and_locks.find_old, since)
+            if batch.found.unneeded:
+                dropped += await engine.write(events_and_locks.drop_old, since, batch.found.until)
+            since = batch.following
     finally:
         if dropped:
             days = engine.config.retention.event_days
@@ -129,7 +130,7 @@ async def _drop_events(engine: Engine) -> None:
 
 
 async def _drop_keys(engine: Engine) -> None:
-    while (await engine.execute(DropOldKeys())).done:
+    while await engine.write(startup.drop_old_keys):
         continue
 
 
@@ -139,7 +140,7 @@ async def _drop_deliveries(engine: Engine) -> None:
 
 
 async def _close_missions(engine: Engine) -> None:
-    while (await engine.execute(LeftBehindClose())).done:
+    while await engine.write(sessions.close_abandoned):
         continue
 
 
@@ -147,36 +148,51 @@ async def _drop_missions(engine: Engine) -> None:
     """Delete the automatic missions that are past their time, as anybody would delete them."""
     since: str | None = ""
     while since is not None:
-        found = await engine.execute(SpentFind(since))
-        for mission_id in found.missions:
+        batch = await engine.read(sessions.find_expired, since)
+        for mission_id in batch.found:
             # Another machine that shares the store may be cleaning up as well.
             with suppress(NotFound, InvalidState):
                 await engine.handle(MissionDelete(mission_id), DAEMON)
-        since = found.until
+        since = batch.following
 
 
 async def _drop_sessions(engine: Engine) -> None:
-    since: tuple[str, str, str] | None = ("", "", "")
+    since: sessions.Key | None = ("", "", "")
     while since is not None:
-        since = (await engine.execute(OldSessionsDrop(since))).until
+        since = (await engine.write(sessions.drop_old_sessions, since)).following
 
 
 async def _drop_locks(engine: Engine) -> None:
-    while (await engine.execute(OldLocksDrop())).dropped:
+    while await engine.write(events_and_locks.drop_old_locks):
         continue
 
 
 async def _purge_abandoned(engine: Engine) -> None:
     purged = 0
-    while some := (await engine.execute(AbandonedPurge())).purged:
+    while some := await engine.write(removal.purge_departed):
         purged += some
     if purged:
         log.info("Removed %d rows that were deleted while their machine was gone", purged)
 
 
 async def _drop_runs(engine: Engine) -> None:
-    while (await engine.handle(SpentRunsClear(), DAEMON)).done:
-        continue
+    """Drop the runs that nobody needs, then their directories; a file without a row stays."""
+    run_ids = [""]
+    while run_ids:
+        async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
+            run_ids = await engine.write(snapshots.drop_empty_runs)
+            remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
+            await engine.outbox.in_thread(remove)
+
+
+def _remove_empty(backups: RecordFiles, run_ids: list[str]) -> None:
+    for run_id in run_ids:
+        try:
+            found = backups.list(run_id)
+            if not found.files and found.latest_kind == "missing":  # it may be an only copy
+                backups.remove(run_id, [], None)
+        except OSError as error:
+            log.warning("The directory of run %s stays: %s", run_id, error)
 
 
 _WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {

@@ -1,17 +1,17 @@
-"""Imports squawk.json at start-up, once; that file can never keep the daemon from starting."""
+"""Legacy import of squawk.json at start-up, once; it never keeps the daemon from starting."""
 
 import hashlib
 import logging
 
 import msgspec
 
-from ...domain.system.legacy import Imported, LegacyImport
+from ...domain.system.legacy_import import LegacyContents, LegacyCounts
+from ...domain.system.legacy_import import import_legacy as import_contents
 from ...host import progress
 from ...host.path_walk import Walk, absolute
 from ...protocol.errors import FleetError
-from ...store.availability import StoreAway
-from ...store.legacy import parse
-from ...store.legacy_file import LegacyFile, LegacyRefused
+from ...store.api import StoreAway
+from ...store.legacy import LegacyFile, LegacyRefused, parse
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")
@@ -30,13 +30,13 @@ async def import_legacy(engine: Engine) -> None:
     if file.path == engine.config.database:
         return
     try:
-        request = await engine.files.run(
-            lambda walk: _request(walk, file), str(file.path), seconds=READ_S
+        contents = await engine.files.run(
+            lambda walk: _contents(walk, file), str(file.path), seconds=READ_S
         )
-        if request is None:
+        if contents is None:
             return
         progress.at(f"importing {file.path}")
-        imported = await engine.execute(await _keyed(engine, request))
+        imported = await engine.write(import_contents, await _keyed(engine, contents))
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
         return
@@ -58,7 +58,7 @@ async def import_legacy(engine: Engine) -> None:
     log.info("%s; %s is now %s", _told(imported), file.path, backup.name)
 
 
-def _request(walk: Walk, file: LegacyFile) -> LegacyImport | None:
+def _contents(walk: Walk, file: LegacyFile) -> LegacyContents | None:
     data = file.read()
     if data is None:
         return None
@@ -70,21 +70,21 @@ def _request(walk: Walk, file: LegacyFile) -> LegacyImport | None:
     return parse(data, hashlib.sha256(data).hexdigest(), real_path)
 
 
-async def _keyed(engine: Engine, request: LegacyImport) -> LegacyImport:
-    """Return the file with the keys that its locks have here; raises Unavailable."""
+async def _keyed(engine: Engine, contents: LegacyContents) -> LegacyContents:
+    """Return the contents with the keys that its locks have here; raises Unavailable."""
     scope, locks = engine.projects.scopes[0], []
-    for lock in request.locks:
+    for lock in contents.locks:
         known = lock.path.startswith("/")
         path = await engine.projects.key(lock.path, scope) if known else lock.path
         locks.append(msgspec.structs.replace(lock, path=path))
-    return msgspec.structs.replace(request, locks=locks)
+    return msgspec.structs.replace(contents, locks=locks)
 
 
 def _not_imported(file: LegacyFile, why: str) -> None:
     log.warning("%s was not imported, and stays: %s", file.path, why)
 
 
-def _told(imported: Imported) -> str:
+def _told(imported: LegacyCounts) -> str:
     if imported.before:
         return "It was imported before"
     counts = [
@@ -94,7 +94,7 @@ def _told(imported: Imported) -> str:
         _counted(imported.locks, "active lock", "active locks"),
     ]
     rest = f", left out {_counted(imported.left_out, 'lock', 'locks')}" if imported.left_out else ""
-    return f"Imported {', '.join(counts)}{rest}"
+    return f"LegacyCounts {', '.join(counts)}{rest}"
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -1,80 +1,52 @@
-"""Acting on what comes due by itself: silence, loss, recoveries nobody confirmed, beats."""
+"""Acting on what comes due by itself: silence, loss, recoveries nobody confirmed, heartbeats."""
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from ...domain.core.context import Caller, Context
-from ...domain.core.tx import Tx
-from ...domain.liveness.agent_loss import AgentEnded, AgentUnheard
-from ...domain.liveness.due import DueGet
-from ...domain.liveness.episodes import EpisodeBegin
-from ...domain.recovery.state import RecoveryDoubt
+from ...domain.agents import agent_loss
+from ...domain.core.context import Context
+from ...domain.core.tx import Tx, WatchProcess
+from ...domain.liveness.due import due
+from ...domain.recovery import state
 from ...domain.snapshots.heartbeat import beat
 from ...protocol.errors import FleetError
-from ...protocol.records import Record
-from ...protocol.request import Mutation
-from ..engine import Engine, operation
+from ..engine import Engine
 
+T = TypeVar("T")
 log = logging.getLogger("fleetd")
 
 
-class Looked(Record, frozen=True, kw_only=True):
-    """In how many ms to look again."""
-
-    look_again_ms: int
-
-
-class ActivityScan(Mutation[Looked], frozen=True):
-    """Look for what has come due and act on it; not on the wire."""
-
-
-class ProcessEnded(Mutation[Looked], frozen=True):
-    """Lose the agent whose process has ended, and see what that means; not on the wire."""
-
-    agent_id: str
-    pid: int
-    started: str | None
-
-
-@operation
-async def scan(engine: Engine, request: ActivityScan, caller: Caller) -> Looked:
+async def scan(engine: Engine) -> int:
     """Act on each thing that is due in a transaction of its own.
 
-    One that cannot be dealt with must not keep the others waiting.
+    One that cannot be dealt with must not keep the others waiting. Returns in how many ms to look
+    again.
     """
-    look = DueGet(engine.awake_since_ms)
-    due = await engine.execute(look)
-    if due.agents:
-        await act(engine, map(AgentUnheard, due.agents))
+    found = await engine.read(due, engine.awake_since_ms)
+    if found.agents:
+        await act(engine, agent_loss.unheard, found.agents)
         # A mission may have been excused by an agent that is lost now.
-        due = await engine.execute(look)
-    await act(engine, map(EpisodeBegin, due.missions))
-    await act(engine, map(RecoveryDoubt, due.recoveries))
-    await act(engine, (partial(beat, run_id=run_id) for run_id in due.runs))
-    return Looked(look_again_ms=due.look_again_ms)
+        found = await engine.read(due, engine.awake_since_ms)
+    await act(engine, state.begin_episode, found.missions)
+    await act(engine, state.doubt, found.recoveries)
+    await act(engine, beat, found.runs)
+    return found.look_again_ms
 
 
-async def act(
-    engine: Engine, actions: Iterable[Mutation[Any] | Callable[[Tx, Context], Any]]
-) -> None:
-    """Execute each action; one that fails is told in the log and keeps no other from its turn."""
-    for action in actions:
+async def act(engine: Engine, rule: Callable[[Tx, Context, T], Any], on: Iterable[T]) -> None:
+    """Run a rule on each; one that fails is told in the log and keeps no other from its turn."""
+    for each in on:
         try:
-            if isinstance(action, Mutation):
-                await engine.execute(action)
-            else:
-                await engine.write(action)
+            await engine.write(rule, each)
         except FleetError as error:
-            log.warning("%s has to wait: %s", action, error.message)
+            log.warning("%s of %s has to wait: %s", rule.__name__, each, error.message)
         except Exception:
             # A bug met with one mission is no reason to stop watching over the others.
-            log.exception("%s failed", action)
+            log.exception("%s of %s failed", rule.__name__, each)
 
 
-@operation
-async def process_ended(engine: Engine, request: ProcessEnded, caller: Caller) -> Looked:
+async def process_ended(engine: Engine, process: WatchProcess) -> None:
     """Lose an agent; whoever was not silent because of it may be so now."""
-    await engine.execute(AgentEnded(request.agent_id, request.pid, request.started))
-    return await scan(engine, ActivityScan(), caller)
+    await engine.write(agent_loss.process_ended, process)
+    await scan(engine)

@@ -1,25 +1,25 @@
-"""What happens by itself, as a client of the engine; must not reach past it."""
+"""Timers: what happens by itself."""
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
 
-from ...domain.cluster.heartbeat import BEAT_MS
+from ...domain.agents.agent_loss import living_processes
+from ...domain.cluster.membership import BEAT_MS
 from ...domain.core.tx import WatchProcess
-from ...domain.recovery.handover import SurroundingsGet
 from ...protocol.errors import FleetError, Unavailable
-from ...protocol.request import Request
-from ...store.api import StoreRefused
-from ...store.availability import StoreAway
-from ..engine import DAEMON, Engine
-from ..files.garbage import heed
+from ...store.api import StoreAway, StoreRefused
+from ..engine import Engine
+from ..files.garbage import collect_garbage
 from ..hooks.deliver import tidy_spool
-from .cluster import KeepInTouch
+from .cluster import heartbeat
 from .daily import keep_house
-from .liveness import ActivityScan, ProcessEnded
+from .liveness import process_ended, scan
 
-R = TypeVar("R")
+T = TypeVar("T")
 log = logging.getLogger("fleetd")
 PAUSE_S = 10
 SPOOL_S = 30
@@ -47,8 +47,8 @@ async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
         await _admitted(engine, "silence")
-        looked = await _insist(engine, ActivityScan(), "silence")
-        pause_s = looked.look_again_ms / 1000
+        look_again_ms = await _insist(engine, "ActivityScan", partial(scan, engine), "silence")
+        pause_s = look_again_ms / 1000
         engine.pulses.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
 
@@ -77,7 +77,7 @@ async def keep_files(engine: Engine) -> None:
         engine.pulses.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
-            heard = await heed(engine, heard)
+            heard = await collect_garbage(engine, heard)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
@@ -93,11 +93,11 @@ async def watch_processes(engine: Engine) -> None:
     async def ended(process: WatchProcess) -> None:
         # What its hooks left while we could not answer it said before it ended.
         await tidy_spool(engine)
-        await _insist(engine, ProcessEnded(process.agent_id, process.pid, process.started))
+        await _insist(engine, "ProcessEnded", partial(process_ended, engine, process))
 
     await _admitted(engine)
-    known = await _insist(engine, SurroundingsGet())
-    await engine.watcher.run(known.processes, ended)
+    known = await _insist(engine, "LivingProcesses", partial(engine.read, living_processes))
+    await engine.watcher.run(known, ended)
 
 
 async def keep_in_touch(engine: Engine) -> None:
@@ -119,7 +119,7 @@ async def keep_in_touch(engine: Engine) -> None:
 async def _touch(engine: Engine, *, anew: bool) -> bool:
     """Return whether it worked; that the store is away is told by the store itself."""
     try:
-        await engine.handle(KeepInTouch(anew), DAEMON)
+        await heartbeat(engine, anew=anew)
     except Unavailable:
         return False
     except StoreRefused:  # another daemon has this machine's id: this one ends
@@ -133,21 +133,24 @@ async def _touch(engine: Engine, *, anew: bool) -> bool:
     return True
 
 
-async def _insist(engine: Engine, request: Request[R], timer: str | None = None) -> R:
-    """Perform a request, again until it succeeds: nobody else will ask for it.
+async def _insist(
+    engine: Engine, name: str, work: Callable[[], Awaitable[T]], timer: str | None = None
+) -> T:
+    """Do a piece of work, again until it succeeds: nobody else will ask for it.
 
-    A timer that tries and is refused is alive: what refuses is another's trouble.
+    The log knows it by its ``name``. A timer that tries and is refused is alive: what refuses is
+    another's trouble.
     """
     while True:
         await _admitted(engine, timer)
         try:
-            return await engine.handle(request, DAEMON)
+            return await work()
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
-            log.warning("%s has to wait: %s", type(request).__name__, error.message)
+            log.warning("%s has to wait: %s", name, error.message)
         except Exception:
-            log.exception("%s failed", type(request).__name__)
+            log.exception("%s failed", name)
         if timer is not None:
             engine.pulses.beat(timer, PAUSE_S + ROUND_S)
         await trio.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""Verifying some files every day, so that bit rot is found while the other copy is still whole.
+"""Daily verification of some files: bit rot is found while the other copy is still whole.
 
 A round takes the files that were not looked at for longest, a bounded number of them, and heals
 what one copy can heal. Each machine verifies the files that it keeps.
@@ -9,17 +9,15 @@ import time
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES
-from ...domain.artifacts.verification import Filed, FilesVerified, UnverifiedGet
-from ...domain.core.context import Caller
-from ...domain.system.daily_rounds import Round, RoundDone
+from ...domain.artifacts.kinds import KINDS
+from ...domain.artifacts.verification import Filed, files_verified, unverified
+from ...domain.system.daily_rounds import Round, round_done
 from ...protocol.records import Finding
-from ...protocol.request import Mutation
 from ...protocol.timestamps import iso
 from ...protocol.types import Noun
-from ..engine import Engine, operation
+from ..engine import Engine
+from ..files.latest import check_latest
 from ..files.repair import check
-from ..services.verify import What, check_latest
 
 log = logging.getLogger("fleetd")
 # What a round takes at most: files, and seconds of this process's CPU.
@@ -27,10 +25,6 @@ MOST_FILES = 500
 CPU_S = 3.0
 # How many are noted in one transaction: each note writes a row anew.
 AT_ONCE = 25
-
-
-class DailyVerification(Mutation[Round], frozen=True):
-    """Verify the files whose turn it is; not on the wire."""
 
 
 class _Budget:
@@ -64,23 +58,22 @@ class _Tally(msgspec.Struct):
             log.warning("Daily verification: %s: %s", finding.subject, finding.detail)
 
 
-@operation
-async def verify_some(engine: Engine, request: DailyVerification, caller: Caller) -> Round:
+async def verify_some(engine: Engine) -> Round:
     """Verify and heal as many files as a round may take, in turns of each noun.
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
     began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
-    nouns: list[Noun] = list(POLICIES)
+    nouns: list[Noun] = list(KINDS)
     while nouns and not (budget.is_spent or engine.closing):
         noun = nouns.pop(0)
         most = min(AT_ONCE, budget.files)
-        found = await engine.execute(UnverifiedGet(noun, iso(began_ms), most))
-        await _verify(engine, noun, found.records, budget, tally)
-        if len(found.records) == most:
+        found = await engine.read(unverified, noun, iso(began_ms), most)
+        await _verify(engine, noun, found, budget, tally)
+        if len(found) == most:
             nouns.append(noun)
     done = Round(at_ms=began_ms, files=tally.files, healed=tally.healed, damaged=tally.damaged)
-    await engine.execute(RoundDone("verification", done))
+    await engine.write(round_done, "verification", done)
     if done.files:
         log.info(
             "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
@@ -103,20 +96,20 @@ async def _verify(
         if not (finding.ok or finding.fixed):
             bad.add(each.id)
         verified.append(each)
-    if POLICIES[noun].copies:  # one that is a symlink holds nothing that could rot
+    if KINDS[noun].copies:  # one that is a symlink holds nothing that could rot
         for owner_id in sorted({each.owner_id for each in verified}):
             await _verify_latest(engine, noun, owner_id, bad, tally)
     tally.files += len(verified)
     budget.files -= len(verified)
     if verified:
-        await engine.execute(FilesVerified(noun, [each.id for each in verified]))
+        await engine.write(files_verified, noun, [each.id for each in verified])
 
 
 async def _verify_latest(
     engine: Engine, noun: Noun, owner_id: str, bad: set[str | None], tally: _Tally
 ) -> None:
     try:
-        found = await check_latest(engine, What(noun=noun, repair=True), owner_id, bad)
+        found = await check_latest(engine, noun, owner_id, bad, repair=True)
     except OSError as error:
         log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
     else:

@@ -1,12 +1,12 @@
-"""Whether the daemon works, check by check; must not mend anything."""
+"""Health: whether the daemon works, check by check."""
 
 from collections.abc import Awaitable, Callable
 
-from ...domain.artifacts.backlog import BacklogGet
+from ...domain.artifacts import outbox
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx
-from ...domain.system.daily_rounds import Round, RoundsGet
+from ...domain.system.daily_rounds import Round, rounds
 from ...protocol.durations import duration
 from ...protocol.errors import FleetError
 from ...protocol.requests.system import Check, Health, SystemHealth
@@ -73,7 +73,7 @@ async def _backups(engine: Engine) -> Check:
     """Rows are durable without their files, so this is a warning."""
     name = "backups"
     try:
-        files = (await engine.execute(BacklogGet())).files
+        files = await engine.read(outbox.unwritten)
     except FleetError as error:
         return _check(name, ok=False, detail=error.message)
     detail = f"files still to write: {files}"
@@ -88,7 +88,7 @@ async def _backups(engine: Engine) -> Check:
 async def _rounds(engine: Engine) -> list[Check]:
     """Tell of the last rounds of the daily work; what is damaged for good is a warning."""
     try:
-        last = await engine.execute(RoundsGet())
+        last = await engine.read(rounds)
     except FleetError:  # which the round trips tell of
         return []
     checks = [_check("daily work", ok=True, detail=_ago(engine, last.housekeeping))]

@@ -1,13 +1,22 @@
-"""The daemon's figures under the names that Prometheus gets; docs/operations.md has them too."""
+"""Report: the daemon's figures as Prometheus and ``system.status`` get them.
+
+docs/operations.md lists Prometheus' names.
+"""
+
+import msgspec
+import trio
 
 from ... import __version__
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.system.daily_rounds import Rounds, RoundsGet
-from ...domain.system.overview import Overview
+from ...domain.system.daily_rounds import Rounds, rounds
+from ...domain.system.overview import Overview, overview
+from ...host.histogram import Histogram
 from ...protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
+from ...protocol.status import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ...store.api import StoreAway
 from ..engine import Engine
-from ..services.system import seen_now
+from . import health as checks
 from .prometheus import Distribution, Family, Sample, text
 
 # From a quarter of a millisecond to 17 s, in steps of four; powers of two, in microseconds.
@@ -18,12 +27,12 @@ BATCHES = [2**power for power in range(1, 9)]
 @method(SystemMetrics, without_store=True)
 async def metrics(engine: Engine, request: SystemMetrics, caller: Caller) -> Metrics:
     """Return every figure in the text format that Prometheus reads."""
-    seen = await seen_now(engine)
-    health = await engine.handle(SystemHealth(), caller)
+    seen = await overview_now(engine)
+    health = await checks.health(engine, SystemHealth(), caller)
     families = [
         *_daemon(engine, health),
         *(_fleet(seen) if seen else []),
-        *(_daily(await engine.look(RoundsGet())) if seen else []),
+        *(_daily(await engine.read_when_available(rounds)) if seen else []),
         *_store(engine, seen),
         *_clients(engine),
     ]
@@ -102,12 +111,16 @@ def _daily(last: Rounds) -> list[Family]:
 
 def _store(engine: Engine, seen: Overview | None) -> list[Family]:
     database_bytes, wal_bytes = engine.store.sizes()
-    load, reach = engine.store.load, engine.store.reach
-    away_ms = engine.clock() - reach.away.since_ms if reach.away else 0
+    load, availability = engine.store.load, engine.store.availability
+    away_ms = engine.clock() - availability.away.since_ms if availability.away else 0
     return [
-        _gauge("store_away", "1 while the store cannot be reached, else 0.", int(bool(reach.away))),
+        _gauge(
+            "store_away",
+            "1 while the store cannot be reached, else 0.",
+            int(bool(availability.away)),
+        ),
         _gauge("store_away_seconds", "For how long it has not been.", max(0, away_ms) / 1_000),
-        _counter("store_reconnects_total", "How often it came back.", reach.reconnects),
+        _counter("store_reconnects_total", "How often it came back.", availability.reconnects),
         _gauge("database_size_bytes", "Size of the database file.", database_bytes),
         _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
         _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),
@@ -171,3 +184,58 @@ def _gauge(name: str, meaning: str, value: float, **labels: str) -> Family:
 
 def _counter(name: str, meaning: str, value: float) -> Family:
     return Family(f"fleetd_{name}", "counter", meaning, [Sample(value)])
+
+
+async def overview_now(engine: Engine) -> Overview | None:
+    """Return what the store knows, None while it is away."""
+    while True:
+        try:
+            return await engine.read(overview)
+        except StoreAway:
+            if engine.store.availability.away is not None or engine.closing:
+                return None
+            await trio.lowlevel.checkpoint()  # it is back already
+
+
+def latencies(engine: Engine) -> list[MethodTiming]:
+    """Return how long each method took that was called, by name."""
+    return [
+        MethodTiming(method=method, **msgspec.structs.asdict(_timing(histogram)))
+        for method, histogram in sorted(engine.traffic.methods.items())
+    ]
+
+
+def writer(engine: Engine) -> WriterFigures:
+    """Return how busy the writer is and was."""
+    load = engine.store.load
+    return WriterFigures(
+        queue=load.waiting,
+        queue_max=load.most_waiting,
+        batches=load.batches.count,
+        batch_mean=round(load.batches.mean, 2),
+        batch_p95=load.batches.quantile(0.95),
+        batch_max=load.batches.max,
+        commit=_timing(load.commits),
+    )
+
+
+def connections(engine: Engine) -> ConnectionFigures:
+    """Return how many clients there are and were."""
+    traffic = engine.traffic
+    return ConnectionFigures(
+        open=traffic.open,
+        open_max=traffic.most_open,
+        limit=engine.config.limits.connections,
+        accepted=traffic.accepted,
+        refused=traffic.refused,
+        cut_off=traffic.cut_off,
+    )
+
+
+def _timing(micros: Histogram) -> Timing:
+    return Timing(
+        count=micros.count,
+        p50_ms=micros.quantile(0.5) / 1_000,
+        p95_ms=micros.quantile(0.95) / 1_000,
+        max_ms=micros.max / 1_000,
+    )

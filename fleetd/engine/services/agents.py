@@ -1,16 +1,16 @@
-"""Registering an agent, and finding it: detection first, then the agent with its process."""
+"""Agents as clients ask for them: detection first, then the agent with its process."""
 
 import msgspec
 
-from ...domain.agents.process_identity import AgentFind, AgentJoin
+from ...domain.agents import agents
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...host import processes
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from ..engine import Engine
-from ..jobs.liveness import ActivityScan
-from .caller_facts import facts_of
+from ..jobs.liveness import scan
+from .callers import facts_of
 
 
 @method(AgentRegister)
@@ -20,12 +20,12 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     if known is not None:
         return known
     started = None if request.pid is None else _started(request.pid)
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     places = await engine.projects.places(request.cwd)
     facts = Facts(pid_started=started, places=places)
-    registration = await engine.execute(request, caller, facts)
+    registration = await engine.run(agents.register, request, caller, facts)
     # The mission that it had before may have been excused by it, and is not any more.
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     return registration
 
 
@@ -48,13 +48,12 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     Asked with every call of an agent, so what changes nothing does not write.
     """
     facts = facts_of(caller)
-    found = await engine.execute(AgentFind(request.agent_id), caller, facts)
+    found = await engine.on_behalf_of(caller, facts).read(agents.find_current, request.agent_id)
     if found.agent is not None or not request.register:
         return found
-    await engine.handle(ActivityScan(), caller)
+    await scan(engine)
     places = await engine.projects.places(request.cwd)
     facts = msgspec.structs.replace(facts, places=places)
-    join = AgentJoin(request.agent_id, harness=request.harness, cwd=request.cwd)
-    joined = await engine.execute(join, caller, facts)
-    await engine.handle(ActivityScan(), caller)
+    joined = await engine.on_behalf_of(caller, facts).write(agents.join, request)
+    await scan(engine)
     return joined

@@ -5,12 +5,12 @@ from typing import TypeVar, cast
 import msgspec
 import trio
 
-from ...domain.artifacts.inventory import WholeIdGet
-from ...domain.artifacts.kinds import Kept, id_of, noun_of
+from ...domain.artifacts import inventory
+from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
-from ...domain.erasure.deletion import delete_checkpoint
+from ...domain.erasure.erase import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -27,7 +27,7 @@ from ..files import read_repair
 from ..files.read_repair import read, read_latest
 from .missions import select
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=FileRecord)
 BACKUP_WAIT_S = 1.0
 
 
@@ -90,7 +90,7 @@ async def _mission_id(engine: Engine, given: str) -> str:
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:
-        whole = (await engine.execute(WholeIdGet("checkpoint", request.checkpoint_id))).id
+        whole = await engine.read(inventory.whole_id, "checkpoint", request.checkpoint_id)
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
     deleted = await engine.run(delete_checkpoint, request, caller)

@@ -1,26 +1,37 @@
-"""The daemon examines its store: damage, copies that differ, permissions, leftovers, room."""
+"""Doctor: the daemon examines its store, the copies of records, permissions, leftovers, room."""
 
 import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.inventory import unknown_missions
+from ...domain.artifacts.kinds import KINDS
+from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.events.cursors import CursorLine, least_used
 from ...host import progress
+from ...host.clock import wall_clock
+from ...protocol.durations import duration
 from ...protocol.errors import Corrupt, Unavailable
 from ...protocol.records import Finding
 from ...protocol.requests.system import Findings, SystemDoctor
+from ...protocol.status import MachineLine
 from ...protocol.types import Noun
 from ...store import disk_audit
+from ...store.sqlite.offline import missions_in
 from ..engine import Engine
-from . import examining
-from .verify import What, checked
+from .verify import VerifyTarget, checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50
 SPOOL_MS = 120_000
+# Further apart, the times that hooks and files carry would puzzle people.
+APART_MS = 60_000
+SOME = 500
+LOST_SHOWN = 3
+MOST_CURSORS = 50
 
 
 @method(SystemDoctor, without_store=True)
@@ -28,26 +39,132 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
     if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
         return await _examine(engine, fix=False)
-    if engine.store.reach.away is not None:  # nothing can be kept, and what it mends stays mended
+    if (
+        engine.store.availability.away is not None
+    ):  # nothing can be kept, and what it mends stays mended
         return await _examine(engine, fix=True)
     return await engine.remembered(request, lambda: _examine(engine, fix=True))
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     progress.at("database")
-    findings = await examining.findings(engine)
+    findings = await _store(engine)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in POLICIES if engine.store.reach.away is None else ():
+    for noun in KINDS if engine.store.availability.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
+
+
+async def _store(engine: Engine) -> list[Finding]:
+    """Examine the store; while it is away that is all there is to say of it."""
+    try:
+        found = await _database(engine)
+        found += await _cursors(engine)
+        return [*found, *await _shared(engine)] if engine.machine else found
+    except Unavailable as error:
+        return [_away(engine, error)]
+
+
+def _away(engine: Engine, error: Unavailable) -> Finding:
+    away, where = engine.store.availability.away, engine.store.where
+    detail = error.message
+    if away is not None:
+        since = duration(max(0, engine.clock() - away.since_ms))
+        detail = f"away for {since}: it {away.message.removeprefix(f'{where} ')}"
+    return Finding(check="database", ok=False, subject=where, detail=detail)
+
+
+async def _database(engine: Engine) -> list[Finding]:
+    damage = await engine.store.check()
+    found = [Finding(check="database", ok=not damage, detail="; ".join(damage) or "intact")]
+    if engine.store.lost:
+        found.append(Finding(check="log", ok=False, detail=engine.store.lost.why))
+    if not damage:
+        version = await engine.store.schema_version()
+        found.append(Finding(check="schema", ok=True, detail=f"version {version}"))
+    return found
+
+
+async def _cursors(engine: Engine) -> list[Finding]:
+    """List the cursors: what one has not come to is kept for it as long as it is used."""
+    known = await engine.read(least_used, MOST_CURSORS)
+    if not known.cursors:
+        return [Finding(check="cursors", ok=True, detail="no consumer has one")]
+    found = [
+        Finding(
+            check="cursor",
+            ok=True,
+            subject=f"{each.consumer} on {each.stream}",
+            detail=_position(each, known.end),
+        )
+        for each in known.cursors
+    ]
+    if known.more:
+        found.append(Finding(check="cursors", ok=True, detail=f"and {known.more} more"))
+    return found
+
+
+def _position(cursor: CursorLine, end: int) -> str:
+    detail = f"at {cursor.position} of {end}, last used at {cursor.used_at}"
+    if not cursor.used:
+        detail += ": it keeps no events any more"
+    if cursor.missed_seq:
+        detail += f"; events up to {cursor.missed_seq} went before it came to them"
+    return detail
+
+
+async def _shared(engine: Engine) -> list[Finding]:
+    """Say with whom the store is shared, and what of this machine's own stands beside it."""
+    store = engine.store
+    server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
+    machines = await engine.read(membership.shown)
+    return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
+
+
+def _clock(engine: Engine) -> Finding:
+    """Compare this machine's clock with the store's, which everything goes by."""
+    apart = wall_clock() - engine.clock()
+    size = f"{abs(apart) / 1_000:.1f} s"
+    way = "ahead of" if apart > 0 else "behind"
+    detail = f"{size} {way} the server's, which fleetd goes by"
+    return Finding(check="clock", ok=abs(apart) <= APART_MS, detail=detail)
+
+
+def _machines(machines: list[MachineLine]) -> Finding:
+    """Name the lost ones; that one was switched off is nothing wrong."""
+    lost = [f"{each.name} (heard of at {each.heard_at})" for each in machines]
+    lost = [text for text, each in zip(lost, machines, strict=True) if each.status == "lost"]
+    detail = f"{len(machines)} share the store"
+    if lost:
+        detail += f"; lost: {', '.join(lost[:LOST_SHOWN])}"
+        detail += f" and {len(lost) - LOST_SHOWN} more" if len(lost) > LOST_SHOWN else ""
+    return Finding(check="machines", ok=True, detail=detail)
+
+
+async def _left_behind(engine: Engine) -> list[Finding]:
+    """Tell of missions that nobody sees any more, since they stand in this machine's own file."""
+    path = engine.config.database
+    try:
+        ids = await engine.outbox.in_thread(lambda: missions_in(path))
+    except OSError as error:
+        detail = f"cannot be read: {error}"
+        return [Finding(check="left behind", ok=False, subject=str(path), detail=detail)]
+    missing = 0
+    for start in range(0, len(ids), SOME):
+        missing += await engine.read(unknown_missions, ids[start : start + SOME])
+    if not missing:
+        return []
+    those = "1 mission" if missing == 1 else f"{missing} missions"
+    detail = f"holds {those} that the store lacks; move them there: fleetctl migrate"
+    return [Finding(check="left behind", ok=False, subject=str(path), detail=detail)]
 
 
 async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
     """Compare the two copies of every record of a noun; what is in order takes one line."""
     intact, rows, broken = 0, 0, list[Finding]()
     try:
-        async for _, found in checked(engine, What(noun=noun, repair=fix)):
+        async for _, found in checked(engine, VerifyTarget(noun=noun, repair=fix)):
             intact += sum(each.ok and each.check == noun for each in found)
             rows += sum(each.ok and each.check == "row" for each in found)
             broken += [each for each in found if not each.ok]
@@ -76,7 +193,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     ]
 
 
-def _permissions(places: Iterable[disk_audit.Place], fix: bool) -> list[Finding]:
+def _permissions(places: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
     """Nobody else may look into what fleetd keeps."""
     wrong, looked_at = [], 0
     for place in places:
@@ -130,11 +247,13 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
 
 def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     """What hooks left is taken in within half a minute, or something keeps it from being."""
-    heap = engine.spool.heap()
+    heap = engine.spool.size()
     subject = str(engine.spool.directory or "")
     found = []
     oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
-    away = engine.store.reach.away is not None  # then they wait for what another finding tells of
+    away = (
+        engine.store.availability.away is not None
+    )  # then they wait for what another finding tells of
     if oldest_ms is not None and not away and engine.clock() - oldest_ms > SPOOL_MS:
         detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
@@ -142,7 +261,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
         detail = f"{heap.unreadable} *.unreadable there, none of the hook client's"
         if fix:
             engine.spool.clear()
-        fixed = fix and not engine.spool.heap().unreadable
+        fixed = fix and not engine.spool.size().unreadable
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 

@@ -1,6 +1,6 @@
-"""Forgetting: files, then rows, then bytes; what a crash interrupts is finished at the next start.
+"""Erasure: files, then rows, then bytes; what a crash interrupts is finished at the next start.
 
-Whatever else keeps something outside the database joins ``forgotten_files``.
+Whatever else keeps something outside the database joins ``files.erase``.
 """
 
 import contextlib
@@ -13,16 +13,15 @@ import msgspec
 import trio
 
 from ...domain.core.context import Caller
+from ...domain.core.idempotency import disown
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure.batches import PieceDrop, PieceLook, Place
-from ...domain.erasure.forget_answers import ForgetDisown
-from ...domain.erasure.journal import BytesScrubbed, ForgetWithdraw, OwedGet
-from ...domain.erasure.scope import Target
-from ...domain.erasure.steps import ForgetBegin, ForgetFind, ForgetPreview, ForgetStep, Found
+from ...domain.erasure import journal, steps
+from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
+from ...domain.erasure.scope import ErasureTarget
 from ...host import progress
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
 from ...protocol.request import Mutation
-from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.system import Forgotten, SystemForget
 from ...store.disk_audit import replaced
 from ..engine import Engine
@@ -41,7 +40,7 @@ async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgo
     return await engine.remembered(request, lambda: _forget(engine, request))
 
 
-async def _target(engine: Engine, request: SystemForget) -> Target:
+async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
     given = {
         name: value
         for name in ("mission_id", "session_id", "project_dir")
@@ -54,11 +53,10 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
             hint="Forget one thing after the other.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
-        return Target(
-            kind="mission", name=(await engine.execute(MissionGet(request.mission_id))).id
-        )
+        whole = await engine.read(whole_id, "mission", request.mission_id)
+        return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
-        return Target(kind="session", name=request.session_id)
+        return ErasureTarget(kind="session", name=request.session_id)
     directory = str(request.project_dir)
     if not Path(directory).is_absolute():
         raise InvalidParams(
@@ -66,14 +64,14 @@ async def _target(engine: Engine, request: SystemForget) -> Target:
             hint="Give the whole path of the project's directory.",
             field="project_dir",
         )
-    return Target(kind="project", name=directory, machine=engine.machine)
+    return ErasureTarget(kind="project", name=directory, machine=engine.machine)
 
 
-async def _preview(engine: Engine, target: Target) -> Forgotten:
-    found = await engine.execute(ForgetFind(target))
+async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
+    found = await engine.read(steps.find, target)
     counted: dict[str, int] = {}
-    await _through(engine, found, counted, drop=False)
-    seen = await engine.execute(ForgetPreview(target, found.scope, found.before, counted))
+    await _in_batches(engine, found, counted, drop=False)
+    seen = await engine.read(steps.preview, target, found.scope, found.before, counted)
     missions = [each.mission_id for each in seen.details]
     lying = await weigh(engine, found.scope, missions)
     seen = with_files(seen, [lying])
@@ -106,8 +104,10 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = None) -> Forgotten:
-    """Remove files, then what is large piece by piece, then the rows of a target.
+async def erase(
+    engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None = None
+) -> Forgotten:
+    """Remove files, then what is large batch by batch, then the rows of a target.
 
     ``asked`` is the client's request: repeated after a crash, it is not told that nothing is there.
     A failure leaves it owed once the files have gone: half of a mission is nothing to go on with.
@@ -119,40 +119,43 @@ async def erase(engine: Engine, target: Target, asked: Mutation[Any] | None = No
         # What the end of the daemon interrupts is finished by the next start.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
-                await engine.execute(ForgetDisown(asked))
+                await engine.write(disown, asked)
         raise
 
 
-async def _erase(engine: Engine, target: Target, asked: Mutation[Any] | None) -> Forgotten:
-    found = await engine.execute(ForgetFind(target))
+async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None) -> Forgotten:
+    found = await engine.read(steps.find, target)
     async with engine.outbox.at_work:
-        begun = await engine.execute(ForgetBegin(target, found.scope, asked))
+        begun = await engine.write(steps.begin, target, found.scope, asked)
         scope = begun.scope
         others = await elsewhere(engine, scope)
         try:
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
-            if not begun.owed:
-                await engine.execute(ForgetWithdraw(target))
+            if not begun.resumed:
+                await engine.write(journal.withdraw, target)
             raise
     dropped = dict(begun.marked)
     try:
-        await _through(engine, begun, dropped, drop=True)
+        await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
-        await engine.execute(ForgetWithdraw(target))
+        await engine.write(journal.withdraw, target)
         raise
     warnings = [*forgotten.warnings, *others]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
-async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: bool) -> None:
-    """Go through the large tables piece by piece, and add to ``rows`` what goes of each.
+async def _in_batches(
+    engine: Engine, begun: steps.Erasure, rows: dict[str, int], *, drop: bool
+) -> None:
+    """Go through the large tables batch by batch, and add to ``rows`` what goes of each.
 
-    Others are served between the pieces, those who read and those who write.
+    Others are served between the batches, those who read and those who write.
     """
-    scope, before, place = found.scope, found.before, Place()
-    while True:
+    scope, before = begun.scope, begun.before
+    cursor: TableCursor | None = TableCursor()
+    while cursor is not None:
         if engine.closing:
             raise Unavailable(
                 "fleetd is shutting down; what it has begun to forget goes at its next start.",
@@ -160,24 +163,23 @@ async def _through(engine: Engine, found: Found, rows: dict[str, int], *, drop: 
                 retry=True,
             )
         progress.at("rows", sum(rows.values()))
-        piece = await engine.execute(PieceLook(scope, before, place))
-        number = piece.found
-        if drop and piece.found and piece.until is not None:
-            number = (await engine.execute(PieceDrop(scope, before, place, piece.until))).dropped
-        rows[piece.table] = rows.get(piece.table, 0) + number
-        if piece.following is None:
-            return
-        place = piece.following
+        batch = await engine.read(find_batch, scope, before, cursor)
+        number = batch.found.rows
+        if drop and number:
+            number = await engine.write(drop_batch, scope, before, batch.found)
+        table = batch.found.table
+        rows[table] = rows.get(table, 0) + number
+        cursor = batch.following
 
 
 async def _last_step(
-    engine: Engine, target: Target, before: int, dropped: dict[str, int], files: list[Lying]
+    engine: Engine, target: ErasureTarget, before: int, dropped: dict[str, int], files: list[Lying]
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
     async with engine.outbox.at_work:
         while True:
-            step = await engine.execute(ForgetStep(target, sorted(cleared), before, dropped))
+            step = await engine.write(steps.step, target, cleared, before, dropped)
             if step.forgotten is not None:
                 return with_files(step.forgotten, files)
             for table, number in step.marked.items():
@@ -205,7 +207,7 @@ async def _scrub(engine: Engine) -> list[str]:
     progress.at("database")
     try:
         await engine.store.scrub()
-        await engine.execute(BytesScrubbed())
+        await engine.write(journal.bytes_scrubbed)
     except FleetError as error:
         text = (
             f"Everything is forgotten, but its bytes still stand in free pages of the database: "
@@ -217,19 +219,19 @@ async def _scrub(engine: Engine) -> list[str]:
     return []
 
 
-async def finish(engine: Engine, later: Collection[Target] = ()) -> list[Target]:
+async def finish(engine: Engine, later: Collection[ErasureTarget] = ()) -> list[ErasureTarget]:
     """Finish what a crash has interrupted, but for what comes ``later``; return what failed.
 
     A failure is logged and stays owed: nobody is kept waiting for it.
     """
-    owed = await engine.execute(OwedGet())
-    now = [each for each in owed.targets if each not in later]
-    return await finish_these(engine, now, scrub=owed.bytes)
+    left = await engine.read(journal.unfinished)
+    now = [each for each in left.targets if each not in later]
+    return await finish_these(engine, now, scrub=left.bytes)
 
 
 async def finish_these(
-    engine: Engine, targets: Collection[Target], *, scrub: bool = False
-) -> list[Target]:
+    engine: Engine, targets: Collection[ErasureTarget], *, scrub: bool = False
+) -> list[ErasureTarget]:
     """Finish forgetting what is owed, and return what failed."""
     failed = []
     for target in targets:
@@ -237,7 +239,7 @@ async def finish_these(
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
-            await engine.execute(ForgetWithdraw(target))
+            await engine.write(journal.withdraw, target)
         except FleetError as error:
             failed.append(target)
             log.warning(

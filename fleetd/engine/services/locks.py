@@ -1,22 +1,23 @@
-"""Locks as clients ask for them: paths made real, and waiting in order of arrival."""
+"""Locks as clients ask for them: real paths, and waiting in order of arrival."""
 
 import msgspec
 import trio
 
+from ...domain.checkpoints import on_error
 from ...domain.core.context import Caller, Facts, Here
 from ...domain.core.registry import method
+from ...domain.locks import locks, queue
 from ...domain.locks.keys import is_key, may_be_asked_for
-from ...domain.locks.locks import LockGround
-from ...domain.locks.queue import LockEnqueue, LockLeaveQueue, LockLook, LockPoll, Waiting
+from ...domain.locks.queue import LockTicket
 from ...protocol.errors import InvalidParams, LockConflict, Unavailable
 from ...protocol.records import Lock
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ...protocol.timestamps import to_ms
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import Engine
 from ..projects import Scope
-from .reader_place import standing_in
+from .callers import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -66,11 +67,11 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     """
     for _ in range(_AGAIN):
         try:
-            return await engine.execute(request, caller, facts)
+            return await engine.run(locks.acquire, request, caller, facts)
         except LockConflict as conflict:
             if not conflict.record:
                 raise
-    return await engine.execute(request, caller, facts)
+    return await engine.run(locks.acquire, request, caller, facts)
 
 
 async def _key(
@@ -84,8 +85,8 @@ async def _key(
     if is_key(request.file):
         key = _given(engine, request.file)
         return key, await engine.projects.paths(key, request.cwd)
-    ground = await engine.execute(LockGround(request), caller, facts)
-    base = request.cwd or ground.project_dir
+    keyed = await engine.on_behalf_of(caller, facts).read(locks.key_scope, request)
+    base = request.cwd or keyed.project_dir
     path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
@@ -93,7 +94,7 @@ async def _key(
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
-    scope: Scope = "project" if ground.by_project else "machine"
+    scope: Scope = "project" if keyed.by_project else "machine"
     return await engine.projects.key(path, scope), (path,)
 
 
@@ -109,24 +110,25 @@ def _given(engine: Engine, key: str) -> str:
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
     """Line up and wait; None when the time is over. A client that goes away leaves the line."""
-    place = await engine.execute(LockEnqueue(request), caller, facts)
-    if place.lock is not None:
-        return place.lock
+    of_caller = engine.on_behalf_of(caller, facts)
+    place = await of_caller.write(queue.enqueue, request)
+    if isinstance(place, Lock):
+        return place
     lock = None
-    engine.in_line.add(place.stand.wait_id)
+    engine.in_line.add(place.wait_id)
     try:
         with trio.move_on_after(request.wait_ms / 1000):
             lock = await _until_served(engine, place)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await _leave(engine, place, caller, keep=False)
+            await of_caller.write(queue.leave, place, keep=False)
         raise
     finally:
-        engine.in_line.discard(place.stand.wait_id)
-    return lock or await _leave(engine, place, caller, keep=True)
+        engine.in_line.discard(place.wait_id)
+    return lock or await of_caller.write(queue.leave, place, keep=True)
 
 
-async def _until_served(engine: Engine, place: Waiting) -> Lock:
+async def _until_served(engine: Engine, place: LockTicket) -> Lock:
     while True:
         ticket = engine.bell.ticket()
         if engine.closing:
@@ -135,24 +137,19 @@ async def _until_served(engine: Engine, place: Waiting) -> Lock:
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        seen = await engine.look(LockLook(place.stand))
-        if seen.due:
+        turn = await engine.read_when_available(queue.look, place)
+        if turn.due:
             try:
-                lock = (await engine.execute(LockPoll(place.stand))).lock
+                lock = await engine.write(queue.poll, place)
             except StoreAway:  # who stands in line keeps his place
                 continue
             if lock is not None:
                 return lock
         nap = LONGEST_NAP_S
-        if seen.look_again_at is not None:
-            nap = min(nap, max(0.001, (to_ms(seen.look_again_at) - engine.clock()) / 1000))
+        if turn.look_again_at is not None:
+            nap = min(nap, max(0.001, (to_ms(turn.look_again_at) - engine.clock()) / 1000))
         with trio.move_on_after(nap):
             await ticket.wait()
-
-
-async def _leave(engine: Engine, place: Waiting, caller: Caller, *, keep: bool) -> Lock | None:
-    """Leave the line; a lock that was granted at the last moment is kept or given back."""
-    return (await engine.execute(LockLeaveQueue(place.stand, keep=keep), caller)).lock
 
 
 async def _report_empty_wait(
@@ -168,7 +165,7 @@ async def _report_empty_wait(
         message=f"waited {request.wait_ms} ms for {request.file}, held by {who}",
         mission_id=request.mission_id,
     )
-    await engine.execute(error, caller)
+    await engine.run(on_error.report, error, caller)
 
 
 @method(LockCheck)
@@ -176,23 +173,19 @@ async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
     """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
     path = await engine.files.real_path(request.file, None)
     if path is None and is_key(request.file):
-        return await engine.execute(request, caller)
+        return await engine.run(locks.check, request, caller)
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path.",
             hint="Give the absolute path.",
             field="file",
         )
-    usual, other = engine.projects.scopes
-    found = await engine.execute(request, caller, await _facts(engine, path, usual))
-    if found.valid:
-        return found
-    return await engine.execute(request, caller, await _facts(engine, path, other))
-
-
-async def _facts(engine: Engine, path: str, scope: Scope) -> Facts:
-    """Return the key that a file has when it is locked in a scope."""
-    return Facts(lock_key=await engine.projects.key(path, scope))
+    for scope in engine.projects.scopes:
+        facts = Facts(lock_key=await engine.projects.key(path, scope))
+        found = await engine.run(locks.check, request, caller, facts)
+        if found.valid:
+            break
+    return found
 
 
 @method(LockList)
@@ -207,10 +200,10 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
     here = await standing_in(engine, request.cwd, any_place=True) if request.cwd else Here()
     path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
-        return await engine.execute(request, caller, Facts(here=here))
+        return await engine.run(locks.list_locks, request, caller, Facts(here=here))
     for scope in engine.projects.scopes:
         facts = Facts(lock_key=await engine.projects.key(path, scope), here=here)
-        page = await engine.execute(request, caller, facts)
+        page = await engine.run(locks.list_locks, request, caller, facts)
         if page.locks:
             break
     return page

@@ -1,24 +1,26 @@
-"""Missions as clients ask for them: of a directory, and deleted with all that belongs to them."""
+"""Missions and sorties as clients ask for them: of a directory, and by the agent that asks."""
 
 import trio
 
 from ...domain.core.context import Caller, Facts
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure.scope import Target
-from ...protocol.records import Mission
+from ...domain.erasure.scope import ErasureTarget
+from ...domain.missions import missions, selection, sorties
+from ...protocol.records import Mission, Sortie
 from ...protocol.requests.mission import (
     CurrentMission,
     Deleted,
     MissionCreate,
     MissionCurrent,
     MissionDelete,
-    MissionGet,
     MissionSelect,
     MissionUpdate,
     SelectedMission,
 )
+from ...protocol.requests.sortie import SortieCreate
 from ..engine import Engine
-from .caller_facts import facts_of
+from .callers import facts_of
 from .erasure import erase
 
 
@@ -26,27 +28,33 @@ from .erasure import erase
 async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
     """Create a mission; other machines know its directory by the name of the project."""
     places = await engine.projects.places(request.project_dir)
-    return await engine.execute(request, caller, facts_of(caller, places))
+    return await engine.run(missions.create, request, caller, facts_of(caller, places))
 
 
 @method(MissionUpdate)
 async def update(engine: Engine, request: MissionUpdate, caller: Caller) -> Mission:
     """Change fields of a mission; whose words its title is from then on depends on who asks."""
-    return await engine.execute(request, caller, facts_of(caller))
+    return await engine.run(missions.update, request, caller, facts_of(caller))
+
+
+@method(SortieCreate)
+async def add_sortie(engine: Engine, request: SortieCreate, caller: Caller) -> Sortie:
+    """Add a sortie to an open mission, as the words of the agent that asks."""
+    return await engine.run(sorties.create, request, caller, facts_of(caller))
 
 
 @method(MissionCurrent)
 async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
     """Return the mission that a directory belongs to, by its path or by its project."""
     places = await engine.projects.places(request.cwd)
-    return await engine.execute(request, caller, Facts(places=places))
+    return await engine.run(selection.current, request, caller, Facts(places=places))
 
 
 @method(MissionSelect)
 async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
     """Return the mission that is meant where none is named; other machines know it by project."""
     places = await engine.projects.places(request.cwd)
-    return await engine.execute(request, caller, Facts(places=places))
+    return await engine.run(selection.select, request, caller, Facts(places=places))
 
 
 @method(MissionDelete, frees_space=True)
@@ -56,7 +64,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission = await engine.execute(MissionGet(request.mission_id))
+    mission_id = await engine.read(whole_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
-        await erase(engine, Target(kind="deletion", name=mission.id), request)
+        await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)

@@ -10,24 +10,19 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
-from ...domain.artifacts.inventory import NamesGet, OwnersGet
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts import inventory
+from ...domain.artifacts.kinds import KINDS
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.core.tx import RemoveBackup
-from ...domain.retention.pruning import (
-    Candidate,
-    Place,
-    PruneDone,
-    PruneLook,
-    PruneMark,
-    PruneTerms,
-)
-from ...domain.retention.terms import Terms
+from ...domain.retention import pruning
+from ...domain.retention.policy import RetentionPolicy
+from ...domain.retention.pruning import PruneCandidate, PruneCursor
 from ...host import progress
 from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint
 from ...protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
+from ...protocol.types import Noun
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")
@@ -48,15 +43,12 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     Returns when the files are gone too, or soon after. An error names in ``deleted`` and
     ``freed_bytes`` what went before it; that stays deleted.
     """
-    wish = PruneTerms(
-        noun="checkpoint",
-        days=request.older_than_days,
-        keep=request.keep_per_mission,
-        owner_id=request.mission_id,
-    )
 
     async def work() -> Pruned:
-        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        days, keep = request.older_than_days, request.keep_per_mission
+        run = await _pruned(
+            engine, "checkpoint", request.mission_id, days, keep, dry_run=request.dry_run
+        )
         details = [
             PrunedCheckpoint(
                 id=each.id,
@@ -81,10 +73,9 @@ async def prune_snapshots(
     Raises RetentionPruneFailed when a file stays, also one of an earlier pruning, which is tried
     once more; what could be deleted is. A look that finds something leaves that to the pruning.
     """
-    wish = PruneTerms(noun="snapshot", owner_id=request.run_id)
 
     async def work() -> PrunedSnapshots:
-        run = await _pruned(engine, wish, dry_run=request.dry_run)
+        run = await _pruned(engine, "snapshot", request.run_id, dry_run=request.dry_run)
         details = [
             PrunedSnapshot(
                 id=each.id,
@@ -102,9 +93,18 @@ async def prune_snapshots(
     return await engine.remembered(request, work)
 
 
-async def _pruned(engine: Engine, wish: PruneTerms, *, dry_run: bool) -> "_Run":
-    """Go through everything that is past its time; raises FleetError that says how far it came."""
-    run = _Run(engine, wish, await engine.execute(wish))
+async def _pruned(
+    engine: Engine,
+    noun: Noun,
+    owner_id: str | None,
+    days: int | None = None,
+    keep: int | None = None,
+    *,
+    dry_run: bool,
+) -> "_Pruning":
+    """Go through everything that is expired; raises FleetError that says how far it came."""
+    policy = await engine.read(pruning.policy, noun, owner_id, days, keep)
+    run = _Pruning(engine, noun, policy)
     if dry_run:
         await run.through(run.count)
         return run
@@ -117,14 +117,14 @@ async def _pruned(engine: Engine, wish: PruneTerms, *, dry_run: bool) -> "_Run":
     return run
 
 
-class _Run:
+class _Pruning:
     """One pruning, and what it has found or deleted so far."""
 
-    def __init__(self, engine: Engine, wish: PruneTerms, terms: Terms) -> None:
+    def __init__(self, engine: Engine, noun: Noun, policy: RetentionPolicy) -> None:
         self._engine = engine
-        self._noun = wish.noun
-        self._terms = terms
-        self.details: list[Candidate] = []
+        self._noun = noun
+        self._policy = policy
+        self.details: list[PruneCandidate] = []
         self.freed_bytes = 0
         self._ids: set[str] = set()
 
@@ -133,44 +133,42 @@ class _Run:
         """Return how many records were found, or deleted; ``details`` names the first of them."""
         return len(self._ids)
 
-    async def through(self, take: Callable[[list[Candidate]], Awaitable[None]]) -> None:
-        """Have everything that is past its time taken, in portions for one short transaction."""
-        place: Place | None = Place()
+    async def through(self, take: Callable[[list[PruneCandidate]], Awaitable[None]]) -> None:
+        """Have everything that is expired taken, in portions for one short transaction."""
+        cursor: PruneCursor | None = PruneCursor()
         owners = await self._owners()
-        while place is not None:
+        while cursor is not None:
             if self._engine.closing:
                 raise Unavailable(
                     "fleetd is shutting down.", hint="Prune again when it runs.", retry=True
                 )
-            look = PruneLook(noun=self._noun, terms=self._terms, place=place)
-            found = await self._engine.execute(look)
-            for portion in _portions(found.candidates):
+            batch = await self._engine.read(pruning.look, self._noun, self._policy, cursor)
+            for portion in _portions(batch.found):
                 await take(portion)
                 if not owners:
                     progress.at(f"{self._noun}s", self.deleted)
-            place = found.place
-            if owners and place is not None:
-                whose = POLICIES[self._noun].whose
-                progress.at(f"{whose}s", bisect_left(owners, place.owner_id), len(owners))
+            cursor = batch.following
+            if owners and cursor is not None:
+                whose = KINDS[self._noun].whose
+                progress.at(f"{whose}s", bisect_left(owners, cursor.owner_id), len(owners))
 
     async def _owners(self) -> list[str]:
         """Return those who are gone through, in the order of their names, if they are several."""
-        if self._terms.owner_id is not None:
+        if self._policy.owner_id is not None:
             return []
-        return sorted((await self._engine.execute(OwnersGet(self._noun))).ids)
+        return sorted(await self._engine.read(inventory.owners, self._noun))
 
-    async def count(self, portion: list[Candidate]) -> None:
+    async def count(self, portion: list[PruneCandidate]) -> None:
         """Note what is there to be deleted."""
         self._ids.update(each.id for each in portion)
         self.details += portion[: DETAILS_MAX - len(self.details)]
         self.freed_bytes += sum(each.size_bytes for each in portion)
 
-    async def delete(self, portion: list[Candidate]) -> None:
+    async def delete(self, portion: list[PruneCandidate]) -> None:
         """Mark a portion, as far as it is still past its time, and see its files off."""
-        mark = PruneMark(noun=self._noun, terms=self._terms, candidates=portion)
-        marked = await self._engine.execute(mark)
-        if marked.records:
-            await self.count(marked.records)
+        marked = await self._engine.write(pruning.mark, self._noun, self._policy, portion)
+        if marked:
+            await self.count(marked)
             with trio.move_on_after(FILES_WAIT_S):
                 await self._engine.outbox.settled()
 
@@ -182,8 +180,7 @@ class _Run:
         log.info("Pruned %d %ss, %d bytes", deleted, self._noun, freed)
         with trio.CancelScope(shield=True):
             try:
-                told = PruneDone(noun=self._noun, deleted=deleted, freed_bytes=freed)
-                await self._engine.execute(told)
+                await self._engine.write(pruning.announce, self._noun, deleted, freed)
             except FleetError as error:
                 log.warning("No event tells of the pruning: %s", error.message)
 
@@ -221,10 +218,10 @@ class _Run:
             for each in self._engine.outbox.failures
             if isinstance(each.work, RemoveBackup) and each.work.noun == self._noun
         }
-        owner_id = self._terms.owner_id
+        owner_id = self._policy.owner_id
         if not failed or owner_id is None:
             return failed
-        (rows,) = (await self._engine.execute(NamesGet(self._noun, [owner_id]))).owners
+        (rows,) = await self._engine.read(inventory.names, self._noun, [owner_id])
         return {name: why for name, why in failed.items() if name in rows.rows}
 
     def told_by(self, error: FleetError) -> FleetError:
@@ -235,8 +232,8 @@ class _Run:
         return type(error)(error.message + before, hint=error.hint, **values)
 
 
-def _portions(candidates: list[Candidate]) -> Iterator[list[Candidate]]:
-    portion: list[Candidate] = []
+def _portions(candidates: list[PruneCandidate]) -> Iterator[list[PruneCandidate]]:
+    portion: list[PruneCandidate] = []
     size = 0
     for each in candidates:
         if portion and size + each.size_bytes > PORTION_BYTES:

@@ -2,15 +2,16 @@
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
-from ...domain.core.context import Caller, Facts
+from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
-from ...domain.core.tx import WriteBackup
-from ...domain.recovery.checkpoint_selection import TargetGet
-from ...domain.recovery.handover import SurroundingsGet
+from ...domain.core.tx import Tx, WriteBackup
+from ...domain.recovery import restore as rules
+from ...domain.recovery.checkpoint_selection import mission_meant, surroundings
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -18,10 +19,10 @@ from ...protocol.records import RestoreResult
 from ...protocol.request import Request
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .. import repositories
-from ..engine import Engine
-from ..files.read_repair import get, heal, kept_on, noticed
-from ..files.reconcile import TakenIn, take_in
-from .reader_place import standing_in
+from ..engine import DAEMON, Engine
+from ..files.read_repair import get, kept_on, repaired, warnings_of
+from ..files.reconcile import IngestResult, ingest_orphans
+from .callers import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -37,7 +38,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     known = await engine.recalled(request)
     if known is not None:  # its checkpoint may be gone by now
         return known
-    result, taken, warnings = await _from_good_copies(engine, request, caller)
+    result, taken, warnings = await _from_good_copies(engine, rules.restore, request, caller)
     if result.checkpoint_id not in taken.there:
         warnings += await _missing_file(engine, request, result)
     return msgspec.structs.replace(result, warnings=[*warnings, *result.warnings])
@@ -46,14 +47,17 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
 @method(RecoveryContextGet)
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
     """Brief without restoring, with what Git says about the project."""
-    briefing, _, warnings = await _from_good_copies(engine, request, caller)
+    briefing, _, warnings = await _from_good_copies(engine, rules.context, request, caller)
     return msgspec.structs.replace(briefing, warnings=[*warnings, *briefing.warnings])
 
 
 async def _from_good_copies(
-    engine: Engine, request: Request[R], caller: Caller
-) -> tuple[R, TakenIn, list[str]]:
-    """Execute a request that reads a checkpoint, healing rows from their files on the way.
+    engine: Engine,
+    rule: Callable[[Tx, Context, Any], R],
+    request: Request[R],
+    caller: Caller,
+) -> tuple[R, IngestResult, list[str]]:
+    """Run a rule that reads a checkpoint, healing rows from their files on the way.
 
     Returns the result, what was looked at before, and the warnings about both. What cannot be
     healed is passed over, unless the request names it.
@@ -61,21 +65,21 @@ async def _from_good_copies(
     named = getattr(request, "checkpoint_id", None)
     meant = None if named else await _mission_meant(engine, request)
     # Its files may have lost their rows.
-    taken = await take_in(engine, "checkpoint", meant) if meant else TakenIn()
-    healed = noticed(taken)
+    taken = await ingest_orphans(engine, "checkpoint", meant) if meant else IngestResult()
+    healed = warnings_of(taken)
     facts = await _facts(engine, request, meant)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
         known = msgspec.structs.replace(facts, unreadable=reasons)
         try:
-            return await engine.execute(request, caller, known), taken, healed
+            return await engine.run(rule, request, caller, known), taken, healed
         except (Corrupt, NotFound, Incompatible) as error:
             damaged = _damaged(named, error)
             if damaged is None or damaged in unreadable:
                 raise _as_told(error, list(unreadable.values())) from error
             try:
-                checkpoint = await heal(engine, "checkpoint", damaged, error)
+                checkpoint = await repaired(engine, "checkpoint", damaged, error)
             except (Corrupt, Incompatible, NotFound) as hopeless:
                 if named:
                     raise
@@ -89,7 +93,7 @@ async def _from_good_copies(
 async def _mission_meant(engine: Engine, request: Any) -> str | None:
     """Return the mission that a request without a checkpoint means, None without one."""
     facts = Facts(places=await engine.projects.places(request.cwd))
-    return (await engine.execute(TargetGet(request), facts=facts)).mission_id
+    return await engine.on_behalf_of(DAEMON, facts).read(mission_meant, request)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -130,8 +134,8 @@ def _damaged(named: str | None, error: FleetError) -> str | None:
 
 async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""
-    near = await engine.execute(
-        SurroundingsGet(meant or request.mission_id, request.checkpoint_id, request.agent_id)
+    near = await engine.read(
+        surroundings, meant or request.mission_id, request.checkpoint_id, request.agent_id
     )
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd

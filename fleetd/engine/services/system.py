@@ -2,12 +2,9 @@
 
 import os
 
-import trio
-
 from ... import __version__
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.system.overview import Overview, OverviewGet
 from ...protocol.errors import Incompatible
 from ...protocol.request import PROTOCOL
 from ...protocol.requests.system import (
@@ -20,9 +17,8 @@ from ...protocol.requests.system import (
 )
 from ...protocol.status import AwayStatus, Status, StoreStatus
 from ...protocol.timestamps import iso
-from ...store.availability import StoreAway
 from ..engine import Engine
-from ..metrics import figures
+from ..metrics import report
 
 
 @method(SystemHello, without_store=True)
@@ -54,8 +50,8 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 @method(SystemStatus, without_store=True)
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
-    seen = await seen_now(engine)
-    heap = await engine.outbox.in_thread(engine.spool.heap)
+    seen = await report.overview_now(engine)
+    heap = await engine.outbox.in_thread(engine.spool.size)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
         version=__version__,
@@ -71,10 +67,10 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
         wal_bytes=wal_bytes,
         position=seen.position if seen else None,
         epoch=seen.epoch if seen else None,
-        latencies=figures.latencies(engine),
+        latencies=report.latencies(engine),
         errors=dict(sorted(engine.traffic.errors.items())),
-        writer=figures.writer(engine),
-        connections=figures.connections(engine),
+        writer=report.writer(engine),
+        connections=report.connections(engine),
         machine=engine.machine or None,
         machines=seen.machines if seen else [],
         store=_store(engine),
@@ -83,25 +79,14 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
     )
 
 
-async def seen_now(engine: Engine) -> Overview | None:
-    """Return what the store knows, None while it is away."""
-    while True:
-        try:
-            return await engine.execute(OverviewGet())
-        except StoreAway:
-            if engine.store.reach.away is not None or engine.closing:
-                return None
-            await trio.lowlevel.checkpoint()  # it is back already
-
-
 def _store(engine: Engine) -> StoreStatus:
-    store, away = engine.store, engine.store.reach.away
+    store, away = engine.store, engine.store.availability.away
     return StoreStatus(
         kind=store.kind,
         where=store.where,
         version=store.engine_version,
         since=iso(engine.ready_ms) if engine.ready_ms is not None else None,
-        reconnects=store.reach.reconnects,
+        reconnects=store.availability.reconnects,
         away=AwayStatus(
             since_at=iso(away.since_ms),
             for_ms=max(0, engine.clock() - away.since_ms),

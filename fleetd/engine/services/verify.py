@@ -1,4 +1,4 @@
-"""Checking records in both stores: which there are to check, and what is told of them.
+"""Verification of records in both stores: which there are to check, and what is told of them.
 
 An owner at a time, a record at a time: whoever else asks for something is served meanwhile.
 """
@@ -9,21 +9,23 @@ from pathlib import Path
 
 import msgspec
 
-from ...domain.artifacts.inventory import NamesGet, OwnersGet, RowNames
-from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.artifacts import inventory
+from ...domain.artifacts.kinds import KINDS, id_of
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
-from ...protocol.errors import Corrupt, Incompatible, IntegrityMismatch, NotFound
+from ...protocol.errors import Corrupt, Incompatible, NotFound
 from ...protocol.records import Finding
 from ...protocol.requests.checkpoint import CheckpointVerify
 from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
-from ...store.files.record_files import LATEST, Listing
+from ...store.files.owner_dir import Listing
 from ..engine import Engine
-from ..files.latest import copy_trouble, held_by_latest, mend_latest, named_in, wanted_latest
+from ..files.inventory import rows_of, take
+from ..files.latest import check_latest
 from ..files.read_repair import get
 from ..files.repair import check
 
@@ -32,7 +34,7 @@ log = logging.getLogger("fleetd")
 LISTED = 1_000
 
 
-class What(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be checked: one record, the records of one owner, or all of a noun."""
 
     noun: Noun
@@ -48,8 +50,8 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     async def work() -> Findings:
         mission_id = request.mission_id
         if mission_id is not None:
-            mission_id = (await engine.execute(MissionGet(mission_id))).id
-        what = What(
+            mission_id = (await engine.run(missions.get, MissionGet(mission_id))).id
+        what = VerifyTarget(
             noun="checkpoint",
             owner_id=mission_id,
             record_id=request.checkpoint_id,
@@ -63,7 +65,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
 @method(SnapshotVerify)
 async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Caller) -> Findings:
     """Check snapshots in both stores; with ``repair`` mend what one good copy can mend."""
-    what = What(
+    what = VerifyTarget(
         noun="snapshot",
         owner_id=request.run_id,
         record_id=request.snapshot_id,
@@ -72,14 +74,14 @@ async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Call
     return await engine.remembered(request, lambda: _verify(engine, what))
 
 
-async def _verify(engine: Engine, what: What) -> Findings:
+async def _verify(engine: Engine, what: VerifyTarget) -> Findings:
     findings: list[Finding] = []
     async for owner_id, found in checked(engine, what):
         findings += found if len(findings) < LISTED else _shortened(what.noun, owner_id, found)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[Finding]]]:
+async def checked(engine: Engine, what: VerifyTarget) -> AsyncIterator[tuple[str, list[Finding]]]:
     """Yield the findings of one owner after the other, repaired if that is wished.
 
     Raises NotFound for a run that is nowhere.
@@ -91,7 +93,7 @@ async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[F
         yield owner_id, await _check_owner(engine, what, owner_id)
 
 
-async def _check_one(engine: Engine, what: What, record_id: str) -> list[Finding]:
+async def _check_one(engine: Engine, what: VerifyTarget, record_id: str) -> list[Finding]:
     """Check one record, and ``latest.json`` where that is to be another copy of it."""
     backups = engine.backups[what.noun]
     try:
@@ -106,11 +108,10 @@ async def _check_one(engine: Engine, what: What, record_id: str) -> list[Finding
     found = await check(engine, what.noun, record_id, owner_id, repair=what.repair)
     if owner_id is None or not backups.layout.copies:
         return [found]
-    (rows,) = (await engine.execute(NamesGet(what.noun, [owner_id]))).owners
-    if rows.newest != record_id:
+    if (await rows_of(engine, what.noun, owner_id)).newest != record_id:
         return [found]
     bad = set() if found.ok else {found.subject}
-    return [found, *await check_latest(engine, what, owner_id, bad)]
+    return [found, *await check_latest(engine, what.noun, owner_id, bad, repair=what.repair)]
 
 
 async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
@@ -131,11 +132,11 @@ def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
         ok=False,
         subject=str(directory),
         detail=f"the {noun} files cannot be read: {error}",
-        reason_code=POLICIES[noun].write_failed,
+        reason_code=KINDS[noun].write_failed,
     )
 
 
-async def _owners(engine: Engine, what: What) -> list[str]:
+async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
     """Return the owners to check: one, or all that have rows or files."""
     backups = engine.backups[what.noun]
     try:
@@ -143,10 +144,9 @@ async def _owners(engine: Engine, what: What) -> list[str]:
     except OSError as error:  # told with every owner that has rows
         log.warning("The %s files cannot be read: %s", what.noun, error)
         known = []
-    rows = await engine.execute(OwnersGet(what.noun))
-    every = sorted({*known, *rows.ids})
+    every = sorted({*known, *await engine.read(inventory.owners, what.noun)})
     if what.owner_id is None:
-        progress.at(f"{what.noun}s", total=rows.records)
+        progress.at(f"{what.noun}s", total=await engine.read(inventory.number_of, what.noun))
         return every
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(
@@ -158,34 +158,26 @@ async def _owners(engine: Engine, what: What) -> list[str]:
     return [what.owner_id]
 
 
-async def _look(engine: Engine, noun: Noun, owner_id: str) -> tuple[Listing, RowNames]:
-    """Return the names on disk and in the database, in this order: rows come before files."""
-    listing = await engine.outbox.in_thread(lambda: engine.backups[noun].list(owner_id))
-    (rows,) = (await engine.execute(NamesGet(noun, [owner_id]))).owners
-    return listing, rows
-
-
-async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Finding]:
+async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> list[Finding]:
     directory = engine.backups[what.noun].root / owner_id
     try:
-        listing, rows = await _look(engine, what.noun, owner_id)
+        found = await take(engine, what.noun, owner_id)
     except OSError as error:
         return [_unreadable(what.noun, directory, error)]
-    named = listing.files | listing.blocked
-    to_check = sorted(rows.live | (named - rows.rows))
-    stuck = _stuck(engine, what.noun, sorted(named & (rows.rows - rows.live)))
+    to_check = sorted(found.rows.live | found.orphans)
+    stuck = _stuck(engine, what.noun, sorted(found.deleted))
     if not to_check:
         return stuck
     findings = []
     if what.owner_id is not None:
         progress.at(f"{what.noun}s", total=len(to_check))
     for record_id in to_check:
-        holder = owner_id if record_id in named else None
+        holder = owner_id if record_id in found.named else None
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
         progress.on()
     known = {finding.subject for finding in findings if not finding.ok}
-    findings += await check_latest(engine, what, owner_id, known)
-    return [*findings, *stuck, *_foreign(directory, listing)]
+    findings += await check_latest(engine, what.noun, owner_id, known, repair=what.repair)
+    return [*findings, *stuck, *_foreign(directory, found.listing)]
 
 
 def _stuck(engine: Engine, noun: Noun, going: list[str]) -> list[Finding]:
@@ -197,7 +189,7 @@ def _stuck(engine: Engine, noun: Noun, going: list[str]) -> list[Finding]:
             ok=False,
             subject=record_id,
             detail=f"deleted, but its file could not be removed: {why}",
-            reason_code=POLICIES[noun].prune_failed,
+            reason_code=KINDS[noun].prune_failed,
         )
         for record_id, why in found
     ]
@@ -212,40 +204,6 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
             detail="is not a name of fleetd's and is left alone",
         )
         for name in listing.foreign
-    ]
-
-
-async def check_latest(
-    engine: Engine, what: What, owner_id: str, known: set[str | None]
-) -> list[Finding]:
-    """Look at ``latest.json`` after the records: repairing them may have mended it.
-
-    That it is a record which is known to be bad is no finding of its own. Raises OSError when
-    nothing can be looked at.
-    """
-    noun, backups = what.noun, engine.backups[what.noun]
-    async with engine.outbox.at_work:
-        listing, rows = await _look(engine, noun, owner_id)
-        wanted = await wanted_latest(engine, noun, owner_id, listing.files)
-        held = await held_by_latest(engine, noun, owner_id)
-        trouble = listing.latest_trouble(wanted.id) or copy_trouble(wanted, held)
-        named = (
-            named_in(noun, held or b"")
-            if listing.copies
-            else (listing.latest or "").removesuffix(".json")
-        )
-        if not trouble or (named in known and not what.repair):
-            return []
-        done = await mend_latest(engine, noun, listing, rows, trouble) if what.repair else ""
-    return [
-        Finding(
-            check="latest",
-            ok=False,
-            subject=str(backups.root / owner_id / LATEST),
-            detail=done or trouble,
-            fixed=bool(done),
-            reason_code=IntegrityMismatch.kind if listing.copies else None,
-        )
     ]
 
 

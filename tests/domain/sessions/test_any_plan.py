@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from fleetd.domain.missions import sortie_work
+from fleetd.domain.missions import sorties
 from fleetd.domain.sessions.plan_matching import plain
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
@@ -107,10 +107,10 @@ class AnyPlan(RuleBasedStateMachine):
     def others_work(self, number: int, done: bool) -> None:
         sortie = self.others[number]
         if sortie["status"] in OPEN:
-            sortie_work.start(self.desk.tx, self.desk.ctx, SortieStart(sortie["id"], "other"))
+            sorties.start(self.desk.tx, self.desk.ctx, SortieStart(sortie["id"], "other"))
             if done:
                 request = SortieComplete(sortie["id"], agent_id="other")
-                sortie_work.complete(self.desk.tx, self.desk.ctx, request)
+                sorties.complete(self.desk.tx, self.desk.ctx, request)
         self.others = self.of_others()
 
     @invariant()

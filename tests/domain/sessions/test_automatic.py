@@ -8,10 +8,9 @@ import pytest
 
 from fleetd.config import Config
 from fleetd.domain.core.tx import Row
-from fleetd.domain.missions import missions, sortie_work
+from fleetd.domain.missions import auto_mission, missions, sorties
 from fleetd.domain.missions.current import of_directory, to_join
 from fleetd.domain.missions.selection import current_row
-from fleetd.domain.sessions import auto_mission
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (
     MissionCancel,
@@ -131,7 +130,7 @@ def test_what_was_given_up_is_not_open() -> None:
     desk = Desk()
     begun(desk)
     desk.plan("> Read", "x Write")
-    sortie_work.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
+    sorties.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
     end(desk)
     assert mission(desk)["status"] == "completed"
 

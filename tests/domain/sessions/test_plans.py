@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from fleetd.domain.core.tx import LogLine
-from fleetd.domain.missions import missions, sortie_work, sorties
+from fleetd.domain.missions import missions, sorties
 from fleetd.domain.snapshots.plan_steps import DROPPED
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCancel, MissionComplete
@@ -366,7 +366,7 @@ def test_a_person_s_sortie_is_not_dropped_nor_reworded_nor_moved() -> None:
 
 def test_a_sortie_that_was_begun_by_hand_does_not_go_back() -> None:
     desk = Desk("Read")
-    sortie_work.start(desk.tx, desk.ctx, SortieStart(desk.rows()[0]["id"], AGENT))
+    sorties.start(desk.tx, desk.ctx, SortieStart(desk.rows()[0]["id"], AGENT))
     assert desk.plan("Read") == []
     assert desk.sorties() == ["> Read"]
     assert desk.plan("x Read") == ["completed Read", "fleet_checkpointed 100"]
@@ -377,7 +377,7 @@ def test_what_somebody_else_closed_stays_closed() -> None:
     desk.plan("Read", "> Write")
     for title in ("Read", "Write"):
         request = SortieComplete(desk.sortie(title)["id"])
-        sortie_work.complete(desk.tx, desk.ctx, request)
+        sorties.complete(desk.tx, desk.ctx, request)
     assert desk.plan("Read", "> Write") == []
     assert desk.plan("> Read", "Write") == []
     assert desk.sorties() == ["x Read", "x Write"]
@@ -387,7 +387,7 @@ def test_what_blocks_an_agent_is_not_undone_by_a_list_that_is_sent_again() -> No
     desk = Desk()
     desk.plan("> Read", "Write")
     request = SortieBlock(desk.sortie("Read")["id"], "no key", AGENT)
-    sortie_work.block(desk.tx, desk.ctx, request)
+    sorties.block(desk.tx, desk.ctx, request)
     desk.plan("> Read", "Write", "Test")
     assert desk.sorties() == ["| Read", "Write", "Test"]
     desk.plan("Read", "> Write", "Test")

@@ -1,8 +1,8 @@
-"""The agents of one process; must not register or change any."""
+"""Process identity: which agents a process has, and which of them asks."""
 
 from ..core.context import Context
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
 
 
 def of_process(tx: Tx, ctx: Context) -> list[Row]:

@@ -11,7 +11,7 @@ from ..checkpoints.narrative import obstacle, step
 from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..locks.names import event_from_here
+from ..locks.keys import event_from_here
 from ..snapshots.recovery_context import reader_of, sharpened
 from . import prompt_data
 from .restore_context import Case

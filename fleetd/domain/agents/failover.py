@@ -1,64 +1,30 @@
-"""Agents whose machine is lost, and those found at work when it is back; looks at no process.
+"""Failover: agents whose machine is lost, and those found at work when it is back.
 
 A machine that is not heard of need not be dead: its agents may be writing still. So their leases
 run their course, as those of an agent that is merely not heard of, and are not cut short as those
-of a dead process. Nothing here is on the wire.
+of a dead process.
 """
 
+from collections.abc import Sequence
+
 from ...protocol.events import AgentReturned
-from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
-from ..agents.agents import adopt_orphans, mark_lost
+from ..cluster.membership import stranded, unheard_for
 from ..core.context import Context
 from ..core.event_log import emit
-from ..core.registry import handler
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.agent_loss import GRACE_MS, keep_state
-from ..recovery.handover import Process
 from ..snapshots.heartbeat import go_on
-from ..system.startup import Done
-from .membership import stranded, unheard_for
+from .agent_loss import GRACE_MS, keep_state, processes_of
+from .agents import adopt_orphans, mark_lost
 
 
-class AgentCutOff(Mutation[Done], frozen=True):
-    """Lose an agent whose machine is lost, if it is."""
-
-    agent_id: str
-
-
-class CutOff(Record, frozen=True, kw_only=True):
-    """The processes of this machine's agents that count as lost and have no successor."""
-
-    processes: list[Process]
-
-
-class CutOffGet(Query[CutOff], frozen=True):
-    """Ask which agents of this machine may be at work though they count as lost."""
-
-
-class AgentBack(Mutation[Done], frozen=True):
-    """An agent that counts as lost is at work: its process lives on this machine."""
-
-    agent_id: str
-    pid: int
-    started: str | None
-
-
-class FoundDead(Mutation[Done], frozen=True):
-    """The processes of agents that count as lost are gone, as their own machine sees it."""
-
-    agents: list[str]
-
-
-@handler
-def cut_off(tx: Tx, ctx: Context, request: AgentCutOff) -> Done:
+def cut_off(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent with its machine, and all others of its mission that were there with it.
 
     The state of the mission is kept once if one was at work: who waits for its user has lost
     nothing.
     """
-    if not (found := stranded(tx, ctx, request.agent_id)):
-        return Done(done=False)
+    if not (found := stranded(tx, ctx, agent_id)):
+        return False
     (one,) = found
     where = (one["machine"], one["mission_id"])
     rows = [row for row in stranded(tx, ctx) if (row["machine"], row["mission_id"]) == where]
@@ -68,7 +34,7 @@ def cut_off(tx: Tx, ctx: Context, request: AgentCutOff) -> Done:
         mark_lost(tx, ctx, row, reason)
     if at_work := [row for row in rows if row["status"] == "active"]:
         keep_state(tx, ctx, at_work[0], reason, also=at_work[1:])
-    return Done(done=True)
+    return True
 
 
 def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:
@@ -82,33 +48,30 @@ def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:
         )
 
 
-@handler
-def cut_off_here(tx: Tx, ctx: Context, request: CutOffGet) -> CutOff:
-    """Return lost agents of this machine; one without a process comes back by its own word."""
+def cut_off_here(tx: Tx, ctx: Context) -> list[WatchProcess]:
+    """Return the processes of this machine's agents that count as lost and have no successor.
+
+    They may be at work all the same; one without a process comes back by its own word.
+    """
     rows = tx.all(
         "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
         " AND status = 'lost' AND succeeded_by IS NULL ORDER BY id",
         machine=ctx.machine,
     )
-    return CutOff(
-        processes=[
-            Process(agent_id=row["id"], pid=row["pid"], started=row["pid_started"]) for row in rows
-        ]
-    )
+    return processes_of(rows)
 
 
-@handler
-def back(tx: Tx, ctx: Context, request: AgentBack) -> Done:
-    """Count an agent as living again, with the locks that are still its own, and watch it."""
+def back(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
+    """Count an agent found at work as living, with the locks still its own, and watch it."""
     row = tx.one(
         "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
         " AND status = 'lost' AND succeeded_by IS NULL",
-        id=request.agent_id,
-        pid=request.pid,
+        id=process.agent_id,
+        pid=process.pid,
         machine=ctx.machine,
     )
-    if row is None or row["pid_started"] != request.started:
-        return Done(done=False)
+    if row is None or row["pid_started"] != process.started:
+        return False
     name = tx.value("SELECT name FROM machines WHERE id = :id", id=ctx.machine)
     waiting = _waited(tx, row)
     tx.run(
@@ -124,20 +87,18 @@ def back(tx: Tx, ctx: Context, request: AgentBack) -> Done:
         go_on(tx, ctx, row["id"])
     reason = f"machine {name or ctx.machine} is heard of again"
     emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
-    tx.after_commit(WatchProcess(row["id"], request.pid, request.started))
+    tx.after_commit(process)
     tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))
-    return Done(done=True)
+    return True
 
 
-@handler
-def found_dead(tx: Tx, ctx: Context, request: FoundDead) -> Done:
+def found_dead(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
     """Let what such agents left locked go after the grace of a dead process: now it is known."""
     tx.many(
         "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
         " AND orphaned_at IS NOT NULL AND expires_at > :until",
-        [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in request.agents],
+        [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in agents],
     )
-    return Done(done=bool(request.agents))
 
 
 def _waited(tx: Tx, row: Row) -> bool:

@@ -1,11 +1,18 @@
-"""Where somebody reads of files: what the repository around a directory is called."""
+"""What is known of a caller: its agent's process, and what files are called where it stands."""
 
 import os.path
 
-from ...domain.core.context import Here
+from ...domain.core.context import Caller, Facts, Here
+from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...host.path_walk import Walk
 from ..engine import Engine
+
+
+def facts_of(caller: Caller, places: tuple[str, ...] = ()) -> Facts:
+    """Return what is known of a caller beside its request; ``places`` are its directory's."""
+    pid, started = (caller.pid and processes.agent_behind(caller.pid)) or (None, None)
+    return Facts(agent_pid=pid, pid_started=started, places=places)
 
 
 async def standing_in(engine: Engine, directory: str | None, *, any_place: bool = False) -> Here:

@@ -1,4 +1,4 @@
-"""What is done about an agent that ended without a word; must not look at processes.
+"""Agent loss: what is done about an agent that ended without a word.
 
 Source: behaviour, Detection. A dead process keeps its files locked for a short grace only. An agent
 that is merely not heard of may still be writing, so its leases run their course, and the state of
@@ -8,43 +8,53 @@ its mission is kept when that falls silent.
 from collections.abc import Sequence
 
 from ...protocol.durations import duration
-from ...protocol.request import Mutation
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..agents.agents import mark_lost
 from ..checkpoints.on_error import keep_error
-from ..cluster.heartbeat import not_in_touch, touch_of
 from ..core.context import Context
-from ..core.registry import handler
-from ..core.tx import Row, Tx
-from ..sessions import membership
-from ..system.startup import Done
-from .open_calls import LONGEST_CALL_MS
-from .silence import LIVING
+from ..core.observers import agent_process_ended
+from ..core.sql import LIVING
+from ..core.tx import Row, Tx, WatchProcess
+from ..liveness.silence import unheard_rows
+from .agents import mark_lost
 
 GRACE_MS = 60_000
-# Heartbeats are expected every minute; five may be missing.
-UNHEARD_MS = 300_000
 # So many beside the first are named when several are lost at once.
 NAMED = 5
 
 
-class AgentEnded(Mutation[Done], frozen=True):
-    """The process of an agent has ended; not on the wire."""
-
-    agent_id: str
-    pid: int
-    started: str | None
-
-
-class AgentUnheard(Mutation[Done], frozen=True):
-    """An agent without a process to watch has not been heard of for too long; not on the wire."""
-
-    agent_id: str
+def living_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
+    """Return the processes that should be alive on this machine, for their agents do."""
+    rows = tx.all(
+        "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
+        f" AND status IN {LIVING} ORDER BY id",
+        machine=ctx.machine,
+    )
+    return processes_of(rows)
 
 
-@handler
-def ended(tx: Tx, ctx: Context, request: AgentEnded) -> Done:
+def session_processes(
+    tx: Tx, ctx: Context, harness: str, session_id: str, previous_session_id: str | None
+) -> list[WatchProcess]:
+    """Return the processes of a session's agents here, its own before those of its subagents."""
+    rows = tx.all(
+        "SELECT a.id, a.pid, a.pid_started FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id IN (:session, :previous)"
+        " AND a.machine = :machine AND a.pid IS NOT NULL ORDER BY s.subagent, a.id",
+        harness=harness,
+        session=session_id,
+        previous=previous_session_id or session_id,
+        machine=ctx.machine,
+    )
+    return processes_of(rows)
+
+
+def processes_of(rows: Sequence[Row]) -> list[WatchProcess]:
+    """Return the processes of agents, from their rows."""
+    return [WatchProcess(row["id"], row["pid"], row["pid_started"]) for row in rows]
+
+
+def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
     Where it came back on another machine, the same pid is another process. A session that was
@@ -54,52 +64,31 @@ def ended(tx: Tx, ctx: Context, request: AgentEnded) -> Done:
     row = tx.one(
         "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
         f" AND status IN {LIVING}",
-        id=request.agent_id,
-        pid=request.pid,
+        id=process.agent_id,
+        pid=process.pid,
         machine=ctx.machine,
     )
-    if row is None or row["pid_started"] != request.started:
-        return Done(done=False)
-    reason = f"process {request.pid} is gone"
-    rests = row["status"] != "active" and row["needs"] is None
-    if rests and membership.close(tx, ctx, row["id"], reason):
-        return Done(done=True)
+    if row is None or row["pid_started"] != process.started:
+        return False
+    reason = f"process {process.pid} is gone"
+    if row["status"] != "active" and row["needs"] is None:
+        agent_process_ended(tx, ctx, row["id"], reason)
+        if tx.value("SELECT status FROM agents WHERE id = :id", id=row["id"]) == "gone":
+            return True
     _orphan_locks(tx, ctx, row["id"])
     mark_lost(tx, ctx, row, reason)
     keep_state(tx, ctx, row, reason)
-    return Done(done=True)
+    return True
 
 
-@handler
-def unheard(tx: Tx, ctx: Context, request: AgentUnheard) -> Done:
+def unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
-    row = next(iter(unheard_rows(tx, ctx, request.agent_id)), None)
+    row = next(iter(unheard_rows(tx, ctx, agent_id)), None)
     if row is None:
-        return Done(done=False)
+        return False
     silent = duration(ctx.awake_ms - row["seen_awake_ms"])
     mark_lost(tx, ctx, row, f"not heard of for {silent}")
-    return Done(done=True)
-
-
-def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
-    """Return the agents, or the one, of which nobody has heard for too long.
-
-    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
-    can it be heard while its machine is not; for so long after that, too, it is not missed.
-    """
-    return tx.all(
-        "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
-        " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
-        " JOIN sessions s ON s.agent_id = c.agent_id"
-        " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
-        f" AND NOT {not_in_touch('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
-        " WHERE m.id = a.machine AND m.since_awake_ms >= :before)"
-        + (" AND a.id = :id" if agent_id else ""),
-        id=agent_id,
-        before=ctx.awake_ms - UNHEARD_MS,
-        forgotten=ctx.awake_ms - LONGEST_CALL_MS,
-        **touch_of(ctx),
-    )
+    return True
 
 
 def keep_state(tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()) -> None:

@@ -11,11 +11,11 @@ from ..checkpoints import checkpoints
 from ..checkpoints.limits import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..liveness.silence import LIVING
-from ..missions import missions
-from ..missions.current import is_automatic
-from ..missions.milestones import begin_mission
+from . import missions
+from .current import is_automatic
+from .milestones import begin_mission
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.

@@ -1,33 +1,38 @@
-"""Deletion marks: a record that is marked is gone for everybody, and its file and row follow.
+"""Soft delete: a record that is marked is gone for everybody, and its file and row follow.
 
-The mark is what keeps what was deleted from coming back out of its file after a crash. Must not
-decide what goes.
+The mark keeps what was deleted from coming back out of its file after a crash. Here stand the
+conditions on rows that have a file: which are live, and whose machine keeps the file.
 """
 
 from ...protocol.errors import NotFound
 from ...protocol.types import Noun
-from ..core.context import Context
-from ..core.ids import find, missing
-from ..core.tx import RemoveBackup, Row, Tx
-from .kinds import POLICIES
+from .context import Context
+from .ids import TABLES, find, missing
+from .tx import RemoveBackup, Row, Tx
 
 LIVE = "deleted_at IS NULL"
+# A file belongs to the machine that took the record: it alone writes, verifies and removes it.
+KEPT_HERE = "machine = :machine"
 # What still needs a file written, or removed: the words of an index that is nearly always empty.
 UNSETTLED = "(backed_up_at IS NULL OR deleted_at IS NOT NULL)"
 # What of it is for this machine to do.
-OWED = f"machine = :machine AND {UNSETTLED}"
+PENDING = f"{KEPT_HERE} AND {UNSETTLED}"
+# The content goes with the mark: a large row would have to be written anew to hold it.
+_EMPTIED = {
+    "checkpoint": "sorties_json = '', locks_json = '', messages_json = '',"
+    " recovery_context_json = ''",
+    "snapshot": "document_json = ''",
+}
 
 
 def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
     """Mark a record deleted; after COMMIT its file goes, then its row.
 
-    The content goes with the mark: a large row would have to be written anew to hold it. What
-    another machine keeps in a file is found marked by the daemon of that one.
+    What another machine keeps in a file is found marked by the daemon of that one.
     """
-    policy = POLICIES[noun]
-    emptied = "".join(f", {column} = ''" for column in policy.emptied)
     row = tx.one(
-        f"UPDATE {policy.table} SET deleted_at = :now{emptied} WHERE id = :id RETURNING machine",
+        f"UPDATE {TABLES[noun]} SET deleted_at = :now, {_EMPTIED[noun]} WHERE id = :id"
+        " RETURNING machine",
         now=ctx.now,
         id=record_id,
     )

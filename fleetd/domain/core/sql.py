@@ -1,0 +1,57 @@
+"""Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .tx import Row
+
+# The states of agents that count as living.
+LIVING = "('active', 'waiting', 'idle')"
+
+
+class Where:
+    """Conditions of a statement that all have to hold, and their parameters."""
+
+    def __init__(self) -> None:
+        self._conditions = ["1 = 1"]
+        self.params: Row = {}
+
+    def add(self, condition: str, **params: Any) -> None:
+        """Add a condition with the parameters that it names."""
+        self._conditions.append(condition)
+        self.params |= params
+
+    def equal(self, **columns: Any) -> None:
+        """Have columns equal what is given for them; None leaves one free."""
+        for column, value in columns.items():
+            if value is not None:
+                self.add(f"{column} = :{column}", **{column: value})
+
+    def __str__(self) -> str:
+        return " AND ".join(self._conditions)
+
+
+def named_params(prefix: str, values: Sequence[str]) -> Row:
+    """Return parameters for values: the prefix, counted."""
+    return {f"{prefix}{number}": value for number, value in enumerate(values)}
+
+
+def inside_of(prefix: str, values: Sequence[str]) -> str:
+    """Return the inside of ``IN (...)``; an empty list matches nothing."""
+    return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
+
+
+def in_sql(constants: Iterable[str]) -> str:
+    """Return constants of this program, such as types of events, as a list in SQL."""
+    return "(" + ", ".join(f"'{each}'" for each in constants) + ")"
+
+
+def starts(column: str, name: str) -> str:
+    """Return the condition that a text begins with a parameter."""
+    return f"substr({column}, 1, length(:{name})) = :{name}"
+
+
+def says(column: str, names: Iterable[str]) -> str:
+    """Return the condition that a text says one of several parameters."""
+    # Case counts, so not LIKE: a text that has something taken out is another text.
+    return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)

@@ -1,0 +1,68 @@
+"""Tombstones of missions and runs, which no file may bring back.
+
+One is named by the digest of its id: the id is forgotten too. Daemons on other machines learn here
+that files of theirs have to go.
+"""
+
+import hashlib
+from typing import Literal
+
+from .context import Context
+from .sql import inside_of, named_params
+from .tx import Tx
+
+_COUNTER = "forgotten"
+Owner = Literal["mission", "run"]
+
+
+def note(tx: Tx, whose: Owner, owner_id: str, until_seq: int | None) -> None:
+    """Note that nothing of an owner from before a position may come back, or nothing ever."""
+    tx.run(
+        "INSERT INTO forgotten (noun, digest, until_seq) VALUES (:noun, :digest, :until)"
+        " ON CONFLICT (noun, digest) DO UPDATE SET until_seq = excluded.until_seq",
+        noun=whose,
+        digest=_digest(owner_id),
+        until=until_seq,
+    )
+    tx.run(
+        "INSERT INTO counters (name, value) VALUES (:name, 1)"
+        " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
+        name=_COUNTER,
+    )
+
+
+def was_forgotten(tx: Tx, whose: str, owner_id: str, seq: int) -> bool:
+    """Whether a mission or a run was forgotten, so that no file of before may bring it back.
+
+    ``seq`` is where in the log a record of it was taken.
+    """
+    found = tx.one(
+        "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
+        " AND (until_seq IS NULL OR until_seq >= :seq)",
+        noun=whose,
+        digest=_digest(owner_id),
+        seq=seq,
+    )
+    return found is not None
+
+
+def count(tx: Tx, ctx: Context) -> int:
+    """Return how often something was forgotten, which is cheap to ask again and again."""
+    return tx.value("SELECT value FROM counters WHERE name = :name", name=_COUNTER) or 0
+
+
+def forgotten_of(tx: Tx, ctx: Context, whose: str, owner_ids: list[str]) -> dict[str, int | None]:
+    """Return those of some owners that were forgotten, up to which position; None is for ever."""
+    named = {_digest(owner_id): owner_id for owner_id in owner_ids}
+    digests = list(named)
+    rows = tx.all(
+        "SELECT digest, until_seq FROM forgotten WHERE noun = :noun"
+        f" AND digest IN ({inside_of('d', digests)})",
+        noun=whose,
+        **named_params("d", digests),
+    )
+    return {named[row["digest"]]: row["until_seq"] for row in rows}
+
+
+def _digest(owner_id: str) -> str:
+    return hashlib.sha256(owner_id.encode()).hexdigest()
