@@ -1,4 +1,4 @@
-"""Finding records by id and making new ids; must not know what the records mean."""
+"""Ids: finding records by them, whole or cut, and making new ones."""
 
 import re
 
