@@ -10,7 +10,6 @@ from .records import Asked, Record
 
 if TYPE_CHECKING:
     from fleetd.protocol.checkpoint_diff import *  # noqa: F403
-    from fleetd.protocol.figures import *  # noqa: F403
     from fleetd.protocol.records import Agent as Agent
     from fleetd.protocol.records import Checkpoint as Checkpoint
     from fleetd.protocol.records import CheckpointSummary as CheckpointSummary
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.sortie import *  # noqa: F403
     from fleetd.protocol.requests.system import *  # noqa: F403
     from fleetd.protocol.snapshots import *  # noqa: F403
-    from fleetd.protocol.status import *  # noqa: F403
+    from fleetd.protocol.status import *  # noqa: F403  # noqa: F403
 
 # Of each noun the methods that change nothing, then those that may.
 _NOUNS = {

@@ -1,4 +1,4 @@
-"""The payload of every event type the daemon writes; must not hold rules.
+"""The payload of every event type the daemon writes.
 
 A payload names its type and whether it is activity: something an agent or a person did. What the
 daemon says by itself is never activity, or it would keep a silent mission looking alive.

@@ -12,9 +12,8 @@ from fleetctl.client import models
 from fleetctl.client.records import WIRE_NAMES, Record, decode, encode
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.methods import METHODS
-from fleetd.protocol.progress import LongMutation
 from fleetd.protocol.records import Finding
-from fleetd.protocol.request import Mutation
+from fleetd.protocol.request import LongMutation, Mutation
 
 
 def shapes() -> set[type[msgspec.Struct]]:

@@ -1,4 +1,4 @@
-"""What rpc.py relies on in jsonrpcserver, and what must never come out of it."""
+"""What rpc_dispatch.py relies on in jsonrpcserver, and what must never come out of it."""
 
 import inspect
 import logging
@@ -60,7 +60,7 @@ def test_only_rpc_imports_the_library() -> None:
             for line in file.read_text(encoding="utf-8").splitlines()
         )
     }
-    assert importing == {"rpc.py"}
+    assert importing == {"rpc_dispatch.py"}
 
 
 def test_every_method_of_the_protocol_is_in_the_table() -> None:
