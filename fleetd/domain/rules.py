@@ -12,6 +12,5 @@ from .recovery import restore
 from .sessions import record as session_record
 from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
-from .system import daily_rounds
 
 __all__ = ["HANDLERS", "KINDS"]

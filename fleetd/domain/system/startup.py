@@ -2,17 +2,10 @@
 
 import secrets
 
-from ...protocol.records import Record
 from ..core.context import Context
 from ..core.registry import frees_space
 from ..core.tx import Tx
 from ..liveness.silence import follow_boot
-
-
-class Done(Record, frozen=True, kw_only=True):
-    """Says whether there was anything to do."""
-
-    done: bool
 
 
 @frees_space
