@@ -1,4 +1,4 @@
-"""Finding records by id and making new ids; must not know what the records mean."""
+"""Ids of records: find by id or by its beginning, and make new ones."""
 
 import re
 
