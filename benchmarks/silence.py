@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import apsw
 
 from fleetd.config import Config
+from fleetd.domain.agents.due import due
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.liveness.due import due
 from fleetd.engine.engine import random_id
 from fleetd.host.clock import uptime
 from fleetd.store.sqlite.connect import connect

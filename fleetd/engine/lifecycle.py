@@ -25,7 +25,7 @@ from . import methods  # noqa: F401 - registers the services
 from .engine import Engine, random_id
 from .files.reconcile import reconcile
 from .hooks.spool import tidy
-from .jobs.cluster import catch_up, refuse_twin, say_goodbye
+from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
 
@@ -81,7 +81,7 @@ async def open_engine(
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):
-            await say_goodbye(engine)
+            await leave_cluster(engine)
             await engine.outbox.drain()
             await engine.store.last_look()
     finally:
@@ -180,7 +180,7 @@ class _Readiness:
         lost = engine.store.lost if engine.store.lost != self._lost else None
         engine.awake_since_ms = engine.uptime().awake_ms
         if engine.machine:
-            await refuse_twin(engine)
+            await refuse_duplicate_id(engine)
         await _arrive(engine)
         await engine.write(start_up, tuple(engine.in_line))
         self._unfinished += await finish(engine, self._unfinished)
@@ -195,7 +195,7 @@ class _Readiness:
             await import_legacy(engine)
         await engine.outbox.catch_up()
         if engine.machine:  # before what their hooks left would have them registered anew
-            await catch_up(engine)
+            await check_processes(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy(engine)
         self.complete = True

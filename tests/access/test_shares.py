@@ -3,7 +3,7 @@
 import pytest
 
 from fleetd.domain.checkpoints.derived_context import OF_ONE
-from fleetd.domain.recovery.prompt_data import LETTERS, LETTERS_OF_ONE
+from fleetd.domain.recovery.prompt import MESSAGES, MESSAGES_OF_ONE
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentNote
 from fleetd.protocol.requests.event import EventAppend
@@ -57,7 +57,7 @@ async def test_sorties_and_mail_of_one_agent_push_out_nothing(
     if budget == 9_500:
         assert "### Locks You Hold\n- /p/own.py (lck-" in prompt
         assert " from bob: “Bob asks”\n  > What about it?" in prompt
-        assert prompt.count(" from mallory") <= LETTERS_OF_ONE
+        assert prompt.count(" from mallory") <= MESSAGES_OF_ONE
         assert f"\n- ({61 - prompt.count('- msg-')} more: fleetctl mail inbox" in prompt
     if maker:
         steps = (await fleet.do(asked)).recovery_context.next_steps
@@ -91,5 +91,5 @@ async def test_of_many_senders_there_are_not_more_letters_than_can_be_read(fleet
     for n in range(30):
         await fleet.write(mission, ["alice"], f"Letter {n}", sender=f"agent-{n}")
     prompt = (await fleet.do(RecoveryContextGet(mission.id, "alice"))).prompt
-    assert prompt.count("- msg-") == LETTERS
-    assert f"- ({30 - LETTERS} more: fleetctl mail inbox" in prompt
+    assert prompt.count("- msg-") == MESSAGES
+    assert f"- ({30 - MESSAGES} more: fleetctl mail inbox" in prompt

@@ -44,11 +44,10 @@ REVIEWED = {
     "domain/core/tombstones": {"inside_of('d', digests)"},
     "domain/core/tx": {"names", "table", "values"},
     "domain/erasure/erase": {
-        "_within(strand, cursor)",
         "agents",
+        "beyond",
         "events",
         "m",
-        "started",
         "table",
         "where",
     },
@@ -76,7 +75,7 @@ REVIEWED = {
     "domain/missions/selection": {"named(places)"},
     "domain/missions/sorties": {"assignments"},
     "domain/recovery/checkpoint_selection": {"where"},
-    "domain/recovery/prompt_data": {"where"},
+    "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {JOINED},
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/restore_sorties": {

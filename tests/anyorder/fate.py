@@ -5,6 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
+from fleetd.domain.erasure.erase import delete_checkpoint
 from fleetd.protocol.records import Checkpoint, RestoreResult
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
@@ -58,7 +59,9 @@ class TimeRules(Machine):
     def crash_after_a_deletion(self, checkpoint: str) -> None:
         """The daemon is killed when the row is marked and the file is still there."""
         request = CheckpointDelete(checkpoint)
-        self.crash(lambda fleet: fleet.engine.execute(request), Step(gone={checkpoint}))
+        self.crash(
+            lambda fleet: fleet.engine.run(delete_checkpoint, request), Step(gone={checkpoint})
+        )
 
     def crash(self, last: Any, step: Step) -> None:
         self.lives += 1

@@ -11,7 +11,7 @@ from fleetd.domain.cluster.membership import BEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine.engine import OnBehalf
 from fleetd.engine.jobs import cluster as operations
 from fleetd.engine.jobs import timers
-from fleetd.engine.jobs.cluster import catch_up, heartbeat, refuse_twin
+from fleetd.engine.jobs.cluster import check_processes, heartbeat, refuse_duplicate_id
 from fleetd.host import processes
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
@@ -179,7 +179,7 @@ async def test_processes_are_looked_at_again_when_the_store_is_back(machines, mo
     posted = []
     monkeypatch.setattr(north.engine.watcher, "post", posted.append)
 
-    await catch_up(north.engine)
+    await check_processes(north.engine)
 
     assert [(each.agent_id, each.pid, each.started) for each in posted] == [
         ("spec-1", process.pid, processes.started(process.pid))
@@ -222,7 +222,7 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
     again = north.engine.incarnation = Incarnation(tmp_path / "data")
     again.boot_id = "the next boot"
     began = trio.current_time()
-    await refuse_twin(north.engine)
+    await refuse_duplicate_id(north.engine)
     assert UNBROKEN_MS / 1000 - 1 <= trio.current_time() - began <= UNBROKEN_MS / 1000
     await heartbeat(north.engine)
 
@@ -234,7 +234,7 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
     )
     began = trio.current_time()
     with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
-        await refuse_twin(copied)
+        await refuse_duplicate_id(copied)
     assert trio.current_time() - began <= BEAT_S + 1
     nursery.cancel_scope.cancel()
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fleetd.config import Retention
+from fleetd.domain.agents.due import due
 from fleetd.domain.core.tx import WatchProcess
-from fleetd.domain.liveness.due import due
 from fleetd.engine import places
 from fleetd.engine.jobs.liveness import process_ended, scan
 from fleetd.engine.jobs.timers import notice_silence

@@ -1,1 +1,1 @@
-"""Agents, their processes and their mail."""
+"""Agents, their processes and their mail; what is done when they are lost."""

@@ -17,7 +17,7 @@ from .agent_loss import GRACE_MS, keep_state, processes_of
 from .agents import adopt_orphans, mark_lost
 
 
-def cut_off(tx: Tx, ctx: Context, agent_id: str) -> bool:
+def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent with its machine, and all others of its mission that were there with it.
 
     The state of the mission is kept once if one was at work: who waits for its user has lost
@@ -48,7 +48,7 @@ def _orphan_locks(tx: Tx, ctx: Context, row: Row) -> None:
         )
 
 
-def cut_off_here(tx: Tx, ctx: Context) -> list[WatchProcess]:
+def lost_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
     """Return the processes of this machine's agents that count as lost and have no successor.
 
     They may be at work all the same; one without a process comes back by its own word.
@@ -61,7 +61,7 @@ def cut_off_here(tx: Tx, ctx: Context) -> list[WatchProcess]:
     return processes_of(rows)
 
 
-def back(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
+def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     """Count an agent found at work as living, with the locks still its own, and watch it."""
     row = tx.one(
         "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
@@ -92,7 +92,7 @@ def back(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     return True
 
 
-def found_dead(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
+def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
     """Let what such agents left locked go after the grace of a dead process: now it is known."""
     tx.many(
         "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"

@@ -41,7 +41,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a checkpoint is taken, and what its taker adds to it.
 
     ``progress`` overrides the computed progress: a completed mission stands at 100 %.
-    ``spare`` is a checkpoint that must not go to make room for this one.
+    ``pinned`` is a checkpoint that must not go to make room for this one.
     """
 
     trigger: Trigger
@@ -51,7 +51,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     progress: int | None = None
     undo: bool = False
-    spare: str | None = None
+    pinned: str | None = None
     activity: bool = False
 
 
@@ -91,7 +91,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    make_room(tx, ctx, content.mission_id, reason.spare)
+    make_room(tx, ctx, content.mission_id, reason.pinned)
     return as_taken(content, columns["digest"], warnings)
 
 

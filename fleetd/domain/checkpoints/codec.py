@@ -1,4 +1,4 @@
-"""A checkpoint's content and its checksum, as bytes and as a row; must not decide what to keep."""
+"""Checkpoint codec: content and checksum, as bytes and as a row."""
 
 import hashlib
 from typing import Any
@@ -16,7 +16,7 @@ from ...protocol.records import (
     SourceDetail,
 )
 from ..core.tx import Row
-from .versions import LAYOUTS, Layout, layout_of, migrated, told
+from .versions import LAYOUTS, VersionLayout, layout_of, migrated, told
 
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)
 _OUTSIDE = frozenset(Checkpoint.__struct_fields__) - CONTENT_FIELDS
@@ -131,16 +131,16 @@ def _looked_into(content: dict[str, Any], row: Row, where: str) -> Checkpoint:
     return _checked(content, row["digest"], layout)
 
 
-def _layout_of_row(content: dict[str, Any], row: Row, where: str) -> Layout | None:
+def _layout_of_row(content: dict[str, Any], row: Row, where: str) -> VersionLayout | None:
     try:
         return layout_of(row["version"], where, checkpoint_id=row["id"])
     except Incompatible:
         if digest_of(canonical(content)) == row["digest"]:
             raise
-        raise _ChecksumError from None  # damaged, and its file may be of our version
+        raise ChecksumError from None  # damaged, and its file may be of our version
 
 
-class _ChecksumError(ValueError):
+class ChecksumError(ValueError):
     """The content is not the one that the checksum was taken of."""
 
 
@@ -148,16 +148,18 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, _ChecksumError):
+    if isinstance(error, ChecksumError):
         return "does not match its checksum"
     return f"is not a checkpoint ({error})"
 
 
-def _checked(content: dict[str, Any], digest: str | None, layout: Layout | None) -> Checkpoint:
+def _checked(
+    content: dict[str, Any], digest: str | None, layout: VersionLayout | None
+) -> Checkpoint:
     """Compare content with its checksum and build the record, in the present version."""
     sealed = layout is None or layout.sealed or bool(digest)
     if sealed and digest_of(canonical(content)) != digest:
-        raise _ChecksumError
+        raise ChecksumError
     if layout is None:
         return _with_digest(msgspec.convert(content, Checkpoint), digest or "")
     checkpoint = msgspec.convert(migrated(content, layout), Checkpoint)

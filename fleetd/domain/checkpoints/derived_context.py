@@ -1,4 +1,4 @@
-"""Context builder: the recovery context, derived from what the store knows.
+"""Recovery context of a mission or of an agent's part, derived from what the store knows.
 
 Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
 ``reader`` noted comes first, in its own words, whether or not anything is narrowed.
@@ -19,7 +19,6 @@ from .narrative import obstacle, sentence, step
 from .titles import Titles, shares
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
-_NOTHING = DeclaredContext()
 # How much of what one other agent said, or made for the reader, is told in each place.
 OF_ONE = 10
 _note = msgspec.json.Decoder(AgentNote).decode
@@ -54,7 +53,8 @@ def derive(
     checkpoint, which nobody reads as it is. ``retold`` returns an event as its reader may see it;
     what is kept for later readers says what the holders of locks said.
     """
-    given = declared or _NOTHING
+    given = declared or DeclaredContext()
+    titles = titles or Titles(reader=None, goal=mission["title"], authors={})
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
     notes = _notes(tx, mission["id"], agent_id, reader)
     said = _said_first(notes, agent_id, reader)
@@ -72,47 +72,38 @@ def derive(
             given.blockers,
             *(note.blockers for note in notes.values()),
             _obstacles(own, titles),
-            open_errors(tx, mission["id"], agent_id),
+            _open_errors(tx, mission["id"], agent_id),
         ),
         files_modified=_distinct(
-            given.files_modified, files_modified(tx, mission["id"], own, agent_id)
+            given.files_modified, _files_modified(tx, mission["id"], own, agent_id)
         ),
-        mission_summary=given.mission_summary or (titles.goal if titles else mission["title"]),
-        elapsed_time_ms=elapsed(ctx, mission),
+        mission_summary=given.mission_summary or titles.goal,
+        elapsed_time_ms=_elapsed(ctx, mission),
         last_activity_at=mission["last_activity_at"] or mission["started_at"] or ctx.now,
     )
 
 
-def _in_order(sorties: Sequence[SortieState]) -> list[SortieState]:
-    """Return the open sorties, what is under way first."""
-    return sorted((s for s in sorties if s.status in _RANK), key=lambda s: _RANK[s.status])
-
-
-def _steps(own: Sequence[SortieState], titles: Titles | None) -> list[str]:
-    """Return the open sorties as next steps; of what another agent made, a part."""
-    if titles is None:
-        return [step(s) for s in _in_order(own)]
-    told, more = shares(_in_order(own), titles, OF_ONE)
+def _steps(own: Sequence[SortieState], titles: Titles) -> list[str]:
+    """Return the open sorties as next steps, those under way first; of another agent's, a part."""
+    open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
+    told, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())
     return [*(step(s, titles.of(s)) for s in told), *left]
 
 
-def _obstacles(own: Sequence[SortieState], titles: Titles | None) -> list[str]:
+def _obstacles(own: Sequence[SortieState], titles: Titles) -> list[str]:
     """Return why sorties are blocked; of what another agent made, a part."""
     blocked = [s for s in own if s.status == "blocked"]
-    if titles is None:
-        return [obstacle(s) for s in blocked]
     return [obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]]
 
 
-def elapsed(ctx: Context, mission: Row) -> int:
+def _elapsed(ctx: Context, mission: Row) -> int:
     """Return the ms since the mission started, 0 before it did."""
     started = mission["started_at"]
     return max(0, ctx.now_ms - to_ms(started)) if started else 0
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:
-    """Join lists in order, each entry once."""
     return list(dict.fromkeys(entry for part in parts for entry in part if entry))
 
 
@@ -243,7 +234,7 @@ def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) 
     return found[:most]
 
 
-def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+def _open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
     """Return the errors after which the agent that met them got nothing done, newest first."""
     mine = f" AND {OWN_EVENTS}" if agent_id else ""
     rows = tx.all(
@@ -259,7 +250,7 @@ def open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
     return [f"Error: {data_of(row).get('message', '')}" for row in rows]
 
 
-def files_modified(
+def _files_modified(
     tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None
 ) -> list[str]:
     """Return the files that were edited, newest first, then those of sorties that were begun."""

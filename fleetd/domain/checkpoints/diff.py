@@ -47,7 +47,7 @@ UNORDERED = ("blockers", "files_modified", "files")
 CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
 
 
-class Side(msgspec.Struct, frozen=True):
+class DiffSide(msgspec.Struct, frozen=True):
     """What is compared, whether it was read from a checkpoint or is there now."""
 
     compared: Compared
@@ -88,9 +88,9 @@ def _named(checkpoint: Checkpoint) -> str:
     return f"{checkpoint.mission_id} ({title})" if title else checkpoint.mission_id
 
 
-def _side(checkpoint: Checkpoint) -> Side:
+def _side(checkpoint: Checkpoint) -> DiffSide:
     known = checkpoint.mission
-    return Side(
+    return DiffSide(
         Compared(
             checkpoint_id=checkpoint.id,
             timestamp=checkpoint.timestamp,
@@ -109,12 +109,12 @@ def _side(checkpoint: Checkpoint) -> Side:
     )
 
 
-def _present(tx: Tx, ctx: Context, mission_id: str) -> Side:
+def _present(tx: Tx, ctx: Context, mission_id: str) -> DiffSide:
     """Return what a checkpoint would hold if one were taken now."""
     mission = find(tx, "mission", mission_id)
     state = capture(tx, ctx, mission)
     done = percent(mission["completed_sorties"], mission["total_sorties"])
-    return Side(
+    return DiffSide(
         Compared(
             checkpoint_id=None,
             timestamp=ctx.now,
@@ -138,7 +138,7 @@ def _counts(sorties: Sequence[SortieState]) -> dict[str, int]:
     return {"total_sorties": len(sorties), "completed_sorties": completed}
 
 
-def difference(mission_id: str, before: Side, after: Side) -> CheckpointDifference:
+def difference(mission_id: str, before: DiffSide, after: DiffSide) -> CheckpointDifference:
     """Return what is different in ``after``."""
     newest = after.mission or before.mission
     found = CheckpointDifference(

@@ -1,12 +1,12 @@
-"""What keeps checkpoints small and few: size, number per mission.
+"""Checkpoint limits: the size of one, how many a mission keeps.
 
 Source: behaviour, Checkpoints.
 """
 
-import msgspec
+from msgspec.structs import replace
 
 from ...protocol.events import CheckpointDeleted
-from ...protocol.records import CheckpointContent, RecoveryContext
+from ...protocol.records import CheckpointContent
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.soft_delete import LIVE, mark_deleted
@@ -37,26 +37,19 @@ def bounded(
     limit = ctx.config.limits.checkpoint_bytes
     if size > limit:
         warnings.append(f"{size} bytes, over the limit of {limit}")
-        context, dropped = _fewer_files(content.recovery_context)
-        if dropped:
-            content = msgspec.structs.replace(content, recovery_context=context)
-            warnings.append(f"{dropped} older files left out of files_modified")
+        files = content.recovery_context.files_modified
+        if len(files) > FILES_KEPT:
+            context = replace(content.recovery_context, files_modified=files[:FILES_KEPT])
+            content = replace(content, recovery_context=context)
+            warnings.append(f"{len(files) - FILES_KEPT} older files left out of files_modified")
     return content, warnings
 
 
-def _fewer_files(context: RecoveryContext) -> tuple[RecoveryContext, int]:
-    dropped = len(context.files_modified) - FILES_KEPT
-    if dropped <= 0:
-        return context, 0
-    kept = context.files_modified[:FILES_KEPT]
-    return msgspec.structs.replace(context, files_modified=kept), dropped
-
-
-def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -> None:
+def make_room(tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    ``spare``, the one that a recovery is at work with.
+    ``pinned``, the one that a recovery is at work with.
     """
     excess = (
         tx.value(
@@ -72,16 +65,16 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, spare: str | None = None) -
         id=mission_id,
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, spare)[: min(excess, DROPPED_AT_ONCE)]:
+    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, DROPPED_AT_ONCE)]:
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
-def _superfluous(rows: list[Row], spare: str | None) -> list[str]:
+def _superfluous(rows: list[Row], pinned: str | None) -> list[str]:
     """Return what may go of a mission's checkpoints, in the order in which it should."""
     milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
     oldest_first = [
-        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, spare)
+        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, pinned)
     ]
     # Sorting keeps the order among equals.
     oldest_first.sort(key=lambda row: row["trigger"] != "error")

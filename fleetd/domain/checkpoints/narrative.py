@@ -1,4 +1,4 @@
-"""Events told as sentences for whoever comes back; pure functions, must not read the store."""
+"""Event narration: what was done and what is open, as sentences for whoever comes back."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose words the titles of missions and sorties are, and how a reader sees them; must not write.
+"""Titles of missions and sorties: whose words they are, and how a reader sees them.
 
 A title that nobody is known to have worded is a person's, who speaks for everybody.
 """
@@ -61,7 +61,7 @@ def shares(
 ) -> tuple[list[SortieState], dict[str, int]]:
     """Return the sorties to tell of, and how many more each other agent made.
 
-    Of what one other agent made there are ``most``: it cannot fill a briefing.
+    Of what one other agent made there are ``most``: it cannot fill a recovery context.
     """
     kept: list[SortieState] = []
     made: dict[str, int] = {}

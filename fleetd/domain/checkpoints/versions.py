@@ -1,4 +1,4 @@
-"""Older layouts of a checkpoint and how each becomes the next one; must not know rows or files.
+"""Checkpoint versions: older layouts, and how each becomes the next one.
 
 Source: behaviour, Backups. A layout is a plain dict here: the records know the present one only.
 """
@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})")
 _BEFORE_THE_LOG = 10**15
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class VersionLayout(msgspec.Struct, frozen=True, kw_only=True):
     """An older layout: the fields of its content, and how to write it in the next version.
 
     ``sealed`` says whether every checkpoint of that version carries a checksum.
@@ -55,7 +55,7 @@ def _in_our_form(record: Plain, name: str) -> Plain:
 
 
 LAYOUTS = {
-    "0.9.0": Layout(
+    "0.9.0": VersionLayout(
         fields=frozenset(
             {
                 *("id", "mission_id", "timestamp", "trigger", "trigger_details", "created_by"),
@@ -70,7 +70,7 @@ LAYOUTS = {
 }
 
 
-def layout_of(version: object, where: str, **values: Any) -> Layout | None:
+def layout_of(version: object, where: str, **values: Any) -> VersionLayout | None:
     """Return the layout of an older version, None for the present one.
 
     Raises Corrupt for what is no version, Incompatible for one that is newer or not known.
@@ -112,7 +112,7 @@ def _numbers(version: object) -> tuple[int, ...] | None:
     return tuple(map(int, found.groups())) if found else None
 
 
-def migrated(content: Plain, layout: Layout) -> Plain:
+def migrated(content: Plain, layout: VersionLayout) -> Plain:
     """Return the content of an older layout as the present one.
 
     Raises ValueError when it is not even of its own layout.

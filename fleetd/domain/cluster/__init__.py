@@ -1,1 +1,1 @@
-"""Machines that share a store: membership, heartbeat, failover."""
+"""Machines that share a store: membership and heartbeat."""

@@ -1,4 +1,4 @@
-"""Triggers that join a record instead of making one of their own; must not know what triggers.
+"""Coalescing: triggers that join a record instead of making one of their own.
 
 Source: behaviour, Checkpoints, and snapshot-lifecycle, Coalescing rule.
 """

@@ -1,4 +1,4 @@
-"""What a rule is given beside its transaction: time, ids, the caller, settings, outside facts."""
+"""Context of a rule: time, ids, the caller, settings, and facts from outside the store."""
 
 from collections.abc import Callable
 from typing import Literal

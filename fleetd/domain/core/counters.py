@@ -1,4 +1,4 @@
-"""How many rows there are, as triggers keep count of them; must not count anything itself."""
+"""Row counters, which triggers of the store keep."""
 
 from typing import Literal
 

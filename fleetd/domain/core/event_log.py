@@ -1,4 +1,4 @@
-"""The event log; must not know any noun but events and what activity keeps up."""
+"""Event log: append, and what activity keeps up: missions, agents, leases, recoveries."""
 
 from collections.abc import Sequence
 from typing import Any

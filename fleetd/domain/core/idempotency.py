@@ -1,4 +1,4 @@
-"""Answering a repeated request with its first result; must not know any particular request."""
+"""Idempotency keys: a repeated request is answered with its first result."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ids of records: find by id or by its beginning, and make new ones."""
+"""Ids: finding records by them, whole or cut, and making new ones."""
 
 import re
 

@@ -75,7 +75,7 @@ def states_of(tx: Tx, mission_id: str) -> list[SortieState]:
     """Return every sortie of a mission in order, as a checkpoint keeps it.
 
     There may be thousands, and every checkpoint reads them: tuples take half the time of rows, and
-    nobody needs the briefings here.
+    nobody needs the sorties' recovery contexts here.
     """
     rows = tx.tuples(
         f"SELECT {_STATE} FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id
@@ -143,7 +143,7 @@ def message_of(tx: Tx, row: Row) -> Message:
         )
         for delivery in deliveries
     ]
-    # A successor's delivery stands behind those of the people the letter was addressed to.
+    # A successor's delivery stands behind those of those the message was addressed to.
     found.sort(key=lambda delivery: rank.get(delivery.agent_id, len(to)))
     return Message(
         id=row["id"],

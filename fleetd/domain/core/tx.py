@@ -1,4 +1,4 @@
-"""The transaction that rules work on; must not know any table nor any database library."""
+"""Transaction: what a rule works on, and its effects after COMMIT."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,1 +1,1 @@
-"""Silence, lost agents and what has come due."""
+"""Liveness: inactivity, open tool calls and what has come due."""

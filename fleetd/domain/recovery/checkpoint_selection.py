@@ -10,7 +10,7 @@ from ..core.ids import find
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx, WatchProcess
 from ..missions.selection import SelectionQuery, selected
-from .restore_context import Ledger
+from .restore_context import RestoreReport
 
 
 class Surroundings(Record, frozen=True, kw_only=True):
@@ -88,10 +88,10 @@ def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     return selected(tx, ctx, SelectionQuery("briefing", request.cwd, request.agent_id)).row
 
 
-def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Checkpoint:
+def choose(tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport) -> Checkpoint:
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
-    What was passed over on the way is warned of in the ledger. Raises NotFound, InvalidParams,
+    What was passed over on the way is warned of in the report. Raises NotFound, InvalidParams,
     InvalidState when no mission is meant, Corrupt for a damaged row, Incompatible.
     """
     if request.checkpoint_id:
@@ -106,7 +106,7 @@ def choose(tx: Tx, ctx: Context, request: RecoveryRestore, ledger: Ledger) -> Ch
                     field="checkpoint_id",
                 )
         return checkpoint
-    return _newest_usable(tx, ctx, _mission_to_recover(tx, ctx, request), ledger)
+    return _newest_usable(tx, ctx, _mission_to_recover(tx, ctx, request), report)
 
 
 def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
@@ -117,7 +117,7 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
     return str(selected(tx, ctx, wanted).row["id"])
 
 
-def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Checkpoint:
+def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport) -> Checkpoint:
     """Return the newest checkpoint that automatic recovery may use.
 
     Undo checkpoints and expired ones are passed over; so are those known to be of no use. Raises
@@ -132,14 +132,14 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, ledger: Ledger) -> Che
     oldest = ctx.days_ago(retention.days)
     for index, row in enumerate(rows):
         if index >= retention.keep and row["timestamp"] < oldest:
-            ledger.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
+            report.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
         elif row["id"] in ctx.facts.unreadable:
-            ledger.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was passed over")
+            report.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was passed over")
         else:
             return checkpoints.load(tx, row["id"])
     if ctx.facts.unreadable:
         raise Corrupt(
-            f"No checkpoint of mission {mission_id} can be used: {'; '.join(ledger.warnings)}.",
+            f"No checkpoint of mission {mission_id} can be used: {'; '.join(report.warnings)}.",
             hint="fleetctl checkpoints verify --all shows what is wrong; an expired one can be "
             "named: fleetctl resume --checkpoint <id>",
             mission_id=mission_id,

@@ -1,4 +1,8 @@
-"""Joins what a checkpoint remembers with what the store knows now; must not write."""
+"""Context builder: joins what a checkpoint knows with what the store knows now, and keeps it.
+
+A recovery leaves every agent's open sorties its part of the context. An agent has many sorties and
+one part, so it stands once: with each of a thousand sorties stood the steps of all of them.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,6 +10,7 @@ from functools import partial
 import msgspec
 
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
+from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
 from ..checkpoints.narrative import obstacle, step
 from ..checkpoints.titles import titles_for
@@ -13,36 +18,58 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..locks.keys import event_from_here
 from ..snapshots.recovery_context import reader_of, sharpened
-from . import prompt_data
-from .restore_context import Case
+from .restore_context import RestoreContext
 
+_encode = msgspec.json.Encoder().encode
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
 
 
-def remember(
+def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
+    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch.
+
+    So does one who has no part of its own: never registered, with none of the mission's
+    ``sorties``, and nobody's successor.
+    """
+    if agent_id is None:
+        return True
+    row = tx.one("SELECT role FROM agents WHERE id = :id", id=agent_id)
+    if row is not None:
+        return bool(row["role"] == "dispatch")
+    return is_unknown(tx, agent_id, sorties)
+
+
+def is_unknown(tx: Tx, agent_id: str, sorties: Sequence[SortieState]) -> bool:
+    """Whether nothing names an agent: no registration, none of the ``sorties``, no succession."""
+    if tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id) is not None:
+        return False
+    heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
+    return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
+
+
+def build(
     tx: Tx,
     ctx: Context,
     mission: Row,
     sorties: Sequence[SortieState],
     checkpoint: Checkpoint | None,
     agent_id: str | None,
-    case: Case | None = None,
+    restore: RestoreContext | None = None,
 ) -> RecoveryContext:
     """Return what is needed to go on, for the mission or for one specialist.
 
     What somebody declared for the checkpoint comes first; what was derived then is derived anew.
     Before that comes what the agent who is briefed noted itself, in its own words of now. For an
     agent, whatever its role, its newest snapshot makes that sharper.
-    ``sorties`` are the mission's. ``case`` is the recovery that just took place, if one did: what
-    it met blocks the work.
+    ``sorties`` are the mission's. ``restore`` is the recovery that just took place, if one did:
+    what it met blocks the work.
     """
-    narrow = None if prompt_data.speaks_for_all(tx, agent_id, sorties) else agent_id
-    live = _live(tx, ctx, mission, sorties, agent_id, narrow, case)
-    met = _blockers_met(case, narrow)
+    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
+    live = _live(tx, ctx, mission, sorties, agent_id, narrow, restore)
+    met = _blockers_met(restore, narrow)
     if checkpoint is None or narrow:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
     then = checkpoint.recovery_context
-    rewound = case is not None and case.request.rewind
+    rewound = restore is not None and restore.request.rewind
     newer = mission["last_activity_seq"] > checkpoint.seq and not rewound
     derived = {
         told for s in checkpoint.sorties if s.status in _OPEN for told in (step(s), obstacle(s))
@@ -66,13 +93,38 @@ def remember(
     )
 
 
-def part_of(
-    case: Case, mission: Row, sorties: Sequence[SortieState], agent_id: str
-) -> RecoveryContext:
-    """Return one agent's own part after a recovery, whatever its role."""
-    live = _live(case.tx, case.ctx, mission, sorties, agent_id, agent_id, case)
-    blockers = _joined(_blockers_met(case, agent_id), live.blockers)
-    return msgspec.structs.replace(live, blockers=blockers)
+def leave_parts(restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]) -> None:
+    """Leave each open sortie its agent's part of the context, until its next progress."""
+    at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
+    for agent_id in dict.fromkeys(filter(None, at_work)):
+        if restore.narrow in (None, agent_id):
+            _leave_part(restore, mission, sorties, agent_id)
+    # What no sortie carries any more.
+    restore.tx.run(
+        "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
+        " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
+        mission=restore.mission_id,
+    )
+
+
+def _leave_part(
+    restore: RestoreContext, mission: Row, sorties: Sequence[SortieState], agent_id: str
+) -> None:
+    live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
+    blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
+    part = msgspec.structs.replace(live, blockers=blockers)
+    briefing_id = restore.tx.value(
+        "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context) RETURNING id",
+        mission=restore.mission_id,
+        context=_encode(part).decode(),
+    )
+    restore.tx.run(
+        "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
+        " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
+        briefing=briefing_id,
+        mission=restore.mission_id,
+        agent=agent_id,
+    )
 
 
 def _live(
@@ -82,7 +134,7 @@ def _live(
     sorties: Sequence[SortieState],
     agent_id: str | None,
     narrow: str | None,
-    case: Case | None,
+    restore: RestoreContext | None,
 ) -> RecoveryContext:
     """Return what the store knows now: of the mission, or of the part of ``narrow``.
 
@@ -102,7 +154,7 @@ def _live(
     )
     if agent_id is None:
         return live
-    reader = reader_of(tx, mission, agent_id, case.back_to if case else None)
+    reader = reader_of(tx, mission, agent_id, restore.back_to if restore else None)
     return sharpened(tx, reader, sorties, live, titles)
 
 
@@ -113,10 +165,10 @@ def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:
     return live.mission_summary if then in ("", title) else then
 
 
-def _blockers_met(case: Case | None, narrow: str | None) -> list[str]:
-    if case is None:
+def _blockers_met(restore: RestoreContext | None, narrow: str | None) -> list[str]:
+    if restore is None:
         return []
-    return [text for owner, text in case.ledger.blockers if narrow in (None, owner)]
+    return [text for owner, text in restore.report.blockers if narrow in (None, owner)]
 
 
 def _over(blocker: str, live: RecoveryContext) -> bool:

@@ -1,4 +1,4 @@
-"""One recovery under way: what was asked, what it starts from, and what it did so far."""
+"""Restore context: one recovery under way, and the report of what it did so far."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from ..core.ids import missing
 from ..core.tx import Row, Tx
 
 
-class Ledger(msgspec.Struct, kw_only=True):
+class RestoreReport(msgspec.Struct, kw_only=True):
     """What a recovery did so far."""
 
     changes: list[Change] = []
@@ -20,7 +20,7 @@ class Ledger(msgspec.Struct, kw_only=True):
     blockers: list[tuple[str, str]] = []
     """What blocks whom: the agent, and the sentence."""
     released: list[str] = []
-    letters: set[str] = set()
+    messages: set[str] = set()
     """Messages that wait for somebody because of this recovery."""
 
     def changed(self, what: str, record_id: str, before: str, after: str) -> None:
@@ -28,14 +28,14 @@ class Ledger(msgspec.Struct, kw_only=True):
         self.changes.append(Change(what=what, id=record_id, before=before, after=after))
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the steps of a recovery need."""
 
     tx: Tx
     ctx: Context
     request: RecoveryRestore
     checkpoint: Checkpoint
-    ledger: Ledger
+    report: RestoreReport = msgspec.field(default_factory=RestoreReport)
     repeated: bool = False
     """Whether the last recovery was from the same checkpoint, with nothing done since."""
     undoes: Row | None = None
@@ -103,11 +103,11 @@ def check(request: RecoveryRestore) -> None:
         )
 
 
-def refuse_stranger(case: Case, name: str) -> None:
+def refuse_stranger(restore: RestoreContext, name: str) -> None:
     """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
     # One after the other: only of a name that nobody else knows are all sorties read.
     known = any(
-        case.tx.one(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
+        restore.tx.one(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
         for where in (
             "agents WHERE id = :id",
             "locks WHERE held_by = :id",
@@ -115,7 +115,7 @@ def refuse_stranger(case: Case, name: str) -> None:
             "sorties WHERE assigned_to = :id",
         )
     )
-    then = case.checkpoint
+    then = restore.checkpoint
     held = {lock.held_by for lock in then.active_locks} | {s.assigned_to for s in then.sorties}
     if not known and name not in held:
         raise missing("agent", name)

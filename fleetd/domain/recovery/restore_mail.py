@@ -1,4 +1,4 @@
-"""One step of recovery: letters queued again for those who have not had them."""
+"""Restored mail: messages queued again for those who have not had them."""
 
 import msgspec
 
@@ -7,40 +7,44 @@ from ...protocol.records import PendingMessage
 from ..agents import mailbox
 from ..core.event_log import emit
 from ..core.tx import LogLine, Row
-from .restore_context import Case
+from .restore_context import RestoreContext
 
 
-def restore_mail(case: Case) -> int:
-    """Queue the checkpoint's letters again; return how many letters the recovery put in queues."""
-    for letter in case.checkpoint.pending_messages:
-        if letter.delivered:
+def restore_mail(restore: RestoreContext) -> int:
+    """Queue the checkpoint's messages again; return how many the recovery put in queues."""
+    for message in restore.checkpoint.pending_messages:
+        if message.delivered:
             continue
-        waiting = [_requeue(case, letter, agent) for agent in letter.to if case.covers(agent)]
+        waiting = [
+            _requeue(restore, message, agent) for agent in message.to if restore.covers(agent)
+        ]
         if any(waiting):
-            case.ledger.letters.add(letter.id)
-    return len(case.ledger.letters)
+            restore.report.messages.add(message.id)
+    return len(restore.report.messages)
 
 
-def _requeue(case: Case, letter: PendingMessage, agent_id: str) -> bool:
-    tx = case.tx
-    # Also a take-over of long ago: who has taken the work over has the letters too.
-    recipient = mailbox.reader(tx, case.holder(agent_id))
-    row = tx.one("SELECT * FROM messages WHERE id = :id", id=letter.id) or _repost(case, letter)
-    status = _delivery(case, letter.id, agent_id) or _delivery(case, letter.id, recipient)
+def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) -> bool:
+    tx = restore.tx
+    # Also a take-over of long ago: who has taken the work over has the messages too.
+    recipient = mailbox.reader(tx, restore.holder(agent_id))
+    row = tx.one("SELECT * FROM messages WHERE id = :id", id=message.id) or _repost(
+        restore, message
+    )
+    status = _delivery(restore, message.id, agent_id) or _delivery(restore, message.id, recipient)
     if status in ("delivered", "acked"):
-        text = f"Message {letter.id} not queued again for {recipient}: it was {status} already"
+        text = f"Message {message.id} not queued again for {recipient}: it was {status} already"
         tx.after_commit(LogLine("INFO", text))
         return False
     if status != "queued":
-        mailbox.queue(tx, letter.id, recipient, row["seq"])
-        case.ledger.changed("message", letter.id, status or "missing", "queued")
-        payload = MessageRequeued(message_id=letter.id, to=[recipient])
-        emit(tx, case.ctx, payload, mission_id=case.mission_id)
+        mailbox.queue(tx, message.id, recipient, row["seq"])
+        restore.report.changed("message", message.id, status or "missing", "queued")
+        payload = MessageRequeued(message_id=message.id, to=[recipient])
+        emit(tx, restore.ctx, payload, mission_id=restore.mission_id)
     return True
 
 
-def _delivery(case: Case, message_id: str, agent_id: str) -> str | None:
-    status: str | None = case.tx.value(
+def _delivery(restore: RestoreContext, message_id: str, agent_id: str) -> str | None:
+    status: str | None = restore.tx.value(
         "SELECT status FROM deliveries WHERE message_id = :id AND agent_id = :agent",
         id=message_id,
         agent=agent_id,
@@ -48,19 +52,19 @@ def _delivery(case: Case, message_id: str, agent_id: str) -> str | None:
     return status
 
 
-def _repost(case: Case, letter: PendingMessage) -> Row:
-    """Write a letter back that the store has lost."""
+def _repost(restore: RestoreContext, message: PendingMessage) -> Row:
+    """Write a message back that the store has lost."""
     columns: Row = {
-        "id": letter.id,
-        "seq": case.checkpoint.seq,
-        "mission_id": case.mission_id,
-        "thread_id": letter.thread_id,
-        "sender": letter.sender,
-        "to_json": msgspec.json.encode(letter.to).decode(),
-        "subject": letter.subject,
-        "body": letter.body,
-        "priority": letter.priority,
-        "sent_at": letter.sent_at,
+        "id": message.id,
+        "seq": restore.checkpoint.seq,
+        "mission_id": restore.mission_id,
+        "thread_id": message.thread_id,
+        "sender": message.sender,
+        "to_json": msgspec.json.encode(message.to).decode(),
+        "subject": message.subject,
+        "body": message.body,
+        "priority": message.priority,
+        "sent_at": message.sent_at,
     }
-    case.tx.insert("messages", columns)
+    restore.tx.insert("messages", columns)
     return columns

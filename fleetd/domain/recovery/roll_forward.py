@@ -21,7 +21,7 @@ from ..locks import leases
 from ..locks.keys import of_lock
 from ..missions.milestones import rearm
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
-from .restore_context import Case, Ledger
+from .restore_context import RestoreContext
 from .restore_locks import restore_locks
 from .restore_mail import restore_mail
 from .restore_sorties import restore_sorties
@@ -44,10 +44,10 @@ def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
         _raise(tx, ctx, end, max(tops), reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in waiting(tx, ctx, "behind"):
-        mission, case = _case(tx, ctx, mission_id)
-        if case is not None and mission["status"] in OPEN_MISSION:
-            keep_undo(case, capture(tx, ctx, mission))
-            _drop_what_was_over(case)
+        mission, restore = _restore_context(tx, ctx, mission_id)
+        if restore is not None and mission["status"] in OPEN_MISSION:
+            keep_undo(restore, capture(tx, ctx, mission))
+            _drop_what_was_over(restore)
         mark_settled(tx, ctx, mission_id)
     return waiting(tx, ctx)
 
@@ -73,24 +73,23 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     tx.after_commit(LogLine("WARNING", text))
 
 
-def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> bool:
+def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Bring a mission that waits for it to its newest checkpoint; one that has ended stays so."""
     if not unmark(tx, ctx, mission_id) or not _is_there(tx, mission_id):
-        return False
-    mission, case = _case(tx, ctx, mission_id)
-    if case is None:
-        return False
-    if mission["status"] not in OPEN_MISSION:
-        newest = case.checkpoint.id
+        return
+    mission, restore = _restore_context(tx, ctx, mission_id)
+    if restore is None:
+        return
+    if mission["status"] in OPEN_MISSION:
+        _restore(restore, mission)
+    else:
+        newest = restore.checkpoint.id
         text = (
             f"Mission {mission['id']} is {ended_as(mission)} in the database and stays so, though"
             f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
             " would reopen it"
         )
         tx.after_commit(LogLine("WARNING", text))
-        return False
-    _restore(case, mission)
-    return True
 
 
 def _is_there(tx: Tx, mission_id: str) -> bool:
@@ -98,7 +97,7 @@ def _is_there(tx: Tx, mission_id: str) -> bool:
     return tx.one("SELECT id FROM missions WHERE id = :id", id=mission_id) is not None
 
 
-def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
+def _restore_context(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, RestoreContext | None]:
     """Return a mission, and what catching it up starts from: its newest checkpoint.
 
     One that would undo something counts only if there is no other; a damaged row does not.
@@ -116,44 +115,44 @@ def _case(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Case | None]:
             damaged.append(row["id"])
             continue
         wanted = RecoveryRestore(checkpoint_id=row["id"], requested_by="fleetd")
-        return mission, Case(tx=tx, ctx=ctx, request=wanted, checkpoint=checkpoint, ledger=Ledger())
+        return mission, RestoreContext(tx=tx, ctx=ctx, request=wanted, checkpoint=checkpoint)
 
 
-def _restore(case: Case, mission: Row) -> None:
-    tx, then = case.tx, case.checkpoint
-    reopen(case, mission)
-    sorties = restore_sorties(case, states_of(tx, case.mission_id))
-    locks, letters = restore_locks(case), restore_mail(case)
-    progress = rearm(tx, case.mission_id)
-    _set_mission(case)
-    if find(tx, "mission", case.mission_id)["status"] == "in_progress":
-        make_pending(tx, case.ctx, case.mission_id, then.id)
+def _restore(restore: RestoreContext, mission: Row) -> None:
+    tx, then = restore.tx, restore.checkpoint
+    reopen(restore, mission)
+    sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
+    locks, messages = restore_locks(restore), restore_mail(restore)
+    progress = rearm(tx, restore.mission_id)
+    _set_mission(restore)
+    if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
+        make_pending(tx, restore.ctx, restore.mission_id, then.id)
     text = (
-        f"Mission {case.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
-        f" {progress}%, {sorties} sorties, {locks} locks, {letters} messages"
+        f"Mission {restore.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
+        f" {progress}%, {sorties} sorties, {locks} locks, {messages} messages"
     )
-    for line in (text, *case.ledger.warnings, *case.ledger.errors):
+    for line in (text, *restore.report.warnings, *restore.report.errors):
         tx.after_commit(LogLine("WARNING", line))
 
 
-def _drop_what_was_over(case: Case) -> None:
+def _drop_what_was_over(restore: RestoreContext) -> None:
     """End what the old rows still have and the checkpoint, taken later, has not.
 
-    Otherwise a letter that was delivered would be delivered again, and a file that was given back
+    Otherwise a message that was delivered would be delivered again, and a file that was given back
     would stay locked.
     """
-    tx, ctx, then = case.tx, case.ctx, case.checkpoint
+    tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
     holders = {of_lock(lock): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
-        over = row["mission_id"] == case.mission_id if later is None else later != row["held_by"]
+        over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
             leases.supersede(tx, ctx, row)
-    still = {(letter.id, agent) for letter in then.pending_messages for agent in letter.to}
+    still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     rows = tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.status = 'queued' AND m.mission_id = :mission",
-        mission=case.mission_id,
+        mission=restore.mission_id,
     )
     for row in rows:
         if (row["message_id"], row["agent_id"]) not in still:
@@ -166,9 +165,9 @@ def _drop_what_was_over(case: Case) -> None:
             )
 
 
-def _set_mission(case: Case) -> None:
+def _set_mission(restore: RestoreContext) -> None:
     """Give the mission's row what the checkpoint knows of it, and its last activity."""
-    ctx, then = case.ctx, case.checkpoint
+    ctx, then = restore.ctx, restore.checkpoint
     last = then.recovery_context.last_activity_at or then.timestamp
     columns: Row = {
         "last_activity_at": last,
@@ -190,4 +189,6 @@ def _set_mission(case: Case) -> None:
         if known.status in OPEN_MISSION:
             columns["status"] = known.status
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
-    case.tx.run(f"UPDATE missions SET {assignments} WHERE id = :id", **columns, id=case.mission_id)
+    restore.tx.run(
+        f"UPDATE missions SET {assignments} WHERE id = :id", **columns, id=restore.mission_id
+    )

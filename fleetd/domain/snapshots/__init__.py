@@ -1,1 +1,1 @@
-"""Rules about run snapshots; must not know files."""
+"""Snapshots of runs."""

@@ -54,11 +54,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     session: Row | None
     agent_id: str | None
     agent: Row | None
-    plan: list[plan_steps.Step]
+    plan: list[plan_steps.PlanStep]
     newest: Snapshot | None
 
 
-class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
 
     status: RunStatus
@@ -103,7 +103,7 @@ def _newest(tx: Tx, run_id: str) -> Snapshot | None:
         return None
 
 
-def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
+def build(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
     span = span_of(tx, known)
     status, why = _status(tx, known)
@@ -113,7 +113,7 @@ def gather(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Gathered:
     if status == "failed":
         failure = why or failure or "the run broke off"
     state, left_out = _step_state(ctx, known, trigger, status, failure)
-    return Gathered(
+    return Draft(
         status=status,
         step_state=state,
         context_digest=_digest(tx, ctx, known, trigger, found.dropped + left_out),
@@ -243,18 +243,27 @@ def _hints(
 
 
 def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
+    """Return what is declared of the window, and what is known of the rest.
+
+    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
+    """
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
         return msgspec.structs.replace(before, dropped_items=dropped)
     told = _pressure(known.session)
     if known.session is None and before is not None:
         told = before.window_pressure
-    return _context_digest(
-        ctx,
-        trigger.digest,
-        told=told,
-        artifacts=_protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan)),
-        dropped=dropped,
+    given = trigger.digest or DeclaredDigest()
+    files = given.protected_artifacts
+    if files is None:
+        files = _protected(tx, ctx, known.agent_id, plan_steps.present_step(known.plan))
+    kept = list(files[:MOST_ARTIFACTS])
+    counted = (given.dropped_items or 0) + dropped + len(files) - len(kept)
+    return ContextDigest(
+        window_pressure=given.window_pressure or told,
+        protected_artifacts=kept,
+        dropped_items=min(counted, MOST_COUNTED),
+        policy_profile=given.policy_profile or _profile(ctx.config),
     )
 
 
@@ -273,7 +282,7 @@ def _pressure(session: Row | None) -> WindowPressure:
 
 
 def _protected(
-    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.Step | None
+    tx: Tx, ctx: Context, agent_id: str | None, step: plan_steps.PlanStep | None
 ) -> list[str]:
     """Return the files that an agent has locked, then those of the step it is at."""
     if agent_id is None:
@@ -293,27 +302,3 @@ def _profile(config: Config) -> str:
     if (config.retention, config.limits) == (Retention(), Limits()):
         return "default"
     return f"custom-{digest_of(_canonical([config.retention, config.limits]))[:8]}"
-
-
-def _context_digest(
-    ctx: Context,
-    declared: DeclaredDigest | None,
-    *,
-    told: WindowPressure,
-    artifacts: Sequence[str],
-    dropped: int,
-) -> ContextDigest:
-    """Return what is declared, and what is known of the rest.
-
-    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
-    """
-    given = declared or DeclaredDigest()
-    every = artifacts if given.protected_artifacts is None else given.protected_artifacts
-    kept = list(every[:MOST_ARTIFACTS])
-    counted = (given.dropped_items or 0) + dropped + len(every) - len(kept)
-    return ContextDigest(
-        window_pressure=given.window_pressure or told,
-        protected_artifacts=kept,
-        dropped_items=min(counted, MOST_COUNTED),
-        policy_profile=given.policy_profile or _profile(ctx.config),
-    )

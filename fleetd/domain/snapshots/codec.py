@@ -14,7 +14,7 @@ from ...protocol.records import Integrity, SourceDetail
 from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import RunId, SnapshotId, StorageLocation
-from ..checkpoints.codec import canonical, digest_of
+from ..checkpoints.codec import ChecksumError, canonical, digest_of
 from ..core.context import Context
 from ..core.tx import Row, Tx
 
@@ -105,7 +105,7 @@ def from_row(row: Row) -> Snapshot:
     try:
         snapshot = _read(row["document_json"].encode())
         if any(row[name] != told for name, told in to_columns(snapshot).items()):
-            raise _ChecksumError
+            raise ChecksumError
         return msgspec.structs.replace(
             snapshot,
             agent_id=row["agent_id"],
@@ -155,10 +155,6 @@ def _artifacts(row: Row) -> list[Artifact]:
     return [plain, packed]
 
 
-class _ChecksumError(ValueError):
-    """The content is not the one that the checksum was taken of."""
-
-
 _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
@@ -166,7 +162,7 @@ def _read(data: bytes) -> Snapshot:
     whole = _whole(data)
     integrity = _integrity(whole.pop("integrity", None))
     if digest_of(canonical(whole)) != integrity.digest:
-        raise _ChecksumError
+        raise ChecksumError
     content = msgspec.convert(whole, SnapshotContent)
     msgspec.convert(whole, _Names)
     if iso(to_ms(content.created_at)) != content.created_at:
@@ -192,7 +188,7 @@ def _integrity(stated: object) -> Integrity:
 def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoReturn:
     refusal: type[Corrupt] = SchemaInvalid
     why = f"is not a snapshot that can be read ({error})"
-    if isinstance(error, _ChecksumError):
+    if isinstance(error, ChecksumError):
         refusal, why = IntegrityMismatch, "does not match its checksum"
     raise refusal(f"{what} {why}.", hint=hint, reason=why, **values) from error
 

@@ -1,4 +1,4 @@
-"""How the commands and tools of a run ended, declared or told by the log; must not write.
+"""Command outcomes: how the commands and tools of a run ended, declared or told by the log.
 
 Source: snapshot-lifecycle, ``command_outcomes``. One outcome per call: some harnesses tell how a
 call ended in a second event, and the newer one knows more. Secrets are gone already.

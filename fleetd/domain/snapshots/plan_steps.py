@@ -35,7 +35,7 @@ _strings = msgspec.json.Decoder(list[str]).decode
 _NOTHING = DeclaredStep()
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One sortie as a step of its agent's plan; ``ordinal`` counts from 1."""
 
     id: str
@@ -53,7 +53,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in ("pending", "in_progress")
 
 
-def plan_of(tx: Tx, agent: Row | None) -> list[Step]:
+def plan_of(tx: Tx, agent: Row | None) -> list[PlanStep]:
     """Return the steps of an agent in its mission, in order; none for an agent nobody knows."""
     if agent is None or agent["mission_id"] is None:
         return []
@@ -75,8 +75,8 @@ def step_status(sortie: Row) -> StepStatus:
     return "skipped" if dropped else _STATUSES[sortie["status"]]
 
 
-def _step(row: Row, ordinal: int) -> Step:
-    return Step(
+def _step(row: Row, ordinal: int) -> PlanStep:
+    return PlanStep(
         id=row["id"],
         ordinal=ordinal,
         title=short(row["title"], TITLE_CHARS),
@@ -88,7 +88,7 @@ def _step(row: Row, ordinal: int) -> Step:
     )
 
 
-def present_step(plan: Sequence[Step]) -> Step | None:
+def present_step(plan: Sequence[PlanStep]) -> PlanStep | None:
     """Return the step a run is at: under way, else the next open one, else the last closed."""
     for status in _RANK:
         found = next((step for step in plan if step.sortie_status == status), None)
@@ -98,13 +98,13 @@ def present_step(plan: Sequence[Step]) -> Step | None:
     return following or max(plan, key=lambda step: (step.closed_at, step.ordinal), default=None)
 
 
-def all_done(plan: Sequence[Step]) -> bool:
+def all_done(plan: Sequence[PlanStep]) -> bool:
     """Whether every step is done, one at least; what the plan dropped counts as dealt with."""
     statuses = {step.status for step in plan}
     return "done" in statuses and statuses <= {"done", "skipped"}
 
 
-def compliance(ctx: Context, plan: Sequence[Step]) -> TodoCompliance:
+def compliance(ctx: Context, plan: Sequence[PlanStep]) -> TodoCompliance:
     """Return whether a plan is kept as plans are to be: one step at a time."""
     under_way = [step for step in plan if step.sortie_status == "in_progress"]
     violations = []
@@ -117,7 +117,7 @@ def compliance(ctx: Context, plan: Sequence[Step]) -> TodoCompliance:
     )
 
 
-def step_meant(plan: Sequence[Step], declared: DeclaredStep | None) -> Step | None:
+def step_meant(plan: Sequence[PlanStep], declared: DeclaredStep | None) -> PlanStep | None:
     """Return the step of a plan that a caller names, or that the run is at when it names none."""
     if declared is None or (declared.step_id, declared.step_ordinal) == (None, None):
         return present_step(plan)
@@ -132,7 +132,7 @@ def step_meant(plan: Sequence[Step], declared: DeclaredStep | None) -> Step | No
 
 def step_state(
     declared: DeclaredStep | None,
-    meant: Step | None,
+    meant: PlanStep | None,
     complied: TodoCompliance,
     hints: ResumeHints,
 ) -> StepState:

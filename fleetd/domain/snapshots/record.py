@@ -9,6 +9,7 @@ takes its last commands, its locks and its step along.
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from ...protocol.events import SnapshotRecorded
 from ...protocol.requests.snapshot import SnapshotRecord
@@ -21,7 +22,7 @@ from ..core.sql import in_sql
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..retention.snapshots import drop_surplus
-from .builder import Gathered, Known, Trigger, gather, known_of, span_of
+from .builder import Draft, Known, Trigger, build, known_of, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .resume_hints import FAILED_FIRST
@@ -52,15 +53,15 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     snapshot, and the id of that one is returned.
     """
     known = known_of(tx, run_id, trigger)
-    gathered = gather(tx, ctx, known, trigger)
-    if known.newest is not None and _joins(ctx, known, gathered, trigger):
+    draft = build(tx, ctx, known, trigger)
+    if known.newest is not None and _joins(ctx, known, draft, trigger):
         return _join(tx, ctx, known, known.newest, trigger)
-    snapshot_id = _insert(tx, ctx, known, gathered, trigger)
+    snapshot_id = _insert(tx, ctx, known, draft, trigger)
     emit(
         tx,
         ctx,
         SnapshotRecorded(
-            snapshot_id=snapshot_id, run_id=run_id, source=trigger.source, status=gathered.status
+            snapshot_id=snapshot_id, run_id=run_id, source=trigger.source, status=draft.status
         ),
         mission_id=known.agent["mission_id"] if known.agent else None,
         agent_id=known.agent_id,
@@ -73,7 +74,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     return snapshot_id
 
 
-def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> bool:
+def _joins(ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> bool:
     """Whether a trigger has nothing new to say so soon after the last one."""
     newest, run = known.newest, known.run
     # What somebody else had to say goes with that one when it is forgotten.
@@ -84,18 +85,18 @@ def _joins(ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> 
     wall = since_last(ctx.now_ms, newest.created_at, newest.source_details)
     if max(awake, wall) > COALESCE_MS:
         return False
-    return not _adds(trigger, gathered, newest) and _material(newest) == _material(gathered, newest)
+    return not _adds(trigger, draft, newest) and _material(newest) == _material(draft, newest)
 
 
-def _adds(trigger: Trigger, gathered: Gathered, newest: Snapshot) -> bool:
+def _adds(trigger: Trigger, draft: Draft, newest: Snapshot) -> bool:
     """Whether a caller declares what the newest snapshot does not say: it must not get lost."""
-    if trigger.digest is not None and gathered.context_digest != newest.context_digest:
+    if trigger.digest is not None and draft.context_digest != newest.context_digest:
         return True
-    told = gathered.command_outcomes if trigger.outcomes is not None else []
+    told = draft.command_outcomes if trigger.outcomes is not None else []
     return any(each not in newest.command_outcomes for each in told)
 
 
-def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
+def _material(one: Draft | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
     """Return what makes two snapshots differ in a way that matters.
 
     What failed in the snapshot ``before`` still stands where nothing newer has.
@@ -103,12 +104,9 @@ def _material(one: Gathered | Snapshot, before: Snapshot | None = None) -> tuple
     failed = _newest_failure(one.command_outcomes)
     if failed is None and before is not None:
         failed = _newest_failure(before.command_outcomes)
-    return one.status, _unchecked(one.step_state), one.context_digest.window_pressure, failed
-
-
-def _unchecked(state: StepState) -> StepState:
-    complied = msgspec.structs.replace(state.todo_compliance, checked_at="")
-    return msgspec.structs.replace(state, todo_compliance=complied)
+    complied = replace(one.step_state.todo_compliance, checked_at="")
+    step = replace(one.step_state, todo_compliance=complied)
+    return one.status, step, one.context_digest.window_pressure, failed
 
 
 def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, str] | None:
@@ -131,36 +129,36 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
         id=known.run_id,
     )
     if known.agent and known.agent["mission_id"]:
-        tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
+        _tie(tx, newest.snapshot_id, [known.agent["mission_id"]])
     return newest.snapshot_id
 
 
-def _insert(tx: Tx, ctx: Context, known: Known, gathered: Gathered, trigger: Trigger) -> str:
+def _insert(tx: Tx, ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> str:
     """Write the row of a snapshot, and its run's; return its id."""
     content = SnapshotContent(
         snapshot_id=_id(tx, ctx),
         created_at=ctx.now,
         run_id=known.run_id,
         source=trigger.source,
-        status=gathered.status,
-        step_state=gathered.step_state,
-        context_digest=gathered.context_digest,
-        command_outcomes=gathered.command_outcomes,
+        status=draft.status,
+        step_state=draft.step_state,
+        context_digest=draft.context_digest,
+        command_outcomes=draft.command_outcomes,
     )
     # Asked before the run's row says that the log stands in a snapshot.
-    missions = missions_of(tx, known, trigger, content.step_state)
-    _keep_run(tx, ctx, known, gathered)
-    session = known.session
+    missions = _missions_of(tx, known, trigger, content.step_state)
+    _keep_run(tx, ctx, known, draft)
+    session = known.session or {}
     beside = {
         "gathered": int(trigger.outcomes is None),
         "agent_id": known.agent_id,
-        "window_tokens": session["window_tokens"] if session else None,
-        "window_size": session["window_size"] if session else None,
+        "window_tokens": session.get("window_tokens"),
+        "window_size": session.get("window_size"),
         "note": trigger.note,
         "machine": ctx.machine,
     }
     tx.insert("snapshots", to_columns(content) | beside)
-    tie(tx, content.snapshot_id, missions)
+    _tie(tx, content.snapshot_id, missions)
     return content.snapshot_id
 
 
@@ -170,7 +168,7 @@ def _id(tx: Tx, ctx: Context) -> str:
     return f"cp_{moment}_{position(tx)}"
 
 
-def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
+def _keep_run(tx: Tx, ctx: Context, known: Known, draft: Draft) -> None:
     tx.run(
         "INSERT INTO runs (id, agent_id, status, snapshot_awake_ms, events_seq)"
         " VALUES (:id, :agent, :status, :awake, :seq)"
@@ -179,13 +177,13 @@ def _keep_run(tx: Tx, ctx: Context, known: Known, gathered: Gathered) -> None:
         " snapshot_awake_ms = excluded.snapshot_awake_ms, events_seq = excluded.events_seq",
         id=known.run_id,
         agent=known.agent_id,
-        status=gathered.status,
+        status=draft.status,
         awake=ctx.awake_ms,
-        seq=gathered.end,
+        seq=draft.end,
     )
 
 
-def tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
+def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
     """Note missions of which a snapshot holds something."""
     for mission_id in sorted(missions):
         tx.run(
@@ -196,7 +194,7 @@ def tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
         )
 
 
-def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
+def _missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
     span = span_of(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
@@ -219,28 +217,18 @@ def missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set
     )
     found = {row["mission_id"] for row in rows if row["mission_id"]}
     if known.newest is not None and _repeats(state, known.newest):
-        found |= _carried(tx, known.newest)
+        rows = tx.all(
+            "SELECT mission_id FROM snapshot_missions WHERE snapshot_id = :id",
+            id=known.newest.snapshot_id,
+        )
+        found |= {row["mission_id"] for row in rows}
     return found
 
 
 def _repeats(state: StepState, newest: Snapshot) -> bool:
     """Whether a snapshot says again what the one before says: its step, or what failed in it."""
+    actions = state.resume_hints.next_actions
     if state == newest.step_state:
-        return _says_anything(state)
+        return any((state.plan_path, state.step_id, actions, state.todo_compliance.violations))
     failed = [each.result for each in newest.command_outcomes[-1:]] == ["FAIL"]
-    return failed and any(told.startswith(FAILED_FIRST) for told in state.resume_hints.next_actions)
-
-
-def _says_anything(state: StepState) -> bool:
-    hints, complied = state.resume_hints, state.todo_compliance
-    told = (state.plan_path, state.step_id, hints.next_actions, complied.violations)
-    return any(told)
-
-
-def _carried(tx: Tx, newest: Snapshot) -> set[str]:
-    """Return the missions of a snapshot that is repeated."""
-    rows = tx.all(
-        "SELECT mission_id FROM snapshot_missions WHERE snapshot_id = :id",
-        id=newest.snapshot_id,
-    )
-    return {row["mission_id"] for row in rows}
+    return failed and any(told.startswith(FAILED_FIRST) for told in actions)

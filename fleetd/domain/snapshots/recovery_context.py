@@ -35,7 +35,7 @@ _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
 RUNS, TRIED = 5, 20
 
 
-class Reader(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
     """Whose snapshots are asked for: an agent's, as far as they are about a mission.
 
     ``whose`` are the agents whose runs speak for it. Behind the position ``until`` in the log
@@ -48,7 +48,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
-def reader_of(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> Reader:
+def reader_of(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> SnapshotReader:
     """Return an agent as a reader: with those it took over from, none of another mission."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE id = :agent OR succeeded_by = :agent ORDER BY id",
@@ -57,38 +57,33 @@ def reader_of(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> 
     mission_of = {agent_id: None} | {row["id"]: row["mission_id"] for row in rows}
     whose = tuple(each for each, at in mission_of.items() if at in (None, mission["id"]))
     end = position(tx) if until is None else until
-    return Reader(agent_id=agent_id, mission=mission, whose=whose, until=end)
+    return SnapshotReader(agent_id=agent_id, mission=mission, whose=whose, until=end)
 
 
-def newest_of_agent(tx: Tx, reader: Reader) -> Snapshot | None:
-    """Return the newest snapshot that can be read and speaks for an agent, None without one."""
-    return next(snapshots_of_agent(tx, reader), None)
-
-
-def snapshots_of_agent(tx: Tx, reader: Reader) -> Iterator[Snapshot]:
+def _snapshots(tx: Tx, reader: SnapshotReader) -> Iterator[Snapshot]:
     """Yield the snapshots that can be read and speak for an agent, run by run, newest first."""
     rows = (row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id))
     return _readable(tx, reader, rows)
 
 
-def declared_outcomes(tx: Tx, reader: Reader, most: int) -> list[tuple[str, CommandOutcome]]:
-    """Return outcomes that a client declared itself, and when they were recorded; newest first.
+def outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[str, str]]:
+    """Return when outcomes were recorded that a client declared, and what they were; newest first.
 
     Those that were gathered stand in the log, where they are read.
     """
     told = "AND gathered = 0 AND outcome_count > 0"
     rows = [row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id, told)]
     rows.sort(key=lambda row: row["seq"], reverse=True)
-    found: list[tuple[str, CommandOutcome]] = []
+    found: list[tuple[str, str]] = []
     for snapshot in _readable(tx, reader, iter(rows)):
-        outcomes = reversed(snapshot.command_outcomes)
-        found += [(snapshot.created_at, outcome) for outcome in outcomes]
+        at = snapshot.created_at
+        found += [(at, _outcome(each, at)) for each in reversed(snapshot.command_outcomes)]
         if len(found) >= most:
             break
     return found[:most]
 
 
-def _runs(tx: Tx, reader: Reader) -> list[str]:
+def _runs(tx: Tx, reader: SnapshotReader) -> list[str]:
     """Return the runs of which snapshots may speak for an agent, the one recorded last first."""
     found: list[Row] = []
     for author in reader.whose:
@@ -102,7 +97,7 @@ def _runs(tx: Tx, reader: Reader) -> list[str]:
     return [row["id"] for row in found[:RUNS]]
 
 
-def _rows(tx: Tx, reader: Reader, run_id: str, more: str = "") -> list[Row]:
+def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[Row]:
     return tx.all(
         f"SELECT * FROM snapshots WHERE run_id = :run AND {LIVE} AND seq <= :until {more}"
         " ORDER BY seq DESC LIMIT :most",
@@ -112,7 +107,7 @@ def _rows(tx: Tx, reader: Reader, run_id: str, more: str = "") -> list[Row]:
     )
 
 
-def _readable(tx: Tx, reader: Reader, rows: Iterator[Row]) -> Iterator[Snapshot]:
+def _readable(tx: Tx, reader: SnapshotReader, rows: Iterator[Row]) -> Iterator[Snapshot]:
     """Yield what can be read and speaks for the agent; damage is for others to tell and heal."""
     for row in rows:
         try:
@@ -123,7 +118,7 @@ def _readable(tx: Tx, reader: Reader, rows: Iterator[Row]) -> Iterator[Snapshot]
             yield snapshot
 
 
-def _of_mission(tx: Tx, reader: Reader, snapshot: Snapshot) -> bool:
+def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
     """Whether a snapshot can be about a mission: its agent may have been in another one then."""
     if snapshot.created_at < reader.mission["created_at"]:
         return False
@@ -134,7 +129,7 @@ def _of_mission(tx: Tx, reader: Reader, snapshot: Snapshot) -> bool:
 
 def sharpened(
     tx: Tx,
-    reader: Reader,
+    reader: SnapshotReader,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -153,7 +148,7 @@ def sharpened(
 
 def _actions(
     tx: Tx,
-    reader: Reader,
+    reader: SnapshotReader,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -164,7 +159,7 @@ def _actions(
     until the plan moves.
     """
     said: list[str] | None = None
-    for snapshot in snapshots_of_agent(tx, reader):
+    for snapshot in _snapshots(tx, reader):
         if said is None:
             said = _said(sorties, live, titles)
         hints = snapshot.step_state.resume_hints
@@ -193,9 +188,9 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
     ]
 
 
-def line(tx: Tx, reader: Reader, sorties: Sequence[SortieState]) -> str:
+def line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
     """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
-    snapshot = newest_of_agent(tx, reader)
+    snapshot = next(_snapshots(tx, reader), None)
     if snapshot is None:
         return ""
     # It was so when the snapshot was taken; after a compaction the window is a new one.
@@ -207,11 +202,6 @@ def line(tx: Tx, reader: Reader, sorties: Sequence[SortieState]) -> str:
     whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
     told = "; ".join(parts)
     return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
-
-
-def outcomes(tx: Tx, reader: Reader, most: int) -> list[tuple[str, str]]:
-    """Return when the outcomes were recorded that an agent declared, and what they were."""
-    return [(at, _outcome(each, at)) for at, each in declared_outcomes(tx, reader, most)]
 
 
 def _step(snapshot: Snapshot) -> list[str]:
@@ -237,7 +227,7 @@ def _outcome(outcome: CommandOutcome, at: str) -> str:
     return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}, {at}{error}"
 
 
-def _in_whose_words(reader: Reader, snapshot: Snapshot, action: str) -> str:
+def _in_whose_words(reader: SnapshotReader, snapshot: Snapshot, action: str) -> str:
     """Return an action as its reader may see it: one's own words as they are, others' in quotes.
 
     What a command put out when it failed is nobody's words.
@@ -265,7 +255,9 @@ def _plain(text: str) -> str:
     return text.strip(" .").casefold()
 
 
-def _plan_moved(tx: Tx, reader: Reader, snapshot: Snapshot, sorties: Sequence[SortieState]) -> bool:
+def _plan_moved(
+    tx: Tx, reader: SnapshotReader, snapshot: Snapshot, sorties: Sequence[SortieState]
+) -> bool:
     """Whether the agent's plan is another one by now: a step was begun or closed since.
 
     A rewind opens steps again that a snapshot saw closed.
@@ -287,7 +279,7 @@ def _plan_moved(tx: Tx, reader: Reader, snapshot: Snapshot, sorties: Sequence[So
     )
 
 
-def _made_good(tx: Tx, reader: Reader, snapshot: Snapshot, action: str) -> bool:
+def _made_good(tx: Tx, reader: SnapshotReader, snapshot: Snapshot, action: str) -> bool:
     """Whether an action looks back at a failure after which something went well."""
     if not action.startswith(FAILED_FIRST):
         return False

@@ -1,4 +1,4 @@
-"""Whether a run can go on from where it stands, why or why not, and with what; must not write.
+"""Resume hints: whether a run can go on, why or why not, and with what.
 
 Source: snapshot-lifecycle, ``resume_hints``.
 """
@@ -10,8 +10,8 @@ import msgspec
 from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints
-from ...protocol.types import RunStatus, StepStatus
-from .plan_steps import Step, present_step
+from ...protocol.types import RunStatus
+from .plan_steps import PlanStep, present_step
 
 MOST_ACTIONS = 20
 # Behind it stands what a command put out: nobody's words.
@@ -23,50 +23,42 @@ DECLARED = "resume_declared"
 
 
 def computed(
-    plan: Sequence[Step], failure: str | None, said: DeclaredStep | None, status: RunStatus
+    plan: Sequence[PlanStep], failure: str | None, said: DeclaredStep | None, status: RunStatus
 ) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
 
     Where the store knows no plan, the step that the caller says it is at stands for one, and so
     does a run that is completed: nothing is ahead of that.
     """
-    known = bool(plan) or _said_state(said) is not None or status == "completed"
+    stated = said.step_status if said is not None else None
+    if not plan and stated is None and status != "completed":
+        return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
     if plan:
         ahead = [_action(step) for step in _in_turn(plan)]
     else:
-        ahead = _said_ahead(said) if status != "completed" else []
-    if not known:
-        return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
+        ahead = _said_ahead(said) if said is not None and status != "completed" else []
     if not ahead:
         return ResumeHints(eligible=False, reason_code=NOTHING_LEFT, next_actions=[])
-    actions = [f"{word}: {what}" for word, what in zip(_words(len(ahead)), ahead, strict=True)]
+    actions = [f"{'Then' if n else 'Continue'}: {what}" for n, what in enumerate(ahead)]
     if failure is None:
         return ResumeHints(eligible=True, reason_code=READY, next_actions=actions)
     first = short(f"{FAILED_FIRST}{failure}", SUMMARY_CHARS)
     return ResumeHints(eligible=True, reason_code=AFTER_FAILURE, next_actions=[first, *actions])
 
 
-def _words(count: int) -> list[str]:
-    return ["Continue", *["Then"] * (count - 1)]
-
-
-def _in_turn(plan: Sequence[Step]) -> list[Step]:
+def _in_turn(plan: Sequence[PlanStep]) -> list[PlanStep]:
     """Return what is left of a plan, the step that the run is at first."""
     present = present_step(plan)
     return sorted((step for step in plan if step.open), key=lambda step: step is not present)
 
 
-def _action(step: Step) -> str:
+def _action(step: PlanStep) -> str:
     blocked = f" (blocked: {short(step.blocked_reason)})" if step.blocked_reason else ""
     return f"{step.title}{blocked}"
 
 
-def _said_state(said: DeclaredStep | None) -> StepStatus | None:
-    return said.step_status if said is not None else None
-
-
-def _said_ahead(said: DeclaredStep | None) -> list[str]:
-    if said is None or _said_state(said) not in ("pending", "in_progress", "failed"):
+def _said_ahead(said: DeclaredStep) -> list[str]:
+    if said.step_status not in ("pending", "in_progress", "failed"):
         return []
     step = said.step_id or (f"step {said.step_ordinal}" if said.step_ordinal else "the step")
     return [f"{step} of {said.plan_path}" if said.plan_path else step]

@@ -1,6 +1,6 @@
 """Runs: which session is which run, and which run an agent or a directory means.
 
-A run is one session of one agent, or whatever a tool calls so. Must not know what is recorded.
+A run is one session of one agent, or whatever a tool calls so.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SHOWN = 5
 _LISTS = "fleetctl snapshot list shows the runs that have snapshots."
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class RunCandidate(msgspec.Struct, frozen=True):
     """A run that somebody means, or may mean, and whose it is, where that is known."""
 
     run_id: str
@@ -107,16 +107,16 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
     return next((row for row in rows if run_of_row(row) == run_id), None)
 
 
-def run_meant(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> Candidate:
+def run_meant(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> RunCandidate:
     """Return the run that a request is about.
 
     The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
     names nothing, NotFound for an agent nobody knows, InvalidState when none or several are meant.
     """
     if request.run_id is not None:
-        return Candidate(request.run_id, request.agent_id)
+        return RunCandidate(request.run_id, request.agent_id)
     if request.agent_id is not None:
-        return Candidate(_of_agent(tx, request.agent_id), request.agent_id)
+        return RunCandidate(_of_agent(tx, request.agent_id), request.agent_id)
     if request.cwd is not None:
         return _of_directory(tx, ctx, request.cwd, over=isinstance(request, SnapshotLatest))
     raise InvalidParams(
@@ -139,7 +139,7 @@ def _of_agent(tx: Tx, agent_id: str) -> str:
     )
 
 
-def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> Candidate:
+def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> RunCandidate:
     """Return the only run under way in a directory; with ``over`` else the one recorded last."""
     found = _under_way(tx, ctx, cwd)
     if len(found) == 1:
@@ -149,7 +149,7 @@ def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> Candidate:
     last = _recorded_last(tx, ctx, cwd) if over else None
     if last is None:
         raise _nobody(cwd, over=over)
-    return Candidate(last, None)
+    return RunCandidate(last, None)
 
 
 _PLACES = (
@@ -164,14 +164,14 @@ def _there(row: Row, ctx: Context, cwd: str) -> bool:
     return any(whose == ctx.machine and lies_in(place, cwd) for place, whose in places)
 
 
-def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[Candidate]:
+def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[RunCandidate]:
     """Return the runs of living agents around a directory; a subagent's is its session's part."""
     rows = tx.all(
         f"{_PLACES} WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
         " WHERE s.agent_id = a.id AND s.subagent <> '') ORDER BY a.last_seen_at DESC, a.id"
     )
     runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _there(row, ctx, cwd))
-    return [Candidate(run_id, agent_id) for run_id, agent_id in runs if run_id is not None]
+    return [RunCandidate(run_id, agent_id) for run_id, agent_id in runs if run_id is not None]
 
 
 def _recorded_last(tx: Tx, ctx: Context, cwd: str) -> str | None:
@@ -185,7 +185,7 @@ def _recorded_last(tx: Tx, ctx: Context, cwd: str) -> str | None:
     return next((row["id"] for row in rows if _there(row, ctx, cwd)), None)
 
 
-def _ambiguous(cwd: str, found: list[Candidate]) -> InvalidState:
+def _ambiguous(cwd: str, found: list[RunCandidate]) -> InvalidState:
     shown = ", ".join(f"{each.run_id} ({each.agent_id})" for each in found[:SHOWN])
     more = ", ..." if len(found) > SHOWN else ""
     return InvalidState(

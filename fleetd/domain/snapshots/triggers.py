@@ -1,6 +1,6 @@
-"""The boundaries at which runs get their snapshots by themselves; must not say what stands in one.
+"""Snapshot triggers: the boundaries at which runs get their snapshots by themselves.
 
-Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``beats``. An
+Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``heartbeat``. An
 agent that has no run gets no snapshot, and nothing is refused.
 """
 
@@ -80,9 +80,15 @@ def step_moved(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None:
     steps_moved(tx, ctx, agent_id, {before["id"]: Standing(step_status(before), None)})
 
 
-def error_met(tx: Tx, ctx: Context, agent_id: str, note: str | None = None) -> None:
-    """Snapshot the run of an agent that met an error after which it goes on."""
-    _at_error(tx, ctx, agent_id, note, None)
+def error_met(
+    tx: Tx, ctx: Context, agent_id: str, note: str | None = None, status: RunStatus | None = None
+) -> None:
+    """Snapshot the run of an agent that met an error; it goes on unless ``status`` says else."""
+    run_id = run_of_agent(tx, agent_id)
+    if run_id is not None:
+        kept = short(note, NOTE_CHARS) if note else None
+        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
+        take(tx, ctx, run_id, why)
 
 
 observers.error_met.subscribe(error_met)
@@ -90,17 +96,7 @@ observers.error_met.subscribe(error_met)
 
 def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
     """Snapshot the run of an agent that an error stops, before anything is done about it."""
-    _at_error(tx, ctx, agent_id, note, "failed")
-
-
-def _at_error(
-    tx: Tx, ctx: Context, agent_id: str, note: str | None, status: RunStatus | None
-) -> None:
-    run_id = run_of_agent(tx, agent_id)
-    if run_id is not None:
-        kept = short(note, NOTE_CHARS) if note else None
-        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
-        take(tx, ctx, run_id, why)
+    error_met(tx, ctx, agent_id, note, "failed")
 
 
 def compacting(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:

@@ -32,13 +32,13 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
     if beaten.overtaken_by is not None:
         raise _taken(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
-        await catch_up(engine)
+        await check_processes(engine)
     missing = await engine.read(membership.missing)
     if missing.machines:
         await act(engine, membership.lose, missing.machines)
         missing = await engine.read(membership.missing)
     if missing.agents:
-        await act(engine, failover.cut_off, missing.agents)
+        await act(engine, failover.fail_over, missing.agents)
         # A mission may have been excused by an agent that is lost now.
         await scan(engine)
 
@@ -58,7 +58,7 @@ async def _beat(engine: Engine) -> Beaten:
     )
 
 
-async def refuse_twin(engine: Engine) -> None:
+async def refuse_duplicate_id(engine: Engine) -> None:
     """Make sure that nobody else goes by this machine's id, before anything is done in its name.
 
     So it is where several computers have one home directory, or one is a copy of another. Each
@@ -113,7 +113,7 @@ def _taken(engine: Engine, name: str) -> StoreUnready:
     )
 
 
-async def catch_up(engine: Engine) -> None:
+async def check_processes(engine: Engine) -> None:
     """Look at the processes of this machine's agents, after nobody could tell of them for a while.
 
     Those that live are watched, also those that counted as lost meanwhile, unless others went on
@@ -121,14 +121,14 @@ async def catch_up(engine: Engine) -> None:
     """
     for process in await engine.read(living_processes):
         engine.watcher.post(process)
-    lost = await engine.read(failover.cut_off_here)
+    lost = await engine.read(failover.lost_processes)
     living = [each for each in lost if processes.same(each.pid, each.started)]
-    await act(engine, failover.back, living)
+    await act(engine, failover.rejoin, living)
     if dead := [each.agent_id for each in lost if each not in living]:
-        await act(engine, failover.found_dead, [dead])
+        await act(engine, failover.shorten_leases, [dead])
 
 
-async def say_goodbye(engine: Engine) -> None:
+async def leave_cluster(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one leaves in good order."""
     if engine.machine:
         try:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ...domain.agents import agent_loss
+from ...domain.agents.due import due
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WatchProcess
-from ...domain.liveness.due import due
 from ...domain.recovery import state
 from ...domain.snapshots.heartbeat import beat
 from ...protocol.errors import FleetError

@@ -47,7 +47,7 @@ async def notice_silence(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
         await _admitted(engine, "silence")
-        look_again_ms = await _insist(engine, "ActivityScan", partial(scan, engine), "silence")
+        look_again_ms = await _retry(engine, "ActivityScan", partial(scan, engine), "silence")
         pause_s = look_again_ms / 1000
         engine.pulses.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
@@ -93,10 +93,10 @@ async def watch_processes(engine: Engine) -> None:
     async def ended(process: WatchProcess) -> None:
         # What its hooks left while we could not answer it said before it ended.
         await tidy(engine)
-        await _insist(engine, "ProcessEnded", partial(process_ended, engine, process))
+        await _retry(engine, "ProcessEnded", partial(process_ended, engine, process))
 
     await _admitted(engine)
-    known = await _insist(engine, "LivingProcesses", partial(engine.read, living_processes))
+    known = await _retry(engine, "LivingProcesses", partial(engine.read, living_processes))
     await engine.watcher.run(known, ended)
 
 
@@ -109,14 +109,14 @@ async def keep_in_touch(engine: Engine) -> None:
     while True:
         returned = engine.returned.ticket()
         engine.pulses.beat("machines", ROUND_S)
-        if await _touch(engine, anew=anew):
+        if await _beat(engine, anew=anew):
             anew = False
         with trio.move_on_after(BEAT_MS / 1000):
             await returned.wait()
             anew = True
 
 
-async def _touch(engine: Engine, *, anew: bool) -> bool:
+async def _beat(engine: Engine, *, anew: bool) -> bool:
     """Return whether it worked; that the store is away is told by the store itself."""
     try:
         await heartbeat(engine, anew=anew)
@@ -133,7 +133,7 @@ async def _touch(engine: Engine, *, anew: bool) -> bool:
     return True
 
 
-async def _insist(
+async def _retry(
     engine: Engine, name: str, work: Callable[[], Awaitable[T]], timer: str | None = None
 ) -> T:
     """Do a piece of work, again until it succeeds: nobody else will ask for it.

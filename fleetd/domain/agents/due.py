@@ -8,9 +8,9 @@ from ...protocol.records import Record
 from ..cluster.membership import UNBROKEN_MS, unreachable_params
 from ..core.context import Context
 from ..core.tx import Row, Tx
+from ..liveness.open_calls import LONGEST_CALL_MS
+from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
 from ..snapshots.heartbeat import BEAT_MS, due_rows
-from .open_calls import LONGEST_CALL_MS
-from .silence import UNHEARD_MS, silent_rows, unheard_rows
 
 
 class Due(Record, frozen=True, kw_only=True):
