@@ -1,4 +1,4 @@
-"""``latest.json`` as it lies there, compared with what it ought to be; and mending it."""
+"""``latest.json`` as it lies there, compared with what it ought to be, and repaired."""
 
 import contextlib
 import logging
