@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fleetd.domain.checkpoints.codec import to_file
 from fleetd.protocol.records import Checkpoint
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 
 from .bench import Bench
 from .rows import Promise, Row
@@ -18,7 +18,7 @@ def backup_files(bench: Bench) -> Iterator[Row]:
 
 
 def _writing(bench: Bench, checkpoint: Checkpoint, sorties: int) -> Row:
-    backups = Backups(bench.directory / "backups")
+    backups = RecordFiles(bench.directory / "backups")
     written = [0]
 
     def write() -> None:

@@ -11,7 +11,7 @@ import trio
 
 from fleetd.domain.core.tx import Tx
 from fleetd.store.sqlite.connect import connect
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 
 from . import compared
 from .bench import Bench
@@ -110,7 +110,7 @@ def in_the_store(bench: Bench) -> Iterator[Row]:
 
 
 async def _in_turns_with_a_store(bench: Bench, alone: Operation) -> Row:
-    store = Store(bench.directory / "together.db", lambda _: None)
+    store = SqliteStore(bench.directory / "together.db", lambda _: None)
     store.start()
     await store.write(lambda tx: tx.run(EVENT))
     try:
@@ -128,7 +128,7 @@ async def _in_turns_with_a_store(bench: Bench, alone: Operation) -> Row:
             await store.aclose()
 
 
-async def _write_together(store: Store) -> Samples:
+async def _write_together(store: SqliteStore) -> Samples:
     samples = Samples()
 
     async def writer() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import trio
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.engine.jobs.legacy_import import import_legacy
 from fleetd.engine.lifecycle import open_engine
 
@@ -28,7 +28,7 @@ def importing(bench: Bench) -> Iterator[Row]:
 
 async def _measure(bench: Bench) -> Row:
     root = bench.directory / "past"
-    places = Paths(database=str(root / "squawk.db"), checkpoints=str(root / "checkpoints"))
+    places = PathSettings(database=str(root / "squawk.db"), checkpoints=str(root / "checkpoints"))
     loaded = Loaded(msgspec.structs.replace(Config(), paths=places), {}, root / "config.toml")
     async with open_engine(loaded) as engine:
         lay = partial(_lay, root / "squawk.json", count())

@@ -7,7 +7,7 @@ import apsw
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.missions.milestones import passed, recount
 from fleetd.protocol.records import percent
-from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from fleetd.store.sqlite.migrate import schema
 
 from .bench import Bench
@@ -21,7 +21,7 @@ def progress(bench: Bench) -> Iterator[Row]:
     """Measure recounting a mission of 100 sorties and finding the milestones it has passed."""
     connection = apsw.Connection(":memory:")
     connection.execute(schema())
-    tx = Tx(Executor(connection))
+    tx = Tx(SqliteExecutor(connection))
     _fill(tx)
 
     def calculate() -> int:

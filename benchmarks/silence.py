@@ -12,7 +12,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.engine.engine import random_id
 from fleetd.host.clock import uptime
 from fleetd.store.sqlite.connect import connect
-from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from fleetd.store.sqlite.migrate import schema
 
 from .bench import Bench
@@ -66,7 +66,7 @@ def _filled(bench: Bench, events: int) -> apsw.Connection:
 
 
 def _scan(connection: apsw.Connection) -> Operation:
-    tx, up = Tx(Executor(connection)), uptime()
+    tx, up = Tx(SqliteExecutor(connection)), uptime()
     ctx = Context(
         now_ms=0,
         awake_ms=up.awake_ms,

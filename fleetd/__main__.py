@@ -1,4 +1,4 @@
-"""The command ``fleetd``: arguments, settings, then the daemon; must not know anything further."""
+"""The command ``fleetd``: arguments, settings, then the daemon."""
 
 import argparse
 import logging
@@ -11,6 +11,7 @@ from typing import NoReturn, get_args
 import msgspec
 
 from . import __version__, config
+from .domain.redaction.redact import redact
 from .host import logs
 from .protocol.invisible import escaped
 
@@ -23,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First of all: nothing that is made from here on may be read by others.
     os.umask(0o077)
     options = parser().parse_args(arguments)
-    logs.configure("INFO")
+    logs.configure("INFO", redact)
     try:
         loaded = _load(options.log_level)
     except config.ConfigError as error:
         logging.getLogger(__package__).error("%s", error)
         return _EXIT_REFUSED
-    logs.configure(loaded.config.log_level)
+    logs.configure(loaded.config.log_level, redact)
     if options.restore is not None:
         from .engine.offline import restore_command
 

@@ -1,4 +1,4 @@
-"""The daemon's settings, from defaults, a TOML file and the environment; imports paths and wire.
+"""The daemon's settings, from defaults, a TOML file and the environment.
 
 Every value knows where it came from, so that ``fleetctl config`` can say it. A wrong value stops
 the start with a message that names the key, the value and what is allowed.
@@ -6,6 +6,7 @@ the start with a message that names the key, the value and what is allowed.
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -13,23 +14,21 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta, field
 
-from .config_file import ConfigError, fill_ignored, fill_projects, read_file
-from .host import paths
+from .host import paths, permissions
 from .protocol.requests.system import Setting
-
-__all__ = ["Config", "ConfigError", "Loaded", "load", "without_password"]
 
 Positive = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=1, le=30 * 86_400_000)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/~-]{0,199}")
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ConfigSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of the sections of the file."""
 
 
-class Paths(Section, frozen=True, kw_only=True):
+class PathSettings(ConfigSection, frozen=True, kw_only=True):
     """Where the daemon keeps its things; an empty value means the default."""
 
     database: str = ""
@@ -37,7 +36,7 @@ class Paths(Section, frozen=True, kw_only=True):
     socket: str = ""
 
 
-class Limits(Section, frozen=True, kw_only=True):
+class Limits(ConfigSection, frozen=True, kw_only=True):
     """How much a client may send, and how long it may take."""
 
     line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 1024 * 1024
@@ -51,7 +50,7 @@ class Limits(Section, frozen=True, kw_only=True):
     checkpoint_bytes: Annotated[int, Meta(ge=10_000)] = 1_000_000
 
 
-class Retention(Section, frozen=True, kw_only=True):
+class Retention(ConfigSection, frozen=True, kw_only=True):
     """How long things stay."""
 
     days: Days = 7
@@ -65,25 +64,25 @@ class Retention(Section, frozen=True, kw_only=True):
     snapshot_gzip_hours: Annotated[int, Meta(ge=0, le=24 * 36_500)] = 24
 
 
-class Detection(Section, frozen=True, kw_only=True):
+class DetectionSettings(ConfigSection, frozen=True, kw_only=True):
     """When a mission counts as silent."""
 
     threshold_ms: Ms = 300_000
 
 
-class Locks(Section, frozen=True, kw_only=True):
+class Locks(ConfigSection, frozen=True, kw_only=True):
     """How long a lease lasts by default."""
 
     lease_ms: Ms = 600_000
 
 
-class Prompt(Section, frozen=True, kw_only=True):
+class Prompt(ConfigSection, frozen=True, kw_only=True):
     """How long a recovery prompt may be."""
 
     max_chars: Annotated[int, Meta(ge=500, le=9_500)] = 9_500
 
 
-class Hooks(Section, frozen=True, kw_only=True):
+class Hooks(ConfigSection, frozen=True, kw_only=True):
     """What the sessions of agent CLIs get by themselves, and how much their hooks may send."""
 
     auto_missions: bool = True
@@ -91,7 +90,7 @@ class Hooks(Section, frozen=True, kw_only=True):
     line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
 
 
-class Config(Section, frozen=True, kw_only=True):
+class Config(ConfigSection, frozen=True, kw_only=True):
     """Every setting of the daemon."""
 
     log_level: LogLevel = "INFO"
@@ -103,10 +102,10 @@ class Config(Section, frozen=True, kw_only=True):
     keep_prompts: bool = True
     projects: dict[str, list[str]] = {}
     """What projects are called on every machine of a shared store: directories by name."""
-    paths: Paths = field(default_factory=Paths)
+    paths: PathSettings = field(default_factory=PathSettings)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
-    detection: Detection = field(default_factory=Detection)
+    detection: DetectionSettings = field(default_factory=DetectionSettings)
     locks: Locks = field(default_factory=Locks)
     prompt: Prompt = field(default_factory=Prompt)
     hooks: Hooks = field(default_factory=Hooks)
@@ -267,3 +266,111 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
+
+
+class ConfigError(Exception):
+    """A setting is wrong; the text names the key, the value and what is allowed."""
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """Return what the file says, nothing for one that is not there; raises ConfigError."""
+    try:
+        with open(file, "rb", opener=_at_once) as opened:
+            info = os.fstat(opened.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise ConfigError(
+                    f"The configuration file {file} is no regular file; move it away."
+                )
+            _refuse_others(file, info)
+            return _toml(opened.read().decode(), file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting: a pipe would wait for somebody who writes into it, for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _toml(text: str, file: Path) -> dict[str, Any]:
+    # Imported here: most have no such file, and commands ask for the settings too.
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The configuration file {file} is not TOML: {error}") from error
+
+
+def _refuse_others(file: Path, info: os.stat_result) -> None:
+    """Refuse a file that somebody else may change or exchange: it says where everything lies."""
+    if problem := permissions.of_file(info):
+        raise ConfigError(
+            f"The configuration file {file} {problem}. It names the store. Run: chmod go-w {file} "
+            "- or use a file of your own."
+        )
+    if weak := permissions.way_problem(file):
+        raise ConfigError(
+            f"The configuration file {file} is reached by {weak[0]}, which {weak[1]}. Somebody "
+            f"else could put another file in its place, and it names the store. Run: chmod go-w "
+            f"{weak[0]} - or set FLEET_CONFIG to a file in a directory of your own."
+        )
+
+
+def fill_ignored(tree: dict[str, Any], file: Path) -> None:
+    """Make the ignored directories real paths; a request's directories are compared with them."""
+    given = tree.get("project_ignore", [])
+    tree["project_ignore"] = [_real(each, "project_ignore", file) for each in given]
+
+
+def _real(given: str, key: str, file: Path) -> str:
+    """Return a directory of the settings as a real path; raises ConfigError for what is none."""
+    # Not Path.expanduser, which fails for a user that is not there.
+    path = os.path.expanduser(given)  # noqa: PTH111
+    if not path.startswith("/") or "\0" in path:
+        raise ConfigError(
+            f"Setting {key} in {file} has {given!r}: give a list of directories, each an absolute "
+            "path, or one that begins with ~/."
+        )
+    return os.path.realpath(path)
+
+
+def fill_projects(tree: dict[str, Any], file: Path) -> None:
+    """Make the directories of named projects real paths; raises ConfigError.
+
+    Called before the settings get their types: an error there would not say which name it means.
+    """
+    given = tree.get("projects", {})
+    if not isinstance(given, dict):
+        raise ConfigError(
+            f"Setting projects is {given!r} in {file}: give a section, [projects], with a line "
+            'name = ["/directory", ...] for each.'
+        )
+    whose: dict[str, str] = {}
+    for name, directories in given.items():
+        key = f"projects.{name}"
+        if not _PROJECT_NAME.fullmatch(name):
+            raise ConfigError(
+                f"Setting {key} in {file}: {name!r} names no project. A name has up to 200 "
+                "letters, digits and . _ : / ~ -, and begins with a letter or a digit."
+            )
+        given[name] = [_real(each, key, file) for each in _texts(directories, key, file)]
+        for directory in given[name]:
+            if whose.setdefault(directory, name) != name:
+                raise ConfigError(
+                    f"Setting {key} in {file} has {directory!r}, which projects.{whose[directory]} "
+                    "has already: a directory belongs to one project."
+                )
+
+
+def _texts(given: Any, key: str, file: Path) -> list[str]:
+    """Return a list of texts; raises ConfigError for anything else."""
+    if isinstance(given, list) and all(isinstance(each, str) for each in given):
+        return given
+    quoted = " Put a name with dots in quotes." if isinstance(given, dict) else ""
+    raise ConfigError(
+        f"Setting {key} is {given!r} in {file}: give a list of directories, each an absolute path, "
+        f"or one that begins with ~/.{quoted}"
+    )

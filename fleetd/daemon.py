@@ -1,4 +1,4 @@
-"""The composition root: nests lifetimes, minds signals, shuts down in order; must hold no rules.
+"""The composition root: nests lifetimes, handles signals, shuts down in order.
 
 Lifetimes are nested in the order things depend on each other: the lock and the socket's name
 outermost, then the store, then connections, then the listener and the timers.
@@ -27,8 +27,8 @@ from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
 from .protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from .protocol.requests.system import SystemHealth
-from .server.listener import Listening, listening
-from .server.progress import starting
+from .server.listener import ListeningSockets, listening
+from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
 from .store.sqlite.row_check import named_in
@@ -66,7 +66,7 @@ def start(loaded: Loaded) -> int:
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* Corrupt as damaged:
-        status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=_named(loaded))
+        status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=_unreadable_rows(loaded))
     except* (Storage, Unavailable) as unable:
         # While fleetd serves, clients are told these; at the start there is nobody else to tell.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
@@ -80,7 +80,7 @@ def start(loaded: Loaded) -> int:
     return status
 
 
-def _named(loaded: Loaded) -> str:
+def _unreadable_rows(loaded: Loaded) -> str:
     """Name the rows that cannot be read, where it is these."""
     found = "" if loaded.config.store else named_in(loaded.config.database)
     return f" {found}." if found else ""
@@ -102,7 +102,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _prepare_process() -> None:
     """Let threads take turns, and make room for the descriptors that connections take."""
-    acquaint(msgspec.Struct)
+    prepare_decoders(msgspec.Struct)
     sys.setswitchinterval(_SWITCH_SECONDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
@@ -110,7 +110,7 @@ def _prepare_process() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def acquaint(kind: type[msgspec.Struct]) -> None:
+def prepare_decoders(kind: type[msgspec.Struct]) -> None:
     """Have msgspec learn the kinds of Struct below one, before there are threads.
 
     It learns a Struct at its first use, and a second thread that meets it half learned crashes in
@@ -119,7 +119,7 @@ def acquaint(kind: type[msgspec.Struct]) -> None:
     for each in kind.__subclasses__():
         with contextlib.suppress(TypeError):  # what is never read from a line need not be readable
             msgspec.json.Decoder(each)
-        acquaint(each)
+        prepare_decoders(each)
 
 
 async def _run(loaded: Loaded, notifier: Notifier) -> int:
@@ -129,14 +129,14 @@ async def _run(loaded: Loaded, notifier: Notifier) -> int:
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as watch:
             watch.start_soon(_watch_signals, signals, stop)
-            watch.start_soon(_enforce_deadline, stop)
-            with listening(loaded.config) as held:
+            watch.start_soon(_exit_at_deadline, stop)
+            with listening(loaded.config) as sockets:
                 async with AsyncExitStack() as opened:
-                    with starting(notifier, watch):
+                    with report_start(notifier, watch):
                         engine = await opened.enter_async_context(open_engine(loaded))
-                    watch.start_soon(_enforce_leaving, engine)
-                    watch.start_soon(_watch_socket, held, stop, lost)
-                    await _serve(engine, held, notifier, stop)
+                    watch.start_soon(_exit_after_disk_failure, engine)
+                    watch.start_soon(_watch_socket, sockets, stop, lost)
+                    await _serve(engine, sockets, notifier, stop)
             log.info("fleetd has stopped")
             watch.cancel_scope.cancel()
     return EXIT_FAILED if lost.is_set() else 0
@@ -149,19 +149,19 @@ async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
             log.info("SIGHUP is ignored: settings are read at the start only")
         elif stop.is_set():
             log.warning("%s came again: fleetd ends at once", name)
-            _leave_by_force()
+            _exit_now()
         else:
             log.info("%s: shutting down", name)
             stop.set()
 
 
-async def _watch_socket(held: Listening, stop: trio.Event, lost: trio.Event) -> None:
+async def _watch_socket(sockets: ListeningSockets, stop: trio.Event, lost: trio.Event) -> None:
     """End the daemon when nobody can find it any more: it would only keep the next one out.
 
     That is what becomes of one in the background when its user's runtime directory goes at logout.
     """
     await trio.sleep(_SOCKET_SECONDS)
-    while held.in_place():  # noqa: ASYNC110 - the file system tells nobody
+    while sockets.in_place():  # noqa: ASYNC110 - the file system tells nobody
         await trio.sleep(_SOCKET_SECONDS)
     if not stop.is_set():
         log.error("The socket was removed or replaced, so no client can come: shutting down")
@@ -169,32 +169,34 @@ async def _watch_socket(held: Listening, stop: trio.Event, lost: trio.Event) -> 
         stop.set()
 
 
-async def _enforce_deadline(stop: trio.Event) -> None:
+async def _exit_at_deadline(stop: trio.Event) -> None:
     await stop.wait()
     await trio.sleep(_SHUTDOWN_SECONDS)
     log.error("The shutdown took longer than %s s: fleetd ends at once", _SHUTDOWN_SECONDS)
-    _leave_by_force()
+    _exit_now()
 
 
-async def _enforce_leaving(engine: Engine) -> None:
+async def _exit_after_disk_failure(engine: Engine) -> None:
     """End the process when the disk has failed and something keeps it from ending by itself."""
     await engine.store.failed.wait()
     await trio.sleep(_LEAVING_SECONDS)
     log.error("%s", _STORAGE_FAILED.format(engine.store.failure))
-    _leave_by_force()
+    _exit_now()
 
 
-def _leave_by_force() -> None:
+def _exit_now() -> None:
     """End the process here and now; what was acknowledged is on disk already."""
     os._exit(EXIT_FAILED)
 
 
-async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio.Event) -> None:
+async def _serve(
+    engine: Engine, sockets: ListeningSockets, notifier: Notifier, stop: trio.Event
+) -> None:
     """Serve until told to stop; then let connections finish what is in flight."""
     server = Server(engine, engine.loaded.config.limits)
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as front:
-            for sock in held.sockets:
+            for sock in sockets.sockets:
                 listener = trio.socket.from_stdlib_socket(sock)
                 front.start_soon(server.accept, listener, connections)
             front.start_soon(run_timers, engine)
@@ -206,41 +208,41 @@ async def _serve(engine: Engine, held: Listening, notifier: Notifier, stop: trio
             # that would hold everybody up for tens of ms.
             gc.collect()
             gc.freeze()
-            _say_ready(engine, notifier)
-            front.start_soon(_say_when_away, engine, notifier)
+            _report_ready(engine, notifier)
+            front.start_soon(_report_availability, engine, notifier)
             await stop.wait()
             engine.store.hurry()  # a timer may be waiting for an answer, and nobody cancels that
             notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
             front.cancel_scope.cancel()
-        held.close()
+        sockets.close()
         engine.stop_waiting()
         connections.cancel_scope.deadline = trio.current_time() + _CONNECTION_SECONDS
         server.drain()
 
 
-def _say_ready(engine: Engine, notifier: Notifier) -> None:
+def _report_ready(engine: Engine, notifier: Notifier) -> None:
     path = engine.loaded.config.socket
     log.info("fleetd %s listens on %s (pid %d)", __version__, path, os.getpid())
-    notifier.send("READY=1", f"STATUS={_standing(engine)}")
+    notifier.send("READY=1", f"STATUS={_status_line(engine)}")
 
 
-async def _say_when_away(engine: Engine, notifier: Notifier) -> None:
+async def _report_availability(engine: Engine, notifier: Notifier) -> None:
     """Say that a store went away, and that it is back; in between the daemon is ready all along."""
-    reach = engine.store.reach
+    availability = engine.store.availability
     while True:
-        await reach.went.wait()
-        if reach.away is not None:
-            notifier.send(f"STATUS={_standing(engine)}")
+        await availability.down.wait()
+        if availability.away is not None:
+            notifier.send(f"STATUS={_status_line(engine)}")
         returned = engine.returned.ticket()
-        await reach.came.wait()
+        await availability.up.wait()
         await returned.wait()
         log.info("fleetd has caught up with the store")
-        notifier.send(f"STATUS={_standing(engine)}")
+        notifier.send(f"STATUS={_status_line(engine)}")
 
 
-def _standing(engine: Engine) -> str:
+def _status_line(engine: Engine) -> str:
     listening = f"Listening on {engine.loaded.config.socket}"
-    away = engine.store.reach.away
+    away = engine.store.availability.away
     return listening if away is None else f"{listening}; the store is away: {away.message}"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import sync as fleetctl_client
+from fleetd.domain.redaction.redact import redact
 from fleetd.host import logs
 from fleetd.store.sqlite import page_checksums
 from tests import shared_store
@@ -128,7 +129,7 @@ def out() -> Iterator[io.StringIO]:
     before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
     own_level = logging.getLogger("fleetd").level
     stream = io.StringIO()
-    logs.configure("INFO", stream)
+    logs.configure("INFO", redact, stream)
     yield stream
     root.handlers[:] = before
     root.setLevel(level)

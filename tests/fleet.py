@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
 from fleetd.engine.engine import Engine, OnBehalf, random_id
 from fleetd.engine.lifecycle import open_engine
@@ -293,7 +293,7 @@ def meet_rules(
 def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded:
     """Return the settings of an engine below ``root``; ``changes`` are whole sections."""
     own = root / "data" / "squawk.db"
-    places = Paths(
+    places = PathSettings(
         database=str(own if shared_store.SERVER else database or own),
         checkpoints=str(root / ".flightline" / "checkpoints"),
         socket=str(root / "s"),

@@ -73,7 +73,7 @@ class _Schemas:
         return with_options(SERVER, _OWNER, self._of_home[home])
 
     def run(self, home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        from fleetd.store.postgres.dialect import translated
+        from fleetd.store.postgres.executor import translated
 
         self.url(home)
         schema = self._of_home[home]
@@ -89,13 +89,13 @@ class _Schemas:
 
     def executor(self) -> Execute:
         from fleetd.store.postgres.connect import connect
-        from fleetd.store.postgres.executing import Executor
+        from fleetd.store.postgres.executor import PostgresExecutor
         from fleetd.store.postgres.migrate import migrate
 
         line = connect(self.url(Path(f"/no home {len(self._of_home)}")), "test")
         migrate(line, "test")
         self._lines.append(line)
-        return Executor(line)
+        return PostgresExecutor(line)
 
     def empty(self, home: Path) -> None:
         self.url(home)

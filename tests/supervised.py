@@ -31,7 +31,7 @@ def due(name):
         return False
     return True
 
-class Failing(group_commit.Committer):
+class Failing(group_commit.SqliteCommitter):
     def _together(self, jobs):
         if due({BEFORE_COMMIT!r}):
             return self._broken(jobs, apsw.IOError("a write failed"))
@@ -45,14 +45,14 @@ class Failing(group_commit.Committer):
             os.kill(os.getpid(), signal.SIGKILL)
         return settled
 
-def hanging(self, *args, write=record_files.Backups.write, **named):
+def hanging(self, *args, write=record_files.RecordFiles.write, **named):
     if due({FILES_HANG!r}):
         time.sleep(300)
     return write(self, *args, **named)
 
 from fleetd.store.sqlite import store
-store.Committer = Failing
-record_files.Backups.write = hanging
+store.SqliteCommitter = Failing
+record_files.RecordFiles.write = hanging
 from fleetd.__main__ import main
 sys.exit(main([]))
 """

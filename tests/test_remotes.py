@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetd.engine.remotes import shared_name
+from fleetd.engine.repositories import shared_name
 
 ONE_PROJECT = [
     "git@github.com:Acme/Widget.git",

@@ -4,7 +4,10 @@ import os
 from typing import Any
 
 from fleetd.domain.core.context import Caller, Facts, TranscriptMark
-from fleetd.domain.sessions.record import HookBriefed, HookRecord, Recorded
+from fleetd.domain.sessions.context_window import set_briefed
+from fleetd.domain.sessions.identity import key_of
+from fleetd.domain.sessions.record import HookDelivery, Recorded
+from fleetd.engine.hooks.deliver import record_clean
 from fleetd.harness.report import AnyHappening, Report
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.fleet import Fleet
@@ -34,7 +37,7 @@ class Window:
         self.told += 1
         report = Report(session_id=self.session_id, happenings=happenings, **self.report)
         kept = {"delivery_id": f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"}
-        asked = HookRecord(
+        delivery = HookDelivery(
             report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
         )
         pid, started = self.process
@@ -44,7 +47,7 @@ class Window:
             agent_pid=pid,
             pid_started=started,
         )
-        return await self.fleet.engine.handle(asked, SOMEBODY, facts)
+        return await record_clean(self.fleet.engine, delivery, SOMEBODY, facts, size=0)
 
     async def briefed(self, recorded: Recorded) -> str:
         """Do what the operation does when a briefing is due."""
@@ -58,5 +61,5 @@ class Window:
             )
         )
         delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
-        await self.fleet.engine.execute(HookBriefed(delivery_id=delivery, report=report))
+        await self.fleet.engine.write(set_briefed, key_of(report), delivery)
         return restored.prompt

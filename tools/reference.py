@@ -11,8 +11,7 @@ import msgspec
 from fleetd.protocol.errors import KINDS, FleetError
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.patterns import ID_PREFIXES
-from fleetd.protocol.progress import LongMutation
-from fleetd.protocol.request import BY_NAME_ONLY, Request
+from fleetd.protocol.request import BY_NAME_ONLY, LongMutation, Request
 from fleetd.protocol.types import PATTERN_MEANINGS
 from fleetd.server.openrpc import document
 

@@ -34,12 +34,12 @@ def _server(config: Config) -> list[Finding]:
     if not config.store:
         return []
     # Imported here: most stores are files of this machine.
-    from fleetd.protocol.migration import Errand
+    from fleetd.protocol.migration import MigrationRequest
 
     from ._store_job import carry
 
     try:
-        found = carry(Errand(what="look")).done or ""
+        found = carry(MigrationRequest(what="look")).done or ""
     except FleetError as error:
         return [Finding(check="store", ok=False, detail=error.message)]
     return [Finding(check="store", ok=True, detail=found)]

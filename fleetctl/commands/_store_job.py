@@ -11,14 +11,16 @@ from pathlib import Path
 import msgspec
 
 from fleetd.protocol.errors import Internal, from_wire
-from fleetd.protocol.migration import Errand, Said
+from fleetd.protocol.migration import MigrationReply, MigrationRequest
 
 from ..client import Progress
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def carry(errand: Errand, draw: Callable[[Progress], None] | None = None) -> Said:
+def carry(
+    errand: MigrationRequest, draw: Callable[[Progress], None] | None = None
+) -> MigrationReply:
     """Return what came of an errand; raises the error that is told."""
     sys.stdout.flush()
     with subprocess.Popen(
@@ -42,11 +44,13 @@ def carry(errand: Errand, draw: Callable[[Progress], None] | None = None) -> Sai
     return last
 
 
-def _followed(lines: Iterator[bytes], draw: Callable[[Progress], None] | None) -> Said | None:
+def _followed(
+    lines: Iterator[bytes], draw: Callable[[Progress], None] | None
+) -> MigrationReply | None:
     """Read to the end, show how far it is, and return what was said last."""
     last = None
     for line in lines:
-        said = msgspec.json.decode(line, type=Said)
+        said = msgspec.json.decode(line, type=MigrationReply)
         if said.progress is None:
             last = said
         elif draw is not None:

@@ -10,7 +10,7 @@ from importlib import resources
 import msgspec
 
 from fleetd import config
-from fleetd.protocol.migration import Errand, Migration
+from fleetd.protocol.migration import Migration, MigrationRequest
 
 from ..args import Subparsers, UsageError, command, yes_option
 from ..output import console, tables
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
     if what == "undo" and not args.yes and not confirm(QUESTION):
         raise Cancelled("Nothing was changed.")
     with bar(args, "Moving") as drawn:
-        said = carry(Errand(what=what, to=args.to, source=args.source), drawn)
+        said = carry(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
         return console.result(args, {"done": said.done}, said.done or "")
     if args.json:

@@ -9,10 +9,8 @@ from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sorties
 from .recovery import restore
-from .sessions import deliveries, record
-from .sessions import overview as hook_overview
+from .sessions import record as session_record
 from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
-from .system import daily_rounds
 
 __all__ = ["HANDLERS", "KINDS"]

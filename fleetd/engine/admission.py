@@ -8,7 +8,7 @@ import trio
 from ..domain.core.context import Caller
 from ..domain.core.registry import REGISTERED
 from ..protocol.request import Request
-from ..store.availability import Reach, StoreAway
+from ..store.api import Availability, StoreAway
 
 LOOK_S = 10.0
 
@@ -20,25 +20,25 @@ class Gate:
     everything that has to come first is done: what waits in the spool is older than what comes.
     """
 
-    def __init__(self, reach: Reach, now_ms: Callable[[], int]) -> None:
-        self._reach = reach
+    def __init__(self, availability: Availability, now_ms: Callable[[], int]) -> None:
+        self._availability = availability
         self._now_ms = now_ms
         self._opened = trio.Event()
-        self._went: trio.Event | None = None
+        self._down: trio.Event | None = None
 
     @property
     def _is_open(self) -> bool:
         """Whether it was opened, and the store has not been away since."""
-        return self._went is not None and not self._went.is_set()
+        return self._down is not None and not self._down.is_set()
 
     def open(self) -> None:
         """Let everybody in, until the store is away."""
-        self._went = self._reach.went
+        self._down = self._availability.down
         self._opened.set()
 
     def shut(self) -> None:
         """Let nobody in who needs the store."""
-        self._went = None
+        self._down = None
 
     def admit(self, request: Request[Any], caller: Caller) -> None:
         """Let a request through; raises StoreAway for one that has to come again later."""
@@ -46,8 +46,8 @@ class Gate:
             return
         if caller.kind != "client" or REGISTERED[type(request)].without_store(request):
             return
-        if self._reach.away is not None:
-            raise self._reach.away.refusal(self._now_ms())
+        if self._availability.away is not None:
+            raise self._availability.away.refusal(self._now_ms())
         raise StoreAway(
             "The store is there, and fleetd catches up with it.",
             hint="That is over in a moment: try again.",

@@ -1,14 +1,13 @@
-"""Reads each part of the log once for all who follow it there; must not know who they are."""
+"""Change feed: a bell that rings with each commit, and one reading of the log for all."""
 
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import trio
 
-from ..domain.events.streams import EventTail
+from ..domain.events import streams
 from ..protocol.records import Event
 from ..protocol.requests.event import EventPage
-from .bell import Bell
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
@@ -17,7 +16,23 @@ AT_ONCE = 32
 _encode = msgspec.json.Encoder().encode
 
 
-class Told(msgspec.Struct, frozen=True):
+class Bell:
+    """Rings for everybody at once. Whoever takes a ticket before looking misses nothing."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def ticket(self) -> trio.Event:
+        """Return a ticket for the next ring: take it before you look, wait for it after."""
+        return self._event
+
+    def ring(self) -> None:
+        """Wake everybody who holds a ticket."""
+        self._event.set()
+        self._event = trio.Event()
+
+
+class FeedPage(msgspec.Struct, frozen=True):
     """Events of any kind and mission, in order, each with its text; and up to where that is all."""
 
     position: int
@@ -29,9 +44,9 @@ class Told(msgspec.Struct, frozen=True):
         return len(self.events) == PAGE
 
 
-def told(page: EventPage) -> Told:
+def told(page: EventPage) -> FeedPage:
     """Return a page with the text of its events."""
-    return Told(page.position, [(event, _encode(event)) for event in page.events])
+    return FeedPage(page.position, [(event, _encode(event)) for event in page.events])
 
 
 class _Reading:
@@ -39,22 +54,22 @@ class _Reading:
 
     def __init__(self) -> None:
         self.waiting = trio.lowlevel.ParkingLot()
-        self.told: Told | None = None
+        self.told: FeedPage | None = None
 
 
-class Feed:
+class ChangeFeed:
     """Tells what follows a position, whenever it comes.
 
     Who asks from where somebody waits already waits along: one of them looks when the bell rings.
     Of 500 subscribers each would read the same rows, and everybody else wait for their readings.
     """
 
-    def __init__(self, execute: Callable[[EventTail], Awaitable[EventPage]], bell: Bell) -> None:
-        self._execute = execute
+    def __init__(self, read: Callable[..., Awaitable[EventPage]], bell: Bell) -> None:
+        self._read_when_available = read
         self._bell = bell
         self._readings: dict[int, _Reading] = {}
 
-    async def after(self, position: int) -> Told:
+    async def after(self, position: int) -> FeedPage:
         """Return what follows a position, as soon as anything does; raises FleetError."""
         while (reading := self._readings.get(position)) is not None:
             await reading.waiting.park()
@@ -63,7 +78,7 @@ class Feed:
             # Whoever read has gone, or met an error: of it everybody shall hear for himself.
         return await self._read(position)
 
-    async def _read(self, position: int) -> Told:
+    async def _read(self, position: int) -> FeedPage:
         reading = self._readings[position] = _Reading()
         try:
             reading.told = await self._next(position)
@@ -80,11 +95,11 @@ class Feed:
             reading.waiting.unpark_all()
         return reading.told
 
-    async def _next(self, position: int) -> Told:
+    async def _next(self, position: int) -> FeedPage:
         while True:
             # Taken before looking: what is committed in between still rings it.
             ticket = self._bell.ticket()
-            page = await self._execute(EventTail(position, limit=PAGE))
+            page = await self._read_when_available(streams.tail, position, PAGE)
             if page.position > position:
                 return told(page)
             await ticket.wait()

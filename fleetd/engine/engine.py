@@ -19,7 +19,7 @@ from ..config import Config, Loaded
 from ..domain.core.context import Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, frees_space, may_use_reserve
-from ..domain.core.tx import Effect, Tx
+from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from ..domain.redaction.requests import without_prompt, without_secrets
 from ..domain.rules import HANDLERS
 from ..host.clock import Uptime
@@ -27,20 +27,18 @@ from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Query, Request
 from ..protocol.types import Noun
-from ..store.availability import StoreAway
+from ..store.api import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
-from ..store.files.record_files import Backups
+from ..store.files.record_files import RecordFiles
 from ..store.open import open_store
 from ..store.spool import Spool
-from ..store.sqlite.disk_reserve import Ballast
+from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
 from .admission import Gate
-from .bell import Bell
-from .change_feed import Feed
+from .change_feed import Bell, ChangeFeed
 from .cpu_worker import Aside
-from .effects import carry_out
 from .files.outbox import Outbox
-from .hooks.session_queue import Reception
+from .hooks.session_queue import SessionQueue
 from .metrics.counters import Pulses, Traffic
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
@@ -90,15 +88,15 @@ class Engine:
         self.traffic = Traffic()
         self.pulses = Pulses()
         root = loaded.config.checkpoints
-        self.backups: dict[Noun, Backups] = {noun: Backups(root, noun) for noun in LAYOUTS}
-        self.pulled = Backups(root / PULLED)
+        self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
+        self.pulled = RecordFiles(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
-        self.feed = Feed(self.look, self.bell)
-        self.gate = Gate(self.store.reach, lambda: self.clock())
+        self.feed = ChangeFeed(self.read_when_available, self.bell)
+        self.gate = Gate(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
-        self.ballast = Ballast(loaded.config.database, self.store.reserve)
+        self.ballast = DiskReserve(loaded.config.database, self.store.reserve)
         self.watcher = Watcher()
-        self.reception = Reception()
+        self.session_queue = SessionQueue()
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
         self.uptime = uptime or self.store.uptime
@@ -328,7 +326,22 @@ class Engine:
         )
 
     def _committed(self, effects: list[Effect]) -> None:
-        carry_out(effects, self.outbox, self.watcher, self.bell)
+        """Carry out effects in order; one that fails is logged, and takes no other with it."""
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception:
+                log.exception("%s could not be carried out", type(effect).__name__)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, LogLine):
+            log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
+        elif isinstance(effect, WriteBackup | RemoveBackup):
+            self.outbox.post(effect)
+        elif isinstance(effect, WatchProcess):
+            self.watcher.post(effect)
+        elif isinstance(effect, Ring):
+            self.bell.ring()
 
 
 class OnBehalf:

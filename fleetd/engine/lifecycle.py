@@ -19,12 +19,12 @@ from ..domain.system.startup import start_up
 from ..host.clock import Uptime
 from ..protocol.errors import FleetError
 from ..store.api import StoreFailed, StoreFull, StoreRefused
-from ..store.sqlite.disk_reserve import Ballast
-from ..store.sqlite.high_water_mark import Lost
+from ..store.sqlite.disk_reserve import DiskReserve
+from ..store.sqlite.high_water_mark import LostCommits
 from . import methods  # noqa: F401 - registers the services
 from .engine import Engine, random_id
 from .files.reconcile import reconcile
-from .hooks.spool import tidy
+from .hooks.deliver import tidy_spool
 from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
@@ -95,7 +95,7 @@ def _opened(loaded: Loaded, engine: Callable[[], Engine]) -> Engine:
         try:
             return engine()
         except StoreFull:
-            if not Ballast(loaded.config.database).give():
+            if not DiskReserve(loaded.config.database).give():
                 raise
 
 
@@ -122,19 +122,23 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
     a store that is there refuses what a start needs, StoreRefused when it was moved away.
     """
-    reach, readiness, since = engine.store.reach, _Readiness(engine), trio.current_time()
+    availability, readiness, since = (
+        engine.store.availability,
+        _Readiness(engine),
+        trio.current_time(),
+    )
     while True:
-        if reach.away is not None:
+        if availability.away is not None:
             begun.set()
-        await reach.came.wait()
-        went = reach.went
+        await availability.up.wait()
+        down = availability.down
         if begun.is_set() and not readiness.complete:
             # Only now it is known what time it is by the store's clock.
             engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
         try:
             await readiness.restore()
         except FleetError as error:
-            if not went.is_set():
+            if not down.is_set():
                 if not begun.is_set():
                     raise
                 log.error("fleetd cannot catch up with the store: %s", error.message)
@@ -142,15 +146,15 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
             continue
         engine.admit_all()
         begun.set()
-        await _serve(readiness, went)
+        await _serve(readiness, down)
         engine.admit_nobody()
 
 
-async def _serve(readiness: "_Readiness", went: trio.Event) -> None:
+async def _serve(readiness: "_Readiness", down: trio.Event) -> None:
     """Wait until the store is away; meanwhile what could not be forgotten is tried again."""
-    while not went.is_set():
+    while not down.is_set():
         with trio.move_on_after(OWED_S) as pause:
-            await went.wait()
+            await down.wait()
         if pause.cancelled_caught:
             await readiness.finish_later()
 
@@ -162,7 +166,7 @@ class _Readiness:
         self.complete = False
         """Whether what only a start has to do is done."""
         self._engine = engine
-        self._lost: Lost | None = None
+        self._lost: LostCommits | None = None
         self._unfinished: list[ErasureTarget] = []
         """What failed to be forgotten: nobody is kept out for it twice."""
 
@@ -193,7 +197,7 @@ class _Readiness:
         if engine.machine:  # before what their hooks left would have them registered anew
             await check_processes(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
-            await tidy(engine)
+            await tidy_spool(engine)
         self.complete = True
 
     async def finish_later(self) -> None:

@@ -1,7 +1,7 @@
 """Imports every module that answers by more than one transaction, so that all are registered."""
 
 from .files import pull
-from .hooks import deliver, delivering
+from .hooks import deliver
 from .metrics import health, report
 from .services import (
     agents,

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from ..domain.agents import agents
-from ..domain.missions.current import within
 from ..domain.snapshots.queries import agent_of_run
 from ..host.file_system import FileSystem
-from ..host.path_walk import absolute
+from ..host.path_walk import absolute, within
 from ..protocol.errors import InvalidState, NotFound
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet
@@ -51,7 +50,7 @@ async def refuse_ignored(
     if isinstance(request, SnapshotRecord):
         named += _recorded(request)
     real = [facts.real for facts in await files.look(*filter(None, named))]
-    _refuse([cwd, getattr(request, "project_dir", None), *real], ignored)
+    refuse_places([cwd, getattr(request, "project_dir", None), *real], ignored)
     recorded = isinstance(request, SnapshotRecord)
     who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
     if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
@@ -60,7 +59,7 @@ async def refuse_ignored(
         with contextlib.suppress(NotFound):
             agent = await read(agents.get, AgentGet(agent_id))
             if (agent.machine or "") == machine:
-                _refuse([agent.cwd], ignored)
+                refuse_places([agent.cwd], ignored)
 
 
 def _told(data: dict[str, Any]) -> Iterator[str | None]:
@@ -78,7 +77,8 @@ def _recorded(request: SnapshotRecord) -> Iterator[str | None]:
     return (absolute(path, request.cwd) for path in told if path)
 
 
-def _refuse(paths: list[str | None], ignored: list[str]) -> None:
+def refuse_places(paths: list[str | None], ignored: list[str]) -> None:
+    """Raise InvalidState when one of these real paths lies in an ignored directory."""
     for path in filter(None, paths):
         for directory in ignored:
             if within(directory, path):

@@ -1,4 +1,4 @@
-"""What files and directories are called by the project they lie in; must not know the store.
+"""What files and directories are called by the project they lie in.
 
 A project has one name on all machines of a shared store: the one that the configuration gives to
 its directory, else what the remotes of its clones have in common.
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from ..domain.locks.keys import of_machine, whose
-from ..domain.missions.current import within
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
+from ..host.path_walk import within
 from ..protocol.errors import Unavailable
 from .repositories import Repositories, Repository, inside_of
 
@@ -139,13 +139,13 @@ class Projects:
         named = "a project with a name in the configuration ([projects])"
         try:
             return await self._repositories.around(os.path.dirname(path))  # noqa: PTH120
-        except git.Slow:
+        except git.GitSlow:
             without = named if self._machine else "a mission without lock_scope project"
             raise Unavailable(
                 f"Git did not say in {git.SECONDS} s which repository {path} belongs to.",
                 hint=f"Try again; {without} needs no Git for its locks.",
             ) from None
-        except git.Absent:
+        except git.GitAbsent:
             if not self._machine:
                 return None
             raise Unavailable(

@@ -1,10 +1,13 @@
-"""What Git says of repositories, remembered until their settings change; must not name projects.
+"""What Git says of repositories: where they are, what all clones share, and what state they are in.
 
-Locks are asked for with every edit, and three processes for each would take longer than all else.
+The first two are remembered until a repository's settings change: locks are asked for with every
+edit, and three processes for each would take longer than all else. Two machines call one project by
+different URLs; its name is the host and the path, on which they agree: ``github.com/Acme/Widget``.
 """
 
 import contextlib
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Iterator
@@ -14,11 +17,11 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..domain.missions.current import within
+from ..domain.redaction.redact import redact
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk
-from .remotes import shared_name
+from ..host.path_walk import Walk, within
+from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"
@@ -27,6 +30,25 @@ _USERS = ("~/.gitconfig", "~/.config/git/config")
 MOST_KNOWN = 1_000
 # Who asks in passing does not ask again for so long where Git was too slow.
 SILENT_S = 60
+CHANGED_MAX, WORDS_CHARS = 20, 120
+# Ways to one and the same place: by which of them it is reached says nothing about the project.
+_SCHEMES = {"http", "https", "ssh", "git", "git+ssh", "ssh+git", "git+https", "git+http"}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)")
+# As scp has it: no slash before the colon, and no scheme.
+_SCP = re.compile(r"(?:[^/@:\[\]]*@)?(\[[^]/]+\]|[^/:@\[\]]+):(?!//)(.+)")
+_HELPER = re.compile(r"[A-Za-z0-9]+::")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::([0-9]*))?")
+# Each is some scheme's default, and many a host has SSH on that of another.
+_USUAL_PORTS = {"", "22", "80", "443", "9418"}
+# Where the same host is reached when a firewall lets only port 443 through.
+_OTHER_NAMES = {
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
+_HERE = re.compile(r"localhost(\..*)?|127\..*|0\.0\.0\.0|\[::1?\]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 _Marks = tuple[tuple[int, ...], ...]
 
 
@@ -75,7 +97,7 @@ class Repositories:
     async def around(self, folder: str) -> Repository | None:
         """Return the repository around a real directory, which need not be there yet.
 
-        Raises git.Slow, git.Absent and PathUnanswered.
+        Raises git.GitSlow, git.GitAbsent and PathUnanswered.
         """
         root, known = await self._look(folder)
         return await self._told(root, known) if root is not None else None
@@ -93,7 +115,7 @@ class Repositories:
             return None
         with (
             trio.move_on_after(git.SECONDS),
-            contextlib.suppress(git.Slow, git.Absent, PathUnanswered),
+            contextlib.suppress(git.GitSlow, git.GitAbsent, PathUnanswered),
         ):
             return await self._told(root, known)
         self._silent[root] = trio.current_time() + SILENT_S
@@ -130,7 +152,7 @@ class Repositories:
 
 
 async def _ask(file_system: FileSystem, root: str) -> _Known:
-    """Ask Git about a repository; raises git.Slow, git.Absent and PathUnanswered."""
+    """Ask Git about a repository; raises git.GitSlow, git.GitAbsent and PathUnanswered."""
     files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
     marks = await file_system.run(partial(_marks, files=files), root)
     here = Path(root)
@@ -196,3 +218,110 @@ def inside_of(directory: str, path: str) -> str | None:
     """Return a path from a directory on; None within Git's own, which each clone has for itself."""
     inside = os.path.relpath(path, directory)
     return None if ".git" in inside.split("/") else inside
+
+
+def shared_name(url: str) -> str | None:
+    """Return the name that all clones of a project share, None for a URL that means one machine.
+
+    The latter are paths, ``file://``, this very host, and what only a program of the user's can
+    read (``ext::…``). Of a scheme that is not Git's own the name says which it is. Users, passwords
+    and queries are left out: they are the caller's, and no part of the project.
+    """
+    url = url.strip()
+    if _CONTROL.search(url) or _HELPER.match(url):
+        return None
+    if (found := _URL.fullmatch(url.split("?")[0].split("#")[0])) is not None:
+        scheme, where, path = found[1].lower(), found[2].rpartition("@")[2], found[3]
+    elif (short := _SCP.fullmatch(url)) is not None:
+        scheme, where, path = "ssh", short[1], short[2]
+        if where.startswith("[") and where.count(":") < 2:  # [user@host:port], no IPv6
+            where = where[1:-1].rpartition("@")[2]
+    else:
+        return None
+    host, inside = _host(where), _path(path)
+    if scheme == "file" or host is None or inside is None:
+        return None
+    return f"{host}/{inside}" if scheme in _SCHEMES else f"{scheme}://{host}/{inside}"
+
+
+def _host(where: str) -> str | None:
+    """Return a host in lower case, with its port unless that says nothing; None for this one."""
+    found = _HOST.fullmatch(where.lower())
+    if found is None:
+        return None
+    host = found[1].rstrip(".")
+    if not host or _HERE.fullmatch(host):
+        return None
+    port = "" if found[2] in {None, *_USUAL_PORTS} else f":{found[2]}"
+    return (host if port else _OTHER_NAMES.get(host, host)) + port
+
+
+def _path(path: str) -> str | None:
+    """Return a path without what its spellings differ in; None for the root."""
+    before = None
+    while path != before:  # what is left of "..git" is a dot
+        before = path
+        path = posixpath.normpath(f"/{path.lstrip('/')}").removesuffix(".git")
+    return path.lstrip("/") or None
+
+
+async def summary(directory: str | None) -> tuple[str, ...]:
+    """Return branch, commit and changed files of the repository a directory is in, as sentences.
+
+    Empty where there is no repository, or Git does not tell it all in half a second: whoever
+    waits for a briefing waits no longer than that.
+    """
+    if directory is None:
+        return ()
+    with trio.move_on_after(git.SECONDS), contextlib.suppress(git.GitSlow, git.GitAbsent):
+        return await _summary(Path(directory))
+    return ()
+
+
+async def _summary(place: Path) -> tuple[str, ...]:
+    look = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
+    status = await git.ask(place, *look, settings=await _without_filters(place))
+    if status is None:
+        return ()
+    lines = status.splitlines()
+    facts = [_branch(lines[0])] if lines else []
+    if commit := await git.ask(place, "log", "-1", "--no-show-signature", f"--format={_COMMIT}"):
+        facts.append(_commit(commit))
+    changed = lines[1:]
+    facts += [f"Changed: {path(redact(line))}" for line in changed[:CHANGED_MAX]]
+    if len(changed) > CHANGED_MAX:
+        facts.append(f"Changed: {len(changed) - CHANGED_MAX} more files")
+    return tuple(facts)
+
+
+_COMMIT = "%h%x00%an%x00%s"
+_UNBORN = "No commits yet on "
+
+
+def _branch(line: str) -> str:
+    """Tell a branch and what it follows, by the first line of Git's status, in quotes."""
+    told = line.removeprefix("## ")
+    # No name of a branch has a blank, and what stands behind it are Git's own words.
+    if told.startswith(_UNBORN):
+        return f"Branch: {_quoted(told.removeprefix(_UNBORN))}, no commits yet"
+    names, _, rest = told.partition(" ")
+    return f"Branch: {_quoted(names)} {rest}".rstrip()
+
+
+def _commit(told: str) -> str:
+    """Tell a commit's hash, author and subject; the latter two are as free texts as any."""
+    name, author, subject = told.split("\0", 2)
+    return f"Commit: {name} by {_quoted(author)}: {_quoted(subject)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(redact(text), WORDS_CHARS)
+
+
+async def _without_filters(directory: Path) -> dict[str, str]:
+    """Return the settings that keep Git from running the content filters a repository names."""
+    named = await git.ask(
+        directory, "config", "--null", "--name-only", "--get-regexp", r"^filter\."
+    )
+    keys = dict.fromkeys(key for key in (named or "").split("\0") if key)
+    return {key: "false" if key.endswith(".required") else "" for key in keys}

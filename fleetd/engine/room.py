@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ..domain.sessions.deliveries import OldDeliveriesDrop
 from ..protocol.request import Request
 from ..protocol.requests.checkpoint import CheckpointDelete, CheckpointPrune
 from ..protocol.requests.mission import MissionDelete
@@ -13,7 +12,6 @@ MAKES_ROOM = frozenset(
     {
         *(CheckpointPrune, SnapshotPrune),
         *(CheckpointDelete, MissionDelete),
-        OldDeliveriesDrop,
     }
 )
 

@@ -9,9 +9,7 @@ import msgspec
 
 from .claude import Claude
 from .fields import text, whole
-from .report import Answer, AnyHappening, Report, Unfit
-
-Payload = dict[str, Any]
+from .report import Adapter, Payload, Report, Unfit
 
 # Its payloads do not name their event; each is known by the field that only it has.
 _MARKS = {
@@ -24,8 +22,8 @@ _EVENTS = frozenset(_MARKS.values()) | {"PostInvocation"}
 _ARGUMENTS = {"CommandLine": "command", "TargetFile": "file_path"}
 
 
-class Antigravity:
-    """Google's Antigravity CLI."""
+class Antigravity(Adapter):
+    """Google's Antigravity CLI, which honours no text and writes its transcript after the hooks."""
 
     name = "antigravity"
 
@@ -41,14 +39,6 @@ class Antigravity:
             named = event
         report = self._reader.read(_in_claudes_words(payload, named), None)
         return msgspec.structs.replace(report, event=named)
-
-    def reply(self, report: Report, answer: Answer) -> str:
-        """Return nothing: it honours no text."""
-        return ""
-
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
-        """Return nothing: the transcript is written after the hooks."""
-        return ()
 
 
 def _in_claudes_words(payload: Payload, event: str) -> Payload:
@@ -72,7 +62,7 @@ def _in_claudes_words(payload: Payload, event: str) -> Payload:
     return told
 
 
-def _arguments(given: Any) -> dict[str, Any]:
+def _arguments(given: Any) -> Payload:
     if not isinstance(given, dict):
         return {}
     return {_ARGUMENTS.get(str(name), str(name)): _decoded(each) for name, each in given.items()}

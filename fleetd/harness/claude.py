@@ -1,24 +1,238 @@
 """Claude Code's hooks, and those of Qwen Code, Droid and Kimi Code that are shaped like them.
 
-Must not know any rule: what the reports mean is settled in ``domain/sessions``.
-Source: hooks, "Claude Code" and "Others, same pattern".
+What others tell in the same way is public: tools, the end, a compaction that nothing follows.
+
+Source: hooks, "Claude Code" and "Others, same pattern"; the types of Claude Code 2.1.330.
 """
 
 import json
-from typing import Any
+import re
+from collections.abc import Callable
 
-from .claude_events import TOLD, subagent
-from .fields import WORD_CHARS, cut, need, path, text
-from .report import Answer, AnyHappening, Report
-from .tool_calls import Call
+from .fields import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    PROMPT_CHARS,
+    cut,
+    event_name,
+    need,
+    path,
+    text,
+    window_used,
+)
+from .plans import planned, task
+from .report import (
+    Adapter,
+    Answer,
+    Compacted,
+    Compacting,
+    Failed,
+    Happenings,
+    Noted,
+    Paused,
+    Payload,
+    PermissionRequested,
+    PromptSubmitted,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    Source,
+    SubagentEnded,
+    SubagentStarted,
+)
+from .tool_calls import ToolCall, failed, finished, started
 
+_SOURCES: dict[str, Source] = {"resume": "resume", "clear": "clear", "compact": "compact"}
+# Prompts that a person wrote; the others are timers, messages of other agents, and the like.
+_BY_A_PERSON = frozenset((None, "user", "sdk"))
+_PUT_IN = re.compile(r"\s*<(system-reminder|task-notification|local-command-caveat)>")
+_ANALYSIS = re.compile(r"<analysis>.*?(</analysis>|\Z)", re.DOTALL)
+_SUMMARY = re.compile(r"</?summary>")
 # Where additionalContext reaches the model. Elsewhere it does nothing, or keeps the turn going.
 INJECTING = frozenset(
     ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "SubagentStart")
 )
 
 
-class Claude:
+def _session_started(call: ToolCall) -> Happenings:
+    """Tell of a start; what a resumed session had in its window is told where that is known.
+
+    A model's name says how large its window is where it was chosen by that only.
+    """
+    started = SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup"))
+    million = (text(call.payload, "model") or "").endswith("[1m]")
+    told = {**call.payload, "size": 1_000_000 if million else None}
+    return (started, *window_used(told, "context_tokens", "size"))
+
+
+def _prompted(call: ToolCall) -> Happenings:
+    said = _prompt(call.payload)
+    written = _written(said)
+    if text(call.payload, "source") in _BY_A_PERSON and written:
+        return (PromptSubmitted(prompt=cut(written, PROMPT_CHARS)),)
+    return (Noted(what="machine_prompt", message=cut(said, MESSAGE_CHARS) or None),)
+
+
+def _written(said: str) -> str:
+    """Return a prompt without the blocks that the harness put before it."""
+    start = 0
+    while (opening := _PUT_IN.match(said, start)) is not None:
+        closing = f"</{opening[1]}>"
+        end = said.find(closing, opening.end())
+        if end < 0:
+            break
+        start = end + len(closing)
+    return said[start:].strip()
+
+
+def _prompt(payload: Payload) -> str:
+    """Return a prompt's text; Kimi sends a list of parts."""
+    said = payload.get("prompt")
+    if isinstance(said, str):
+        return said
+    parts = said if isinstance(said, list) else []
+    texts = (text(each, "text", most=PROMPT_CHARS) for each in parts if isinstance(each, dict))
+    return "\n".join(filter(None, texts))
+
+
+def tool_started(call: ToolCall) -> Happenings:
+    """Tell that a tool call begins."""
+    return (started(call),)
+
+
+def tool_finished(call: ToolCall) -> Happenings:
+    """Tell that a tool call is over, and the plan that it made."""
+    return (finished(call), *planned(call))
+
+
+def tool_failed(call: ToolCall) -> Happenings:
+    """Tell that a tool call failed."""
+    return (failed(call),)
+
+
+def _compacting(call: ToolCall) -> Happenings:
+    return (Compacting(trigger=text(call.payload, "trigger") or "auto"),)
+
+
+def compacting_unfollowed(call: ToolCall) -> Happenings:
+    """Tell of a compaction in the one event that there is of it: no other says that it is done."""
+    return (*_compacting(call), Compacted())
+
+
+def plain_prompt(call: ToolCall) -> Happenings:
+    """Tell of a prompt that comes as the person wrote it."""
+    prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
+    return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
+
+
+def _compacted(call: ToolCall) -> Happenings:
+    said = call.payload.get("compact_summary")
+    if not isinstance(said, str):
+        return (Compacted(),)
+    kept = _SUMMARY.sub("", _ANALYSIS.sub("", said)).strip()
+    return (Compacted(summary=cut(kept, PROMPT_CHARS) or None),)
+
+
+def _paused(call: ToolCall) -> Happenings:
+    return (Paused(last_message=_answer(call.payload)),)
+
+
+def _subagent_started(call: ToolCall) -> Happenings:
+    if subagent(call.payload) is None:
+        return ()
+    return (SubagentStarted(kind=text(call.payload, "agent_type", "agent_name")),)
+
+
+def _subagent_ended(call: ToolCall) -> Happenings:
+    if subagent(call.payload) is None:
+        return ()
+    return (SubagentEnded(last_message=_answer(call.payload)),)
+
+
+def _failed(call: ToolCall) -> Happenings:
+    told = (
+        text(call.payload, "error", "error_type", most=ERROR_CHARS),
+        text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
+    )
+    return (Failed(message=cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"),)
+
+
+def _notified(call: ToolCall) -> Happenings:
+    message = text(call.payload, "message", "body", most=MESSAGE_CHARS)
+    kind = text(call.payload, "notification_type")
+    # Older builds do not name the kind.
+    if kind == "idle_prompt" or (kind is None and "waiting for your input" in (message or "")):
+        return (Paused(),)
+    if kind == "permission_prompt" or (kind is None and "your permission" in (message or "")):
+        return (PermissionRequested(message=message, reminder=True),)
+    return (Noted(what=kind or "notification", message=message),)
+
+
+def _asked(call: ToolCall) -> Happenings:
+    about = call.command or next(iter(call.edits), None)
+    message = f"{call.tool}: {about}" if about else call.tool
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+
+
+def _denied(call: ToolCall) -> Happenings:
+    why = text(call.payload, "reason", most=MESSAGE_CHARS)
+    message = f"{call.tool}: {why}" if why else call.tool
+    return (Noted(what="permission_denied", message=cut(message, MESSAGE_CHARS)),)
+
+
+def _teammate_idle(call: ToolCall) -> Happenings:
+    return (Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),)
+
+
+def _task_created(call: ToolCall) -> Happenings:
+    return task(call.payload, "pending")
+
+
+def _task_completed(call: ToolCall) -> Happenings:
+    return task(call.payload, "completed")
+
+
+def session_ended(call: ToolCall) -> Happenings:
+    """Tell that the session is over."""
+    return (SessionEnded(reason=text(call.payload, "reason")),)
+
+
+TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+    "SessionStart": _session_started,
+    "UserPromptSubmit": _prompted,
+    "PreToolUse": tool_started,
+    "PostToolUse": tool_finished,
+    "PostToolUseFailure": tool_failed,
+    "PreCompact": _compacting,
+    "PostCompact": _compacted,
+    "Stop": _paused,
+    "Interrupt": _paused,
+    "StopFailure": _failed,
+    "SubagentStart": _subagent_started,
+    "SubagentStop": _subagent_ended,
+    "TaskCreated": _task_created,
+    "TaskCompleted": _task_completed,
+    "Notification": _notified,
+    "PermissionRequest": _asked,
+    "PermissionDenied": _denied,
+    "TeammateIdle": _teammate_idle,
+    "SessionEnd": session_ended,
+}
+
+
+def _answer(payload: Payload) -> str | None:
+    return text(payload, "last_assistant_message", most=MESSAGE_CHARS)
+
+
+def subagent(payload: Payload) -> str | None:
+    """Return the agent inside the session that this is about.
+
+    An empty type is the fork that writes a compaction's summary, which is nobody.
+    """
+    return None if payload.get("agent_type") == "" else text(payload, "agent_id")
+
+
+class Claude(Adapter):
     """One harness that speaks as Claude Code does.
 
     ``injecting`` are its events whose reply reaches the model, ``channel`` is the reply's field for
@@ -41,12 +255,11 @@ class Claude:
         self._denying = denying
         self._silent_failures = silent_failures
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd, self._silent_failures)
+        call = ToolCall(payload, cwd, self._silent_failures)
         tell = TOLD.get(named)
         return Report(
             harness=self.name,
@@ -71,10 +284,6 @@ class Claude:
         if answer.context and report.injects:
             return _output(report.event, **{self._channel: answer.context})
         return ""
-
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _output(event: str, **said: str) -> str:

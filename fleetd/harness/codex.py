@@ -1,19 +1,17 @@
-"""Codex's hooks, which are shaped like Claude's; must not know any rule.
+"""Codex's hooks, which are shaped like Claude's.
 
 Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what that version did.
 """
 
 import json
 import re
-from typing import Any
 
-from .claude_events import TOLD, Happenings, subagent
+from .claude import TOLD, subagent
 from .codex_rollout import told_by
-from .fields import ERROR_CHARS, WORD_CHARS, cut, need, path, text
-from .patches import patched
+from .fields import ERROR_CHARS, cut, event_name, need, path
 from .plans import listed
-from .report import Answer, AnyHappening, Report, ToolFinished, ToolStarted
-from .tool_calls import Call
+from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
+from .tool_calls import ToolCall, patched
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.
@@ -26,17 +24,16 @@ _IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[
 _OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
 
 
-class Codex:
+class Codex(Adapter):
     """The adapter of Codex."""
 
     name = "codex"
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd, silent=True)
+        call = ToolCall(payload, cwd, silent=True)
         tell = _OWN.get(named) or TOLD.get(named)
         inner = subagent(payload)
         return Report(
@@ -64,17 +61,17 @@ class Codex:
             return ""
         return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **said}})
 
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+    def look_back(self, tail: str) -> Happenings:
         """Return what the rollout tells of this turn's commands and edits, and of the plan."""
         return told_by(tail)
 
 
-def _started(call: Call) -> Happenings:
+def _started(call: ToolCall) -> Happenings:
     command = None if call.tool == PATCH else call.command
     return (ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call)),)
 
 
-def _finished(call: Call) -> Happenings:
+def _finished(call: ToolCall) -> Happenings:
     passed, error = _outcome(call)
     finished = ToolFinished(
         tool=call.tool,
@@ -87,7 +84,7 @@ def _finished(call: Call) -> Happenings:
     return (finished, *(listed(call.given.get("plan")) if call.tool == PLAN else ()))
 
 
-def _edits(call: Call) -> tuple[str, ...]:
+def _edits(call: ToolCall) -> tuple[str, ...]:
     """Return the files that a patch changes, whichever way it comes."""
     given = call.given.get("command")
     if not isinstance(given, str):
@@ -100,7 +97,7 @@ def _edits(call: Call) -> tuple[str, ...]:
     return patched(given, path(inside[1], call.cwd) if inside[1] else call.cwd)
 
 
-def _outcome(call: Call) -> tuple[bool | None, str | None]:
+def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     """Return whether a call passed where the response says so; mostly the rollout knows."""
     said = call.payload.get("tool_response")
     if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:

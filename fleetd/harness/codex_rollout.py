@@ -1,14 +1,14 @@
-"""What the end of a rollout tells, the file in which Codex keeps a session; must not read files.
+"""What the end of a rollout tells, the file in which Codex keeps a session.
 
 Source: rollouts of Codex 0.169; function calls with their outcome in the output are what versions
-before it wrote. Lines of other kinds are passed over.
+before it wrote. Lines of other kinds are passed over. Models that call tools from JavaScript write
+their plan into a script of the ``exec`` tool: ``tools.update_plan({plan: [...]})``.
 """
 
 import json
 import re
 from typing import Any
 
-from .codex_script import script_plan
 from .fields import (
     COMMAND_CHARS,
     ERROR_CHARS,
@@ -19,10 +19,9 @@ from .fields import (
     text,
     window_used,
 )
-from .plans import listed
-from .report import AnyHappening, Paused, Planned, ToolFinished, WindowUsed
+from .plans import ITEMS, listed
+from .report import Happenings, Paused, Payload, Planned, ToolFinished, WindowUsed
 
-Payload = dict[str, Any]
 # What a turn ran before that was told by events, or nobody asks any more.
 CALLS = 100
 
@@ -35,9 +34,17 @@ _WORTH = re.compile(
     r'"type":\s*"(?:item_completed|task_started|turn_started|message|token_count|compacted'
     r'|(?:function|custom_tool)_call(?:_output)?)"'
 )
+_STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.)*`"
+_FIELD = rf"[\"']?(step|status)[\"']?\s*:\s*({_STRING})"
+_ITEM = re.compile(rf"[\s,]*\{{\s*{_FIELD}\s*,\s*{_FIELD}\s*,?\s*\}}")
+_LIST = re.compile(r"[\"']?\bplan[\"']?\s*:\s*\[")
+_END = re.compile(r"[\s,]*\]")
+_HEX = "([0-9a-fA-F]"
+_ESCAPE = re.compile(rf"\\(?:u{_HEX}{{4}})|u\{{{_HEX}{{1,5}})\}}|x{_HEX}{{2}})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 
 
-def told_by(tail: str) -> tuple[AnyHappening, ...]:
+def told_by(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
     Calls stand oldest first.
@@ -224,3 +231,32 @@ def _output(said: Any) -> str:
     if isinstance(said, list) and said and isinstance(said[0], dict):
         said = said[0].get("text")
     return said if isinstance(said, str) else ""
+
+
+def script_plan(script: str) -> tuple[Planned, ...] | None:
+    """Return the last plan that a script makes; None for no plan, empty for one it works out."""
+    _, called, given = script.rpartition("update_plan(")
+    if not called:
+        return None
+    opening = _LIST.search(given)
+    return _read(given, opening.end()) if opening else ()
+
+
+def _read(given: str, at: int) -> tuple[Planned, ...]:
+    found: list[dict[str, str]] = []
+    while len(found) < ITEMS and (item := _ITEM.match(given, at)) is not None:
+        found.append({item[1]: _plain(item[2]), item[3]: _plain(item[4])})
+        at = item.end()
+    return listed(found) if _END.match(given, at) else ()
+
+
+def _plain(literal: str) -> str:
+    """Return what a string literal stands for."""
+
+    def character(found: re.Match[str]) -> str:
+        code = found[1] or found[2] or found[3]
+        return chr(int(code, 16)) if code else _ESCAPED.get(found[4], found[4])
+
+    said = _ESCAPE.sub(character, literal[1:-1])
+    # A character beyond the first 65,536 is written as two halves.
+    return said.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

@@ -1,4 +1,4 @@
-"""Copilot CLI's hooks, in both of its spellings; must not know any rule.
+"""Copilot CLI's hooks, in both of its spellings.
 
 Source: hooks, "Copilot CLI"; GitHub's reference of hooks. A hook that is installed under a name in
 camel case gets fields in camel case and no name of the event, which comes as a word of the command
@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .claude_events import (
-    Happenings,
+from .claude import (
     compacting_unfollowed,
     plain_prompt,
     session_ended,
@@ -35,19 +34,20 @@ from .fields import (
     whole,
 )
 from .report import (
+    Adapter,
     Answer,
     Failed,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     Report,
     SessionStarted,
     SubagentEnded,
     SubagentStarted,
     Unfit,
 )
-from .tool_calls import Call
-
-Payload = dict[str, Any]
+from .tool_calls import ToolCall
 
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
@@ -82,7 +82,7 @@ _SPELLINGS = {
 _EXIT = re.compile(r"<exited with exit code (-?\d{1,9})>\s*\Z")
 
 
-class Copilot:
+class Copilot(Adapter):
     """The adapter for Copilot CLI."""
 
     name = "copilot"
@@ -92,7 +92,7 @@ class Copilot:
         said = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
         named = _event(said, event)
         cwd = path(said.get("cwd"), None)
-        call = Call(_spelled(said), cwd)
+        call = ToolCall(_spelled(said), cwd)
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -116,10 +116,6 @@ class Copilot:
         if answer.context and report.injects:
             return json.dumps({"additionalContext": _fitting(answer.context)})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _fitting(context: str) -> str:
@@ -177,43 +173,43 @@ def _result(said: Payload) -> str:
     return shown if isinstance(shown, str) else ""
 
 
-def _session_started(call: Call) -> Happenings:
+def _session_started(call: ToolCall) -> Happenings:
     resumed = text(call.payload, "source") == "resume"
     return (SessionStarted(source="resume" if resumed else "startup"),)
 
 
-def _tool_finished(call: Call) -> Happenings:
+def _tool_finished(call: ToolCall) -> Happenings:
     kind = text(table(call.payload, "toolResult"), "resultType", "result_type")
     if kind not in (None, "success"):
         shown = cut(_result(call.payload), ERROR_CHARS) or kind
-        return tool_failed(Call({**call.payload, "error": shown}, call.cwd))
+        return tool_failed(ToolCall({**call.payload, "error": shown}, call.cwd))
     return tool_finished(call)
 
 
-def _subagent_started(call: Call) -> Happenings:
+def _subagent_started(call: ToolCall) -> Happenings:
     kind = text(call.payload, "agentName")
     return () if kind is None else (SubagentStarted(kind=kind),)
 
 
-def _subagent_ended(call: Call) -> Happenings:
+def _subagent_ended(call: ToolCall) -> Happenings:
     if text(call.payload, "agentName") is None:
         return ()
     return (SubagentEnded(last_message=text(call.payload, "response", most=MESSAGE_CHARS)),)
 
 
-def _error_occurred(call: Call) -> Happenings:
+def _error_occurred(call: ToolCall) -> Happenings:
     told = text(table(call.payload, "error"), "message", "name", most=ERROR_CHARS) or "unknown"
     if call.payload.get("recoverable") is True:
         return (Noted(what="error_occurred", message=told),)
     return (Failed(message=told),)
 
 
-def _notified(call: Call) -> Happenings:
+def _notified(call: ToolCall) -> Happenings:
     message = text(call.payload, "message", most=MESSAGE_CHARS)
     return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "sessionStart": _session_started,
     "userPromptSubmitted": plain_prompt,
     "preToolUse": tool_started,

@@ -1,4 +1,4 @@
-"""Cursor's hooks, in the editor and in its command line; must not know any rule.
+"""Cursor's hooks, in the editor and in its command line.
 
 Source: hooks, "Cursor"; Cursor's reference of hooks. Nothing is told after a compaction, so the
 event before it stands for both. Most of its tools have Claude's names and fields.
@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .claude_events import (
-    Happenings,
+from .claude import (
     compacting_unfollowed,
     plain_prompt,
     tool_failed,
@@ -21,26 +20,26 @@ from .claude_events import (
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
-    WORD_CHARS,
-    cut,
+    event_name,
     need,
     path,
     text,
     window_used,
 )
 from .report import (
+    Adapter,
     Answer,
     Failed,
+    Happenings,
     Paused,
+    Payload,
     Report,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import Call
-
-Payload = dict[str, Any]
+from .tool_calls import ToolCall
 
 # A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
 CONTEXT_UNITS = 10_000
@@ -60,18 +59,17 @@ _CLAUDES = {
 }
 
 
-class Cursor:
+class CursorCli(Adapter):
     """The adapter for Cursor."""
 
     name = "cursor"
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        told = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        told = told or need(payload, "hook_event_name")
+        told = event_name(payload, event)
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
-        call = Call(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
+        call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -93,10 +91,6 @@ class Cursor:
         if answer.context and report.injects:
             return json.dumps({"additional_context": _fitting(answer.context)})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _fitting(context: str) -> str:
@@ -145,35 +139,35 @@ def _decoded(output: Any) -> Any:
         return None
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     """Tell how full the window was before all of it is told to be compacted."""
     used = window_used(call.payload, "context_tokens", "context_window_size")
     return (*used, *compacting_unfollowed(call))
 
 
-def _stopped(call: Call) -> Happenings:
+def _stopped(call: ToolCall) -> Happenings:
     if text(call.payload, "status") != "error":
         return (Paused(),)
     return (Failed(message=text(call.payload, "error", most=ERROR_CHARS) or "the turn failed"),)
 
 
-def _subagent_started(call: Call) -> Happenings:
+def _subagent_started(call: ToolCall) -> Happenings:
     if _subagent(call.payload) is None:
         return ()
     return (SubagentStarted(kind=text(call.payload, "subagent_type")),)
 
 
-def _subagent_ended(call: Call) -> Happenings:
+def _subagent_ended(call: ToolCall) -> Happenings:
     if _subagent(call.payload) is None:
         return ()
     return (SubagentEnded(last_message=text(call.payload, "summary", most=MESSAGE_CHARS)),)
 
 
-def _ended(call: Call) -> Happenings:
+def _ended(call: ToolCall) -> Happenings:
     return (SessionEnded(reason=text(call.payload, "reason", "final_status")),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "sessionStart": lambda _: (SessionStarted(source="startup"),),
     "beforeSubmitPrompt": plain_prompt,
     "preToolUse": tool_started,
@@ -189,4 +183,4 @@ _TOLD: dict[str, Callable[[Call], Happenings]] = {
     "sessionEnd": _ended,
 }
 
-adapter = Cursor()
+adapter = CursorCli()

@@ -1,4 +1,4 @@
-"""Tells which harness really sent a payload; must not read what the payload tells.
+"""Detection: which harness really sent a payload.
 
 Cursor, Grok and Copilot run Claude's hook settings too, and nearly everybody sets
 ``CLAUDE_PROJECT_DIR``: the payload's shape is asked first, then the variables that a harness sets
@@ -7,10 +7,9 @@ for its hooks alone, and the name in the settings file last.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from . import antigravity, claude, codex, copilot, cursor, gemini, generic, opencode
-from .report import Adapter, Unfit
+from .report import Adapter, Payload, Unfit
 
 ADAPTERS: Mapping[str, Adapter] = {
     adapter.name: adapter
@@ -29,7 +28,6 @@ ADAPTERS: Mapping[str, Adapter] = {
     )
 }
 
-Payload = dict[str, Any]
 Mark = tuple[str, Callable[[Payload], bool]]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")

@@ -1,4 +1,4 @@
-"""Reads fields of payloads whose shapes vendors change; must not know any vendor.
+"""Reads fields of payloads whose shapes vendors change.
 
 A field of the wrong type counts as absent: a hook must never fail for what it can do without.
 """
@@ -7,7 +7,7 @@ import os.path
 import re
 from typing import Any
 
-from .report import Unfit, WindowUsed
+from .report import Payload, Unfit, WindowUsed
 
 COMMAND_CHARS = 2_000
 ERROR_CHARS = 2_000
@@ -23,7 +23,7 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-def text(payload: dict[str, Any], *names: str, most: int = WORD_CHARS) -> str | None:
+def text(payload: Payload, *names: str, most: int = WORD_CHARS) -> str | None:
     """Return the first of these fields that is a text with something in it, cut to ``most``."""
     for name in names:
         value = payload.get(name)
@@ -32,7 +32,7 @@ def text(payload: dict[str, Any], *names: str, most: int = WORD_CHARS) -> str | 
     return None
 
 
-def need(payload: dict[str, Any], *names: str) -> str:
+def need(payload: Payload, *names: str) -> str:
     """Return a field that the payload cannot do without; raises Unfit."""
     value = text(payload, *names)
     if value is None:
@@ -40,13 +40,19 @@ def need(payload: dict[str, Any], *names: str) -> str:
     return value
 
 
-def table(payload: dict[str, Any], name: str) -> dict[str, Any]:
+def event_name(payload: Payload, given: str | None) -> str:
+    """Return the name of the event, the payload's own or else the one ``given``; raises Unfit."""
+    named = text(payload, "hook_event_name") or cut(given or "", WORD_CHARS)
+    return named or need(payload, "hook_event_name")
+
+
+def table(payload: Payload, name: str) -> Payload:
     """Return a field that is an object, an empty one where it is not."""
     value = payload.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def whole(payload: dict[str, Any], name: str) -> int | None:
+def whole(payload: Payload, name: str) -> int | None:
     """Return a field that is a number of at least 0, rounded."""
     value = payload.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
@@ -54,7 +60,7 @@ def whole(payload: dict[str, Any], name: str) -> int | None:
     return round(value)
 
 
-def window_used(source: dict[str, Any], tokens: str, size: str) -> tuple[WindowUsed, ...]:
+def window_used(source: Payload, tokens: str, size: str) -> tuple[WindowUsed, ...]:
     """Return how full a window is by the fields of these names, empty where they say nothing."""
     used, room = (whole(source, name) for name in (tokens, size))
     if used is None or used > MOST_TOKENS:

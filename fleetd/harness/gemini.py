@@ -1,39 +1,48 @@
-"""Gemini CLI's hooks; must not know any rule.
+"""Gemini CLI's hooks, and the log of its session.
 
-Source: hooks, "Gemini CLI"; the reference of hooks that comes with Gemini CLI 0.61, and what that
-version did. No event follows a compaction: it shows in the log of the session only.
+Source: hooks, "Gemini CLI"; the reference of hooks and the files of Gemini CLI 0.61, and what that
+version did. No event follows a compaction: it shows in the log only. Each line there is a message
+or sets fields anew; one that sets ``messages`` replaces the conversation. That happens after a
+compaction, which puts a summary first, and when a session is resumed, where the messages keep their
+ids.
 """
 
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
 
-from .claude_events import Happenings, session_ended, tool_started
+from .claude import session_ended, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
     cut,
+    event_name,
     need,
     path,
     table,
     text,
+    window_used,
 )
 from .plans import planned
 from .report import (
+    Adapter,
     Answer,
     Compacting,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     PromptSubmitted,
     Report,
     SessionStarted,
     Source,
     ToolFinished,
+    WindowUsed,
 )
-from .tool_calls import Call
+from .tool_calls import ToolCall
 
 Outcome = tuple[bool | None, str | None]
 
@@ -61,19 +70,26 @@ _NOTHING_WRONG = frozenset(("0", "(none)"))
 _STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
 _AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
 _RAN = re.compile(r"(?:<untrusted_context>\s*)?(?:Command|Output): ")
+_REPLACES = b'\n{"$set":{"messages":['
+# In texts the quotation marks are escaped.
+_ID = re.compile(rb'"id":"([^"\\]{1,100})"')
+_TOKENS = b'"tokens":{"input":'
+_COUNT = re.compile(rb'"tokens":\{"input":(\d{1,12}),"output":(\d{1,12})[,}]')
+_MODEL = re.compile(rb'[^{}]{0,200}\},"model":"gemini-')
+# What Gemini CLI reckons with for every Gemini model.
+GEMINIS_WINDOW = 1_048_576
 
 
-class Gemini:
+class Gemini(Adapter):
     """The adapter of Gemini CLI."""
 
     name = "gemini"
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = text(payload, "hook_event_name") or cut(event or "", WORD_CHARS)
-        named = named or need(payload, "hook_event_name")
+        named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
-        call = Call(payload, cwd)
+        call = ToolCall(payload, cwd)
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -97,16 +113,12 @@ class Gemini:
             return json.dumps({"hookSpecificOutput": said})
         return ""
 
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything but the compactions."""
-        return ()
 
-
-def _session_started(call: Call) -> Happenings:
+def _session_started(call: ToolCall) -> Happenings:
     return (SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup")),)
 
 
-def _prompted(call: Call) -> Happenings:
+def _prompted(call: ToolCall) -> Happenings:
     said = call.payload.get("prompt")
     if not isinstance(said, str):
         return (Noted(what="empty_prompt"),)
@@ -116,7 +128,7 @@ def _prompted(call: Call) -> Happenings:
     return (PromptSubmitted(prompt=prompt) if prompt.strip() else Noted(what="empty_prompt"),)
 
 
-def _tool_finished(call: Call) -> Happenings:
+def _tool_finished(call: ToolCall) -> Happenings:
     passed, error = _outcome(call)
     finished = ToolFinished(
         tool=call.tool,
@@ -128,7 +140,7 @@ def _tool_finished(call: Call) -> Happenings:
     return (finished, *(planned(call) if passed else ()))
 
 
-def _edited(call: Call) -> tuple[str, ...]:
+def _edited(call: ToolCall) -> tuple[str, ...]:
     """Return the file that an editing tool changed: the result names it as it was resolved."""
     if not call.edits:
         return ()
@@ -136,7 +148,7 @@ def _edited(call: Call) -> tuple[str, ...]:
     return call.edits if file is None else (file,)
 
 
-def _outcome(call: Call) -> Outcome:
+def _outcome(call: ToolCall) -> Outcome:
     """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
     wrong = call.result.get("error")
     if wrong:
@@ -160,7 +172,7 @@ def _ended(said: str) -> Outcome:
     return passed, None if passed else cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
 
 
-def _said(call: Call) -> str:
+def _said(call: ToolCall) -> str:
     """Return the text that the model gets from a tool: a text, a part, or a list of both."""
     content = call.result.get("llmContent")
     parts = content if isinstance(content, list) else [content]
@@ -168,23 +180,23 @@ def _said(call: Call) -> str:
     return "\n".join(each for each in texts if isinstance(each, str))
 
 
-def _paused(call: Call) -> Happenings:
+def _paused(call: ToolCall) -> Happenings:
     answer = text(call.payload, "prompt_response", most=MESSAGE_CHARS)
     return (Paused(last_message=None if answer == _NO_ANSWER else answer),)
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     """Return that a compaction may come: it is announced before every request to the model."""
     trigger = text(call.payload, "trigger") or "auto"
     return (Compacting(trigger=trigger, certain=trigger == "manual"),)
 
 
-def _notified(call: Call) -> Happenings:
+def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type") or "notification"
     return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "SessionStart": _session_started,
     "BeforeAgent": _prompted,
     "BeforeTool": tool_started,
@@ -196,3 +208,38 @@ _TOLD: dict[str, Callable[[Call], Happenings]] = {
 }
 
 adapter = Gemini()
+
+
+def first_message(end: bytes, *, whole: bool) -> str | None:
+    """Return the id of the message that the conversation begins with, behind its fixed context.
+
+    ``end`` is the end of the log, all of it if ``whole``. None where it cannot be told.
+    """
+    at = end.rfind(_REPLACES)
+    if at < 0:
+        return None
+    line, _, later = end[at + 1 :].partition(b"\n")
+    ids = [found[1] for found in islice(_ID.finditer(line), 2)]
+    if len(ids) == 1 and whole:
+        # Only the context was ever set: what was said first is in a line of its own.
+        ids += [found[1] for found in islice(_ID.finditer(later), 1)]
+    return ids[1].decode("utf-8", "replace") if len(ids) == 2 else None
+
+
+def last_count(end: bytes) -> tuple[WindowUsed, ...]:
+    """Return how full the window was after the last answer, empty where that is not known.
+
+    What stands before the conversation was last replaced is of a window that is gone.
+    """
+    replaced = end.rfind(_REPLACES)
+    begin = end.find(b"\n", replaced + 1)
+    line = -1 if begin < 0 else end.rfind(b"\n", begin, end.rfind(_TOKENS, begin) + 1)
+    if line < 0:
+        return ()
+    # Behind its own count a message holds what tools were called with, which can be anything.
+    found = _COUNT.match(end, end.find(_TOKENS, line))
+    if found is None:
+        return ()
+    size = GEMINIS_WINDOW if _MODEL.match(end, found.end()) else None
+    used = {"tokens": int(found[1]) + int(found[2]), "size": size}
+    return window_used(used, "tokens", "size")

@@ -5,16 +5,12 @@ is honoured.
 """
 
 import re
-from typing import Any
 
 import msgspec
 
-from .claude import Claude
-from .claude_events import TOLD
+from .claude import TOLD, Claude
 from .fields import WORD_CHARS, cut, text
-from .report import Answer, AnyHappening, Report, Unfit
-
-Payload = dict[str, Any]
+from .report import Adapter, Answer, Payload, Report, Unfit
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
@@ -41,7 +37,7 @@ _EVENTS = {
 }
 
 
-class Generic:
+class Generic(Adapter):
     """A harness of which only the name is known, and that its payloads resemble Claude's.
 
     ``trusted`` says that a payload in Claude's very words may be answered as Claude is.
@@ -65,10 +61,6 @@ class Generic:
     def reply(self, report: Report, answer: Answer) -> str:
         """Return Claude's reply where the payload was Claude's in every respect, else nothing."""
         return self._alike.reply(report, answer)
-
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
-        """Return nothing: nobody knows this transcript."""
-        return ()
 
 
 def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]:

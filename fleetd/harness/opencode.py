@@ -1,4 +1,4 @@
-"""OpenCode, as our plugin tells of it; must not know any rule.
+"""OpenCode, as our plugin tells of it.
 
 Source: hooks, "OpenCode"; the types of @opencode-ai/plugin. The payloads are made by
 ``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
@@ -8,9 +8,8 @@ JSON object for the plugin: ``context`` to put into the messages, ``deny`` to re
 
 import json
 from collections.abc import Callable
-from typing import Any
 
-from .claude_events import Happenings, tool_failed, tool_started
+from .claude import tool_failed, tool_started
 from .fields import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -24,12 +23,15 @@ from .fields import (
 )
 from .plans import listed
 from .report import (
+    Adapter,
     Answer,
     Compacted,
     Compacting,
     Failed,
+    Happenings,
     Noted,
     Paused,
+    Payload,
     PromptSubmitted,
     Report,
     SessionEnded,
@@ -37,12 +39,10 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import Call, finished
-
-Payload = dict[str, Any]
+from .tool_calls import ToolCall, finished
 
 
-class OpenCode:
+class OpenCode(Adapter):
     """The adapter for OpenCode."""
 
     name = "opencode"
@@ -52,7 +52,7 @@ class OpenCode:
         named = need(payload, "event")
         own, above = need(payload, "session_id"), text(payload, "parent_id")
         cwd = path(payload.get("cwd"), None)
-        call = Call(_spelled(payload), cwd)
+        call = ToolCall(_spelled(payload), cwd)
         tell = _TOLD.get(named)
         return Report(
             harness=self.name,
@@ -74,10 +74,6 @@ class OpenCode:
         if answer.context and report.injects:
             return json.dumps({"context": answer.context})
         return ""
-
-    def look_back(self, tail: str) -> Happenings:
-        """Return nothing: the events tell everything."""
-        return ()
 
 
 def _with_window(named: str, told: Happenings, payload: Payload) -> Happenings:
@@ -114,13 +110,13 @@ def _spelled(payload: Payload) -> Payload:
     }
 
 
-def _session_started(call: Call) -> Happenings:
+def _session_started(call: ToolCall) -> Happenings:
     if text(call.payload, "parent_id") is not None:
         return (SubagentStarted(kind=text(call.payload, "agent", "title")),)
     return (SessionStarted(source="startup"),)
 
 
-def _prompted(call: Call) -> Happenings:
+def _prompted(call: ToolCall) -> Happenings:
     """Tell a prompt; the first one of a session that this OpenCode did not open resumes it."""
     if text(call.payload, "parent_id") is not None:
         return ()  # from the agent above it, no person's words
@@ -130,32 +126,32 @@ def _prompted(call: Call) -> Happenings:
     return (SessionStarted(source="resume"), told) if resumed else (told,)
 
 
-def _tool_finished(call: Call) -> Happenings:
+def _tool_finished(call: ToolCall) -> Happenings:
     return (finished(call),)
 
 
-def _planned(call: Call) -> Happenings:
+def _planned(call: ToolCall) -> Happenings:
     return listed(call.payload.get("todos"))
 
 
-def _compacting(call: Call) -> Happenings:
+def _compacting(call: ToolCall) -> Happenings:
     if _only_then(call.payload):
         return (Compacting(), Compacted())
     return (Compacting(),)
 
 
-def _compacted(call: Call) -> Happenings:
+def _compacted(call: ToolCall) -> Happenings:
     return (Compacted(summary=text(call.payload, "summary", most=PROMPT_CHARS)),)
 
 
-def _paused(call: Call) -> Happenings:
+def _paused(call: ToolCall) -> Happenings:
     answer = text(call.payload, "last_message", most=MESSAGE_CHARS)
     if text(call.payload, "parent_id") is not None:
         return (SubagentEnded(last_message=answer),)
     return (Paused(last_message=answer),)
 
 
-def _failed(call: Call) -> Happenings:
+def _failed(call: ToolCall) -> Happenings:
     error = table(call.payload, "error")
     kind = text(error, "name")
     message = text(table(error, "data"), "message", most=ERROR_CHARS) or kind or "unknown"
@@ -164,7 +160,7 @@ def _failed(call: Call) -> Happenings:
     return (Failed(message=message),)
 
 
-_TOLD: dict[str, Callable[[Call], Happenings]] = {
+_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "session.created": _session_started,
     "chat.message": _prompted,
     "tool.execute.before": tool_started,

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from .fields import cut, table, text
-from .report import PlanItem, Planned, PlanStatus
-from .tool_calls import Call
+from .report import Payload, PlanItem, Planned, PlanStatus
+from .tool_calls import ToolCall
 
 ITEM_CHARS = 500
 ITEMS = 1_000
@@ -30,7 +30,7 @@ _BOX = re.compile(r"\s*[-*+]\s*\[(.)\]\s*(\S.*)")
 _BOXES = {"x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
 
 
-def planned(call: Call) -> tuple[Planned, ...]:
+def planned(call: ToolCall) -> tuple[Planned, ...]:
     """Return what a finished call of a planning tool did to the plan; empty for other tools."""
     if call.kind in LISTS:
         return listed(call.given.get("todos"), whole=call.given.get("merge") is not True)
@@ -39,7 +39,7 @@ def planned(call: Call) -> tuple[Planned, ...]:
     return _updated(call) if call.kind == "taskupdate" else ()
 
 
-def task(payload: dict[str, Any], status: PlanStatus) -> tuple[Planned, ...]:
+def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
     """Return what an event about one task tells; it says the same as the tool's own event."""
     named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
     if named is None and subject is None:
@@ -76,7 +76,7 @@ def _item(told: Any) -> PlanItem | None:
     return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
 
 
-def _created(call: Call) -> tuple[Planned, ...]:
+def _created(call: ToolCall) -> tuple[Planned, ...]:
     made = table(call.result, "task")
     words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
     if words is None:
@@ -84,7 +84,7 @@ def _created(call: Call) -> tuple[Planned, ...]:
     return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
 
 
-def _updated(call: Call) -> tuple[Planned, ...]:
+def _updated(call: ToolCall) -> tuple[Planned, ...]:
     """Return the change of one task; without a new status nothing is known that would matter."""
     named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
     status = _STATUSES.get(text(call.given, "status") or "")
@@ -99,7 +99,7 @@ def _one(item: PlanItem) -> tuple[Planned, ...]:
     return (Planned(items=(item,), whole=False, shared=True),)
 
 
-def _id(source: dict[str, Any], *names: str) -> str | None:
+def _id(source: Payload, *names: str) -> str | None:
     for name in names:
         value = source.get(name)
         if isinstance(value, int) and not isinstance(value, bool):

@@ -1,10 +1,10 @@
-"""What a hook tells, in our words: the one vocabulary that all adapters speak; must not hold rules.
+"""What a hook tells, in our words: the one vocabulary that all adapters speak.
 
 An adapter turns a vendor's payload into a Report; the rules in ``domain/sessions`` never see a
 payload. Texts are cut here to what is kept: a tool's input can be a whole file.
 """
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ..protocol.types import Path
 
 Source = Literal["startup", "resume", "clear", "compact"]
 PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]
+Payload = dict[str, Any]
 
 
 class Unfit(Exception):
@@ -167,6 +168,7 @@ AnyHappening = (
     | PermissionRequested
     | SessionEnded
 )
+Happenings = tuple[AnyHappening, ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +186,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     harness: str
     event: str
     session_id: str
-    happenings: tuple[AnyHappening, ...]
+    happenings: Happenings
     subagent: str | None = None
     previous_session_id: str | None = None
     cwd: Path | None = None
@@ -203,25 +205,23 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     deny: str | None = None
 
 
-class Adapter(Protocol):
+class Adapter:
     """One harness: a module-level object of each adapter's module."""
 
-    @property
-    def name(self) -> str:
-        """Return the harness's name, as in ``fleetctl hooks install <name>``."""
-        ...
+    name: str
+    """As in ``fleetctl hooks install <name>``."""
 
-    def read(self, payload: dict[str, Any], event: str | None) -> Report:
+    def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.
 
         Raises Unfit.
         """
-        ...
+        raise NotImplementedError
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return exactly what this harness honours on stdout; empty for silence."""
-        ...
+        return ""
 
-    def look_back(self, tail: str) -> tuple[AnyHappening, ...]:
+    def look_back(self, tail: str) -> Happenings:
         """Return what a transcript's tail tells beyond the events; its first line may be cut."""
-        ...
+        return ()

@@ -1,13 +1,11 @@
-"""What a tool call tells, by the names that Claude and those like it use; must not know events."""
+"""What a tool call tells, by the names that Claude and those like it use."""
 
 import re
-from typing import Any
 
 import msgspec
 
 from .fields import COMMAND_CHARS, ERROR_CHARS, PATH_CHARS, path, table, text, whole
-from .patches import patched
-from .report import ToolFinished, ToolStarted
+from .report import Payload, ToolFinished, ToolStarted
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
 SHELLS = frozenset(
@@ -32,15 +30,17 @@ _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
 _NOT_A_LETTER = re.compile(r"[^a-z]")
+# Spaces at a line's end are left to strip(): a pattern for both takes the square of their number.
+_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """One call of a tool, as the payload of any of its events describes it.
 
     ``silent`` says that the harness has no event for failures: without an exit code nobody knows.
     """
 
-    payload: dict[str, Any]
+    payload: Payload
     cwd: str | None
     silent: bool = False
 
@@ -55,12 +55,12 @@ class Call(msgspec.Struct, frozen=True):
         return plain(self.tool)
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Payload:
         """Return what the tool was called with."""
         return table(self.payload, "tool_input")
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Payload:
         """Return what the tool gave back, empty when it is no object."""
         return next((found for name in _RESULTS if (found := table(self.payload, name))), {})
 
@@ -101,12 +101,12 @@ def plain(name: str) -> str:
     return _NOT_A_LETTER.sub("", name.lower())
 
 
-def started(call: Call) -> ToolStarted:
+def started(call: ToolCall) -> ToolStarted:
     """Return the beginning of a call."""
     return ToolStarted(tool=call.tool, call_id=call.call_id, command=call.command, edits=call.edits)
 
 
-def finished(call: Call) -> ToolFinished:
+def finished(call: ToolCall) -> ToolFinished:
     """Return the end of a call that the harness does not call a failure."""
     passed, error = _outcome(call)
     return ToolFinished(
@@ -120,7 +120,7 @@ def finished(call: Call) -> ToolFinished:
     )
 
 
-def failed(call: Call) -> ToolFinished:
+def failed(call: ToolCall) -> ToolFinished:
     """Return the end of a call that failed, or that the user stopped."""
     error = _error(call.payload) or "it failed and did not say why"
     if call.payload.get("is_interrupt") is True:
@@ -135,7 +135,7 @@ def failed(call: Call) -> ToolFinished:
     )
 
 
-def _outcome(call: Call) -> tuple[bool | None, str | None]:
+def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
     result = call.result
     if result.get("interrupted") is True:
@@ -150,7 +150,7 @@ def _outcome(call: Call) -> tuple[bool | None, str | None]:
     return (None if call.silent else True), None
 
 
-def _error(payload: dict[str, Any]) -> str | None:
+def _error(payload: Payload) -> str | None:
     for source in (payload, table(payload, "error")):
         found = text(source, "error", "message", most=ERROR_CHARS)
         if found is not None:
@@ -158,7 +158,7 @@ def _error(payload: dict[str, Any]) -> str | None:
     return None
 
 
-def _changed_by_command(call: Call) -> tuple[str, ...]:
+def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
     """Return the files that a shell command changed, where the harness looked.
 
     What it saw while other commands ran beside this one is nobody's for certain.
@@ -169,3 +169,9 @@ def _changed_by_command(call: Call) -> tuple[str, ...]:
         return ()
     files = (path(each, call.cwd) for each in named[:FILES])
     return tuple(dict.fromkeys(file for file in files if file is not None))
+
+
+def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
+    """Return the files that a patch changes, as absolute paths, each once."""
+    named = (path(line[1].rstrip(), cwd) for line in _LINE.finditer(patch))
+    return tuple(dict.fromkeys(file for file in named if file is not None))[:FILES]

@@ -1,7 +1,7 @@
-"""One directory of files, by its descriptor: whole files, a link, things in the way.
+"""Atomic files in one open directory: written whole, linked, removed, moved aside.
 
 Nothing is followed and nothing that may be a person's is removed: what is of another kind than it
-should be is moved aside. Must not know whose it is, nor ids.
+should be is moved aside.
 """
 
 import contextlib

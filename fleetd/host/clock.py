@@ -1,4 +1,4 @@
-"""The clocks of this machine: what time it is, and how long it has been awake; must not wait."""
+"""The clocks of this machine: the time, and how long it has been awake."""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""Asks file systems that are not fleetd's own, on threads and with a deadline: any may hang.
+"""Lookups in file systems that may hang: on threads, with a deadline.
 
 A call into a mount whose server is gone returns when the server does, and cannot be ended. So the
 thread is left to it, and counted for the mount: a few at one mount, and nobody else is sent there
@@ -18,10 +18,9 @@ import msgspec
 import outcome
 import trio
 
-from ..domain.missions.current import within
 from ..protocol.errors import Unavailable
 from ..protocol.requests.lock import LockAcquire, LockCheck, LockList
-from .path_walk import PathFacts, Walk, absolute
+from .path_walk import PathFacts, Walk, absolute, within
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -30,11 +30,11 @@ _left_behind: set[subprocess.Popen[bytes]] = set()
 _places: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("git")
 
 
-class Slow(Exception):
+class GitSlow(Exception):
     """Git did not answer in time."""
 
 
-class Absent(Exception):
+class GitAbsent(Exception):
     """Git cannot be run."""
 
 
@@ -43,8 +43,8 @@ async def ask(
 ) -> str | None:
     """Return what Git prints, None when it fails.
 
-    Raises Slow when it takes too long, and Absent. Settings go by environment: a name may hold any
-    character there, also an equals sign.
+    Raises GitSlow when it takes too long, and GitAbsent. Settings go by environment: there a name
+    may hold any character, also an equals sign.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {**_NO_FETCHING, "GIT_CONFIG_COUNT": str(len(settings))}
@@ -55,7 +55,7 @@ async def ask(
         return await trio.to_thread.run_sync(
             partial(_run, command, env, SECONDS), abandon_on_cancel=True, limiter=_limiter()
         )
-    raise Slow
+    raise GitSlow
 
 
 def _limiter() -> trio.CapacityLimiter:
@@ -73,7 +73,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], seconds: float) -> str 
     """
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:
-        raise Absent
+        raise GitAbsent
     try:
         process = subprocess.Popen(  # noqa: S603 - of Git, and no shell reads it
             [program, *command[1:]],
@@ -83,12 +83,12 @@ def _run(command: Sequence[str], env: Mapping[str, str], seconds: float) -> str 
             env=env,
         )
     except OSError:
-        raise Absent from None
+        raise GitAbsent from None
     try:
         out, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
-        raise Slow from None
+        raise GitSlow from None
     if process.returncode != 0:
         return None
     return out.decode("utf-8", "replace").rstrip("\n")

@@ -1,4 +1,4 @@
-"""Counts whole numbers in few buckets, so that their quantiles can be told; knows no clock."""
+"""Histogram of whole numbers in few buckets, for quantiles."""
 
 import math
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
-"""Who serves a socket and writes in the stores does so alone: three locks, one concept.
+"""Instance locks: whoever serves a socket and writes in the stores does so alone.
 
 The socket, the database and the directory of checkpoints each have a lock file of their own, so
 that two daemons with different settings cannot share one of them. It is never the thing itself:
 closing a descriptor of the database would drop SQLite's locks. None is ever removed, since a lock
-on a removed file guards nothing. Must not look at what is locked.
+on a removed file guards nothing.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..config import Config
 from . import private_dir
 from .atomic_files import make_directories
 from .paths import PathRefused, check_socket_length, locks_of
@@ -26,16 +25,16 @@ class AlreadyRunning(Exception):
 
 
 @contextlib.contextmanager
-def only_instance(config: Config) -> Iterator[None]:
+def only_instance(database: Path, checkpoints: Path, socket: Path) -> Iterator[None]:
     """Hold the locks of socket, database and checkpoints, listening or not.
 
     Raises AlreadyRunning when another process holds one of them, PathRefused when one cannot be
     had. Always in the same order, and never waiting: of many that start one gets all.
     """
-    check_socket_length(config.socket)
-    private_dir.claim(config.socket.parent)
+    check_socket_length(socket)
+    private_dir.claim(socket.parent)
     with contextlib.ExitStack() as held:
-        locks = locks_of(config.database, config.checkpoints, config.socket)
+        locks = locks_of(database, checkpoints, socket)
         for number, (what, path) in enumerate(locks.items()):
             held.callback(os.close, _locked(path, what if number else ""))
         yield

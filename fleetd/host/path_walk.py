@@ -1,4 +1,4 @@
-"""Resolves paths component by component, and says all the while where it is; knows no threads.
+"""Path resolution, component by component, that says all the while where it is.
 
 ``os.path.realpath`` resolves the same, but nobody could tell which file system keeps it waiting.
 """
@@ -15,6 +15,11 @@ class PathFacts(msgspec.Struct, frozen=True):
 
     real: str
     is_directory: bool
+
+
+def within(place: str, path: str) -> bool:
+    """Whether a path is a place, or below it, by their names as they stand."""
+    return path == place or path.startswith(place.rstrip("/") + "/")
 
 
 def absolute(file: str, base: str | None) -> str | None:

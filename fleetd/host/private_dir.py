@@ -1,4 +1,4 @@
-"""Directories in which nobody else can act: makes them, refuses others; must not make files.
+"""Private directories: makes them, and refuses those in which others can act.
 
 A directory is as safe as the least safe one on the way to it.
 """

@@ -1,4 +1,4 @@
-"""Whether a process still is the one that it was, and when it ends; must not know agents."""
+"""Process identity: whether a process still is the one that it was, and when it ends."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How far a long request is, for whoever asked to be told; must not know requests or sockets.
+"""Progress of a long request, for whoever asked to be told.
 
 It goes with the task, and with the threads that the task starts. Where nobody asked, to note
 something here costs next to nothing.
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 
-class Stand(NamedTuple):
+class ProgressCount(NamedTuple):
     """How many of what are done, and of how many, if that is known."""
 
     what: str = ""
@@ -18,36 +18,36 @@ class Stand(NamedTuple):
     total: int | None = None
 
 
-class Headway:
+class ProgressTracker:
     """What was noted last; whoever tells of it looks whenever he likes."""
 
     def __init__(self) -> None:
-        self.stand = Stand()
+        self.count = ProgressCount()
 
 
-_followed: ContextVar[Headway | None] = ContextVar("headway", default=None)
+_tracker: ContextVar[ProgressTracker | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def followed() -> Iterator[Headway]:
+def tracked() -> Iterator[ProgressTracker]:
     """Have what a block notes kept where it can be looked at."""
-    headway = Headway()
-    token = _followed.set(headway)
+    tracker = ProgressTracker()
+    token = _tracker.set(tracker)
     try:
-        yield headway
+        yield tracker
     finally:
-        _followed.reset(token)
+        _tracker.reset(token)
 
 
 def at(what: str, done: int = 0, total: int | None = None) -> None:
     """Note how far it is with something; of another thing it counts from the beginning."""
-    if (headway := _followed.get()) is not None:
+    if (tracker := _tracker.get()) is not None:
         # More may come to light on the way than was there to begin with.
-        headway.stand = Stand(what, done, None if total is None else max(total, done))
+        tracker.count = ProgressCount(what, done, None if total is None else max(total, done))
 
 
 def on(number: int = 1) -> None:
     """Note that so many more are done of what was named last."""
-    if (headway := _followed.get()) is not None:
-        what, done, total = headway.stand
+    if (tracker := _tracker.get()) is not None:
+        what, done, total = tracker.count
         at(what, done + number, total)

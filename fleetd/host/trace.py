@@ -1,4 +1,4 @@
-"""On whose behalf the daemon does what it does, for its log; must not log itself.
+"""Trace context: on whose behalf the daemon does what it does, for its log.
 
 The origin goes with the task, and with what the task leaves to others: jobs for the writer and
 reader threads, effects after a commit, files that are written later.
@@ -16,7 +16,7 @@ from ..protocol.display import shown
 _NAME = re.compile(r"[a-z_.]{1,40}")
 
 
-class Origin(msgspec.Struct, frozen=True):
+class TraceContext(msgspec.Struct, frozen=True):
     """A client's request, its connection alone, or what a hook left in the spool.
 
     ``connection`` counts from 1 since the start of the daemon. ``request`` is the JSON-RPC id, any
@@ -42,23 +42,23 @@ class Origin(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
 
-_current: ContextVar[Origin | None] = ContextVar("origin", default=None)
+_current: ContextVar[TraceContext | None] = ContextVar("origin", default=None)
 
 current = _current.get
 
 
-def enter(origin: Origin | None) -> Token[Origin | None]:
+def enter(origin: TraceContext | None) -> Token[TraceContext | None]:
     """Say on whose behalf the task goes on, until ``leave`` is given the token."""
     return _current.set(origin)
 
 
-def leave(token: Token[Origin | None]) -> None:
+def leave(token: Token[TraceContext | None]) -> None:
     """Go back to what was said before."""
     _current.reset(token)
 
 
 @contextmanager
-def on_behalf_of(origin: Origin | None) -> Iterator[None]:
+def on_behalf_of(origin: TraceContext | None) -> Iterator[None]:
     """Carry out a block on somebody's behalf."""
     token = _current.set(origin)
     try:
@@ -69,6 +69,6 @@ def on_behalf_of(origin: Origin | None) -> Iterator[None]:
 
 def tell(about: str) -> None:
     """Add to the origin what became known of it, such as a hook's session."""
-    origin = _current.get() or Origin()
+    origin = _current.get() or TraceContext()
     joined = f"{origin.about}, {about}" if origin.about else about
     _current.set(msgspec.structs.replace(origin, about=joined))

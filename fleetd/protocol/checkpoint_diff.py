@@ -1,4 +1,4 @@
-"""What differs between two checkpoints, as records; must not hold rules, only shapes."""
+"""Records of a comparison of two checkpoints."""
 
 from .records import Lock, PendingMessage, Record, SortieState
 from .types import MissionStatus, Trigger

@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a Unix socket, in the kernel's words; sends nothing."""
+"""Peer credentials of a Unix socket, as the kernel tells them."""
 
 import struct
 import sys

@@ -1,4 +1,4 @@
-"""Other people's words made safe to show: one line, no control characters, in quotes."""
+"""Text from others made fit to be shown to a person or an agent."""
 
 import unicodedata
 from typing import Any

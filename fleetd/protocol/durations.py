@@ -1,4 +1,4 @@
-"""Lengths of time as people say them; must not know moments, which need datetime."""
+"""Durations as people say them. Commands load this at start, and need no datetime for it."""
 
 
 def duration(ms: int) -> str:

@@ -1,4 +1,4 @@
-"""How a mission ended, in words: its status and why it is closed; must not import msgspec.
+"""How a mission ended, in words. Without msgspec: commands load it at start.
 
 Only a person calls a mission off. One that was closed with its session goes on with it.
 """

@@ -1,4 +1,4 @@
-"""The errors a client can meet: code, kind, exit status, hint; must not import anything of ours."""
+"""The errors a client can meet: code, kind, exit status, hint."""
 
 from typing import Any, ClassVar
 
@@ -164,28 +164,11 @@ class RetentionPruneFailed(Storage):
     kind = "checkpoint_retention_prune_failed"
 
 
+# Every kind by its code, in the order of their definition.
 KINDS: dict[int, type[FleetError]] = {
-    cls.code: cls
-    for cls in (
-        ParseError,
-        InvalidRequest,
-        MethodNotFound,
-        InvalidParams,
-        Internal,
-        NotFound,
-        InvalidState,
-        LockConflict,
-        Corrupt,
-        Storage,
-        Incompatible,
-        LimitExceeded,
-        Unavailable,
-        Denied,
-        SchemaInvalid,
-        IntegrityMismatch,
-        AtomicWriteFailed,
-        RetentionPruneFailed,
-    )
+    kind.code: kind
+    for kind in [*globals().values()]
+    if isinstance(kind, type) and issubclass(kind, FleetError) and kind is not FleetError
 }
 
 

@@ -1,4 +1,4 @@
-"""Event payloads: what ``data`` holds of every event that the daemon writes.
+"""The payload of every event type the daemon writes.
 
 The docstrings are the meanings in docs/events.md. How each is told, and whether it is activity,
 stands in ``event_types``.

@@ -1,4 +1,4 @@
-"""Bytes in, lines out, bounded; must not touch a socket, a clock or JSON."""
+"""Framing: bytes in, lines out, bounded."""
 
 import re
 

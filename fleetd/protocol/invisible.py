@@ -1,4 +1,4 @@
-"""Characters that nobody sees, and how they are kept from misleading who reads.
+"""Invisible characters, and how they are kept from misleading who reads.
 
 Standard library only, as commands need it when they start. In a text they are dropped; in a path
 they are written as escapes: without them it would be the name of another file.

@@ -1,4 +1,4 @@
-"""Every method of the protocol by its name, in the order of the nouns; must not define any."""
+"""Every method of the protocol by its name, in the order of the nouns."""
 
 from typing import Any
 

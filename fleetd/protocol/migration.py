@@ -1,4 +1,4 @@
-"""What ``fleetd --migrate`` tells whoever runs it, line by line; must not move anything."""
+"""What ``fleetctl migrate`` and ``fleetd --migrate`` say to each other, line by line."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ class Migration(Record, frozen=True, kw_only=True):
         return all(table.same for table in self.tables)
 
 
-class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
+class MigrationReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One line: how far it is, what came of it, or an error's document."""
 
     progress: tuple[str, int, int] | None = None
@@ -57,7 +57,7 @@ class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
     error: dict[str, Any] | None = None
 
 
-class Errand(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class MigrationRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is wanted, read from standard input: a URL may hold a password, and all see arguments.
 
     ``to`` and ``source`` are URLs, ``sqlite``, or empty for what the settings say.

@@ -1,4 +1,4 @@
-"""What each parameter means, in one line for people; must not import anything of ours.
+"""What each parameter means, in one line for people.
 
 A parameter means the same in every method that has it, unless the method says otherwise.
 """

@@ -1,4 +1,4 @@
-"""Patterns and enumerated words of the protocol, as they are; must not import msgspec.
+"""Patterns and enumerated words of the protocol. Without msgspec: commands load it at start.
 
 Patterns end in ``$(?!\\n)`` because Python's ``$`` alone accepts a trailing newline, and ids become
 file names.

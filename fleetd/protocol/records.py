@@ -1,4 +1,4 @@
-"""The records that requests return; must not hold rules, only shapes.
+"""The records that requests return.
 
 Times are ISO 8601 UTC with milliseconds, durations integers in ms, sizes bytes. A Struct here is
 both what a client receives and what the rules pass around.
@@ -417,3 +417,16 @@ class Finding(Record, frozen=True, kw_only=True):
     subject: str | None = None
     fixed: bool = False
     reason_code: str | None = None
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """How far a request is: the notification ``progress``, until the reply comes.
+
+    ``done`` of ``total`` are done of ``what``: checkpoints, files, pages, rows. It begins anew with
+    another ``what``; ``total`` is null where nobody knows it.
+    """
+
+    token: str
+    what: str
+    done: int
+    total: int | None

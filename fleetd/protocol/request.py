@@ -1,10 +1,11 @@
-"""The shape of a request: one Struct is one method; must not know any particular method."""
+"""The shape of a request: one Struct is one method."""
 
 import threading
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 R = TypeVar("R")
 Shape = TypeVar("Shape")
@@ -24,6 +25,7 @@ IdempotencyKey = Annotated[
     ),
 ]
 
+ProgressToken = Annotated[str, Meta(min_length=1, max_length=64)]
 
 # What each request's result is read as, once that was learned.
 _RESULTS: dict[type, Any] = {}
@@ -84,7 +86,18 @@ class Mutation(Request[R], frozen=True, kw_only=True):
 
     def keyed(self, key: str) -> Self:
         """Return the request with this key, unless it has one."""
-        return self if self.idempotency_key else msgspec.structs.replace(self, idempotency_key=key)
+        return self if self.idempotency_key else replace(self, idempotency_key=key)
+
+
+class LongMutation(Mutation[R], frozen=True, kw_only=True):
+    """A request that may take long; ``progress_token`` asks for notifications of how far it is."""
+
+    long: ClassVar[bool] = True
+    progress_token: ProgressToken | None = None
+
+    def tracked(self, token: str) -> Self:
+        """Return the request with this token, unless it has one."""
+        return self if self.progress_token else replace(self, progress_token=token)
 
 
 def result_type(request: type[Request[Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""The records about run snapshots; must not hold rules, only shapes.
+"""The records of run snapshots.
 
 Source: snapshot-lifecycle, Snapshot schema. Fields stand in the order of that document, which is
 also their order in a file. Times are ISO 8601 UTC with milliseconds, durations integers in ms.

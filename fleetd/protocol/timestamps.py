@@ -1,4 +1,4 @@
-"""Times as they stand on the wire and in the store; must not read any clock.
+"""Timestamps of the protocol and the store.
 
 Every timestamp is ISO 8601 UTC with exactly three decimals and a ``Z``. The fixed width makes
 text order equal time order, which SQL comparisons rely on: never store another format.

@@ -1,4 +1,4 @@
-"""What fields may hold: ids, names, texts, words, with their limits; must not define any record."""
+"""What fields may hold: ids, names, texts, words, with their limits."""
 
 from typing import Annotated
 

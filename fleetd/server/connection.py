@@ -1,10 +1,11 @@
-"""One client's connection: lines in, replies out, bounded; must not know the store or any rule."""
+"""One client's connection: lines in, replies out, in bounds of number, size and time."""
 
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -12,18 +13,19 @@ from ..config import Limits
 from ..domain.core.context import Caller
 from ..engine.engine import Engine
 from ..protocol.display import shown
-from ..protocol.errors import FleetError, LimitExceeded, NotFound
+from ..protocol.errors import FleetError, LimitExceeded, NotFound, Unavailable
 from ..protocol.framing import Line
-from ..protocol.requests.event import EventSubscribe, Subscription, Unsubscribed
-from . import peer, rpc_envelope
-from .calls import Call
-from .leader_follower import Relay
-from .reader import LargeLines, LineReader
+from ..protocol.request import LongMutation, Query, Request
+from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription, Unsubscribed
+from ..protocol.requests.system import RpcDiscover
+from . import openrpc, peer, rpc_envelope
+from .leader_follower import LeaderFollowers
+from .progress import report_to_client
+from .reader import LargeLineLimit, LineReader
 from .rpc_dispatch import Dispatcher, error_reply
-from .rpc_envelope import Message
+from .rpc_envelope import RpcMessage
 from .subscription import Follower, subscribe
-from .telling import telling
-from .writer import LineWriter, Unsent
+from .writer import LineWriter, SendBudget
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,54 @@ _LINGER_SECONDS = 1.0
 _LINGER_LINES = 4
 
 
-class Connection:
+class CallContext:
+    """One line being answered: what the methods know about where it came from."""
+
+    def __init__(self, connection: "ClientConnection", size: int) -> None:
+        self._connection = connection
+        self._size = size
+        self._refused = connection.draining
+        self.followers: list[Follower] = []
+
+    async def perform(self, request: Request[Any]) -> Any:
+        """Carry out one request of the line; raises FleetError."""
+        if self._refused:
+            raise Unavailable(
+                "fleetd is shutting down.",
+                hint="Try again when it has been started again.",
+                retry=True,
+            )
+        if isinstance(request, EventSubscribe):
+            return await self._subscribe(request)
+        if isinstance(request, EventUnsubscribe):
+            return self._connection.unsubscribe(request.subscription_id)
+        if isinstance(request, RpcDiscover):
+            return openrpc.document()
+        if isinstance(request, LongMutation) and request.progress_token is not None:
+            with self._connection.reporting(request.progress_token):
+                return await self._perform(request)
+        return await self._perform(request)
+
+    async def _perform(self, request: Request[Any]) -> Any:
+        if isinstance(request, Query):
+            async with self._connection.reading():
+                return await self._connection.engine.handle(request, self._connection.caller)
+        return await self._connection.engine.handle(
+            request, self._connection.caller, size=self._size, behind=self._connection.cleaning
+        )
+
+    async def _subscribe(self, request: EventSubscribe) -> Subscription:
+        follower, start = await self._connection.subscribe(request)
+        self.followers.append(follower)
+        return start
+
+
+async def perform(request: Request[Any], call: CallContext) -> Any:
+    """Carry out a request in the context of its line: what the method table calls."""
+    return await call.perform(request)
+
+
+class ClientConnection:
     """Reads lines and answers each while the next is waited for, until one side has had enough.
 
     ``serve`` returns when the connection is over. Nothing that a client does raises out of it.
@@ -45,8 +94,8 @@ class Connection:
         engine: Engine,
         dispatcher: Dispatcher,
         limits: Limits,
-        large: LargeLines,
-        unsent: Unsent,
+        large: LargeLineLimit,
+        unsent: SendBudget,
     ) -> None:
         self.caller = caller
         self.engine = engine
@@ -67,7 +116,7 @@ class Connection:
             seconds=self._reply_seconds,
             unsent=unsent,
             too_slow=self._cut_off,
-            gone=self.give_way,
+            gone=self.evict,
         )
         self._reading = trio.StrictFIFOLock()
         self._followers: dict[str, Follower] = {}
@@ -84,12 +133,12 @@ class Connection:
         return self._stream.socket
 
     @property
-    def resting_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         """Return since when nothing is done for the client; half a line does not count."""
         busy = self._in_flight or self._followers or self._replies.lines
         return None if busy else self._since
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Close the connection without a word: none was asked for."""
         self._scope.cancel()
 
@@ -98,7 +147,7 @@ class Connection:
         with self._scope:
             async with trio.open_nursery() as self._background:
                 async with trio.open_nursery() as self._requests:
-                    await Relay(self._requests, self._read, self._answer).run()
+                    await LeaderFollowers(self._requests, self._read, self._answer).run()
                 if self._violation is not None:
                     await self._linger()
                 self._scope.cancel()
@@ -114,7 +163,7 @@ class Connection:
 
     # Reading
 
-    async def _read(self) -> Message | None:
+    async def _read(self) -> RpcMessage | None:
         """Return what is to be answered next and has its place; None after the client's last."""
         try:
             while (line := await self._lines.next_line()) is not None:
@@ -139,7 +188,7 @@ class Connection:
         finally:
             self._large.leave()
 
-    async def _understand(self, line: Line, read: Callable[..., Message]) -> Message | None:
+    async def _understand(self, line: Line, read: Callable[..., RpcMessage]) -> RpcMessage | None:
         """Return what a line holds; None when it was refused and the connection goes on."""
         try:
             depth, batch = self._limits.depth, self._limits.batch
@@ -179,9 +228,9 @@ class Connection:
 
     # Answering
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer(self, message: RpcMessage) -> None:
         since_ns = time.perf_counter_ns()
-        call = Call(self, message.size)
+        call = CallContext(self, message.size)
         try:
             reply = await self._dispatcher.answer(message, call, since_ns)
             if reply is not None:
@@ -221,9 +270,9 @@ class Connection:
         finally:
             self._reading.release()
 
-    def telling(self, token: str) -> AbstractContextManager[None]:
+    def reporting(self, token: str) -> AbstractContextManager[None]:
         """Tell the client how far it is with what a block does, until the block ends."""
-        return telling(token, self._replies.offer, self._background)
+        return report_to_client(token, self._replies.offer, self._background)
 
     # Subscriptions
 

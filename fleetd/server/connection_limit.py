@@ -1,7 +1,6 @@
-"""Who has a place among the connections, and who gives one up when all are taken.
+"""Connection limit, with idle eviction: who has a connection, and who gives one up.
 
 Somebody who connects and says nothing may stay for as long as he likes, until the place is wanted.
-Must not know what a client says.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ UNREAD_S = 1.0
 _TELL_S = 60.0
 
 
-class Occupant(Protocol):
+class Evictable(Protocol):
     """A connection, as far as its place is concerned."""
 
     heard: bool
@@ -31,24 +30,24 @@ class Occupant(Protocol):
         """Return the client's socket."""
 
     @property
-    def resting_since(self) -> float | None:
+    def idle_since(self) -> float | None:
         """Return since when nothing is done for the client, None while something is."""
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Close the connection."""
 
     def drain(self) -> None:
         """Close the connection as soon as nothing is in flight, and refuse what comes."""
 
 
-class Slots:
+class ConnectionLimit:
     """So many places, and who has them."""
 
     def __init__(self, count: int) -> None:
-        self.occupants: set[Occupant] = set()
+        self.connections: set[Evictable] = set()
         self._count = count
         self._free = trio.Semaphore(count)
-        self._leaving: set[Occupant] = set()
+        self._evicted: set[Evictable] = set()
         self._told = float("-inf")
 
     async def take(self, listener: trio.socket.SocketType) -> None:
@@ -58,42 +57,42 @@ class Slots:
         except trio.WouldBlock:
             # Nobody has to leave for nobody.
             await trio.lowlevel.wait_readable(listener.fileno())
-            await self._vacated()
+            await self._evict_one()
 
     def release(self) -> None:
         """Give a place to the next in line."""
         self._free.release()
 
-    def enter(self, occupant: Occupant) -> None:
+    def enter(self, connection: Evictable) -> None:
         """Note who has a place."""
-        self.occupants.add(occupant)
+        self.connections.add(connection)
 
-    def leave(self, occupant: Occupant) -> None:
+    def leave(self, connection: Evictable) -> None:
         """Note who has none any more."""
-        self.occupants.discard(occupant)
-        self._leaving.discard(occupant)
+        self.connections.discard(connection)
+        self._evicted.discard(connection)
 
-    async def _vacated(self) -> None:
+    async def _evict_one(self) -> None:
         while True:
             # Asked anew each time: meanwhile somebody may have left by himself.
             with contextlib.suppress(trio.WouldBlock):
                 return self._free.acquire_nowait()
-            if not self._leaving and (found := self._most_dispensable()):
-                self._leaving.add(found)
-                found.give_way()
+            if not self._evicted and (found := self._longest_idle()):
+                self._evicted.add(found)
+                found.evict()
                 self._tell()
             with trio.move_on_after(REST_S / 4):
                 return await self._free.acquire()
 
-    def _most_dispensable(self) -> Occupant | None:
+    def _longest_idle(self) -> Evictable | None:
         """Return who rests longest; those who never said anything come first.
 
         As long as one of these may have to leave soon, nobody who was heard has to.
         """
-        resting = [each for each in self.occupants if each.resting_since is not None]
-        silent = [each for each in resting if not each.heard]
-        found = min(silent or resting, key=_since, default=None)
-        return found if found and _rested(found) else None
+        idle = [each for each in self.connections if each.idle_since is not None]
+        silent = [each for each in idle if not each.heard]
+        found = min(silent or idle, key=_since, default=None)
+        return found if found and _may_be_evicted(found) else None
 
     def _tell(self) -> None:
         if trio.current_time() - self._told >= _TELL_S:
@@ -104,14 +103,14 @@ class Slots:
             )
 
 
-def _since(occupant: Occupant) -> float:
-    since = occupant.resting_since
+def _since(connection: Evictable) -> float:
+    since = connection.idle_since
     return float("inf") if since is None else since
 
 
-def _rested(occupant: Occupant) -> bool:
-    rest = trio.current_time() - _since(occupant)
-    return rest >= UNREAD_S or (rest >= REST_S and not _has_sent(occupant.socket))
+def _may_be_evicted(connection: Evictable) -> bool:
+    rest = trio.current_time() - _since(connection)
+    return rest >= UNREAD_S or (rest >= REST_S and not _has_sent(connection.socket))
 
 
 def _has_sent(sock: trio.socket.SocketType) -> bool:

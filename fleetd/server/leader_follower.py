@@ -1,4 +1,4 @@
-"""Tasks that take turns at waiting for work; must not know what the work is.
+"""Leader/followers: tasks that take turns at waiting for work.
 
 A task that is made for every request, and begins a round of the scheduler after it was read, costs
 more than most requests. Here whoever has received a piece of work lets the next one wait for more,
@@ -13,7 +13,7 @@ import trio
 T = TypeVar("T")
 
 
-class Relay(Generic[T]):
+class LeaderFollowers(Generic[T]):
     """Calls ``receive`` in one task at a time, and ``work`` in the task that received.
 
     There are as many tasks as pieces of work under way, and one that waits for more. Work begins

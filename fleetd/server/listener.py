@@ -1,4 +1,4 @@
-"""Gets the socket that clients connect to, so that nobody else can; must not accept on it.
+"""Listener: takes the socket that clients connect to, so that nobody else can.
 
 The single-instance lock comes first: without it, two daemons that find the same stale socket
 would each remove the other's fresh one.
@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..config import Config
-from ..host.activation import inherited_sockets
 from ..host.instance_lock import AlreadyRunning, only_instance
 from ..host.paths import PathRefused
+from ..host.systemd import inherited_sockets
 
 BACKLOG = 1_024
 
 
-class Listening:
+class ListeningSockets:
     """The sockets to accept on; ``close`` takes an own one out of the file system again."""
 
     def __init__(self, sockets: list[socket.socket], own: Path | None) -> None:
@@ -42,20 +42,20 @@ class Listening:
 
 
 @contextmanager
-def listening(config: Config) -> Iterator[Listening]:
+def listening(config: Config) -> Iterator[ListeningSockets]:
     """Hold the single-instance locks and the listening sockets.
 
     Raises AlreadyRunning when another process serves the socket or writes in a store, and
     PathRefused when a path or the socket's directory cannot be trusted or used.
     """
     path = config.socket
-    with only_instance(config):
+    with only_instance(config.database, config.checkpoints, config.socket):
         given = inherited_sockets()
-        held = Listening(given, None) if given else Listening([_bind(path)], path)
+        sockets = ListeningSockets(given, None) if given else ListeningSockets([_bind(path)], path)
         try:
-            yield held
+            yield sockets
         finally:
-            held.close()
+            sockets.close()
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

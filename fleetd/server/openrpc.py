@@ -1,4 +1,4 @@
-"""The OpenRPC document, generated from the request Structs; must not describe anything itself."""
+"""The OpenRPC document, generated from the request Structs."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from .. import __version__
 from ..protocol.errors import KINDS
 from ..protocol.methods import METHODS
 from ..protocol.param_docs import meaning
-from ..protocol.progress import Progress
+from ..protocol.records import Progress
 from ..protocol.request import Request, positional_fields, result_type
 from ..protocol.requests.system import OpenRpc
 

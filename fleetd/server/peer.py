@@ -1,4 +1,4 @@
-"""What the kernel knows about the other end of a Unix socket; must not read or write it."""
+"""Peer credentials: whose process is at the other end of a Unix socket."""
 
 import os
 import select

@@ -1,13 +1,16 @@
-"""Tells how far a start is that has much to do: the log, and systemd; must not do any of it."""
+"""Progress reports: of a start to the log and systemd, of a long request to its client."""
 
+import itertools
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
+import msgspec
 import trio
 
 from ..host import progress
 from ..host.systemd import Notifier
+from ..protocol.records import Progress
 
 log = logging.getLogger("fleetd")
 
@@ -22,36 +25,68 @@ _PHASES = {
     "rows": "finishing what was to be forgotten, {} rows",
     "database": "reading the whole database",
 }
+# Ten times a second is enough for anybody who looks at it, and a burden for nobody.
+NOTIFY_S = 0.1
+_encode = msgspec.json.Encoder().encode
+
+
+Report = Callable[[progress.ProgressCount], None]
+
+
+def report_start(notifier: Notifier, tasks: trio.Nursery) -> AbstractContextManager[None]:
+    """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
+    rounds = itertools.count()
+
+    def report(count: progress.ProgressCount) -> None:
+        if count.total == 0:
+            return
+        text = f"Starting: {said(count)}"
+        notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
+        if next(rounds) % LOGGED_EVERY == 0:
+            log.info("%s", text)
+
+    return _reported(report, PAUSE_S, tasks)
+
+
+def said(count: progress.ProgressCount) -> str:
+    """Return in words what a start is at, and how far."""
+    of = "" if count.total is None else f" of {count.total:,}"
+    return _PHASES.get(count.what, count.what).format(f"{count.done:,}{of}")
+
+
+def report_to_client(
+    token: str, offer: Callable[[bytes], None], tasks: trio.Nursery
+) -> AbstractContextManager[None]:
+    """Offer a line whenever a block has come further, until it ends: the reply is next.
+
+    What cannot be sent at once is left out, so a client that does not read holds up nothing.
+    """
+
+    def report(count: progress.ProgressCount) -> None:
+        params = Progress(token=token, what=count.what, done=count.done, total=count.total)
+        offer(b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params))
+
+    return _reported(report, NOTIFY_S, tasks)
 
 
 @contextmanager
-def starting(notifier: Notifier, tasks: trio.Nursery) -> Iterator[None]:
-    """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
+def _reported(report: Report, every_s: float, tasks: trio.Nursery) -> Iterator[None]:
     over = trio.CancelScope()
-    with progress.followed() as found:
-        tasks.start_soon(_tell, found, notifier, over)
+    with progress.tracked() as tracker:
+        tasks.start_soon(_watch, tracker, report, every_s, over)
         try:
             yield
         finally:
             over.cancel()
 
 
-async def _tell(found: progress.Headway, notifier: Notifier, over: trio.CancelScope) -> None:
-    told, rounds = found.stand, 0
+async def _watch(
+    tracker: progress.ProgressTracker, report: Report, every_s: float, over: trio.CancelScope
+) -> None:
+    told = tracker.count
     with over:
         while True:
-            await trio.sleep(PAUSE_S)
-            if found.stand == told or found.stand.total == 0:
-                continue
-            told = found.stand
-            text = f"Starting: {said(told)}"
-            notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
-            if rounds % LOGGED_EVERY == 0:
-                log.info("%s", text)
-            rounds += 1
-
-
-def said(stand: progress.Stand) -> str:
-    """Return in words what a start is at, and how far."""
-    of = "" if stand.total is None else f" of {stand.total:,}"
-    return _PHASES.get(stand.what, stand.what).format(f"{stand.done:,}{of}")
+            await trio.sleep(every_s)
+            if tracker.count != told:
+                told = tracker.count
+                report(told)

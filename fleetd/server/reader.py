@@ -1,4 +1,4 @@
-"""Lines from a socket, in bounds of size and time; must not know what a line means."""
+"""Reads lines from a socket, in bounds of size and time."""
 
 import math
 import os
@@ -12,7 +12,7 @@ _CHUNK = 65_536
 _LARGE_AT_ONCE = 2
 
 
-class LargeLines:
+class LargeLineLimit:
     """Room for lines of the hook client that are longer than others may be.
 
     There is room for few in the whole daemon: text of 16 MiB takes several times that while it is
@@ -38,7 +38,7 @@ class LineReader:
     """Cuts what a client sends into lines and minds how long each of them takes."""
 
     def __init__(
-        self, stream: trio.SocketStream, *, limit: int, timeout_ms: int, large: LargeLines
+        self, stream: trio.SocketStream, *, limit: int, timeout_ms: int, large: LargeLineLimit
     ) -> None:
         self._stream = stream
         self._limit = limit

@@ -19,13 +19,13 @@ import msgspec
 from ..domain.core import registry
 from ..engine.metrics.counters import Traffic
 from ..host import trace
-from ..host.trace import Origin
+from ..host.trace import TraceContext
 from ..protocol.display import shown
 from ..protocol.errors import FleetError, Internal, InvalidParams, MethodNotFound, from_wire
 from ..protocol.methods import METHODS
 from ..protocol.request import Request
 from . import rpc_params
-from .rpc_envelope import Element, Id, Message, Refused
+from .rpc_envelope import Id, RefusedElement, RpcElement, RpcMessage
 
 with warnings.catch_warnings():
     # The library reads its schema with a call that newer Pythons deprecate.
@@ -122,14 +122,14 @@ class Dispatcher:
         self._traffic = traffic
         self._clock_ns = clock_ns
 
-    async def answer(self, message: Message, context: Any, since_ns: int) -> bytes | None:
+    async def answer(self, message: RpcMessage, context: Any, since_ns: int) -> bytes | None:
         """Run the message's requests one after the other; None when nobody waits for a reply.
 
         ``since_ns`` is when the message was understood and had its place, by the same clock.
         """
         spoken = []
         for element in message.elements:
-            if isinstance(element, Refused):
+            if isinstance(element, RefusedElement):
                 self._traffic.failed(element.error.kind)
                 reply: bytes | None = error_reply(element.error, element.id)
             else:
@@ -141,12 +141,12 @@ class Dispatcher:
         return (b"[" + b",".join(spoken) + b"]" if message.batch else spoken[0]) + b"\n"
 
     async def _on_its_behalf(
-        self, element: Element, context: Any, since_ns: int
+        self, element: RpcElement, context: Any, since_ns: int
     ) -> tuple[bytes | None, int]:
         """Answer a request; returns its reply and when that was ready."""
         client = trace.current()
         token = trace.enter(
-            Origin(
+            TraceContext(
                 client.connection if client else 0,
                 element.method,
                 element.id,
@@ -175,7 +175,7 @@ class Dispatcher:
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("Answered in %.3f ms: %s", micros / 1_000, error or "ok")
 
-    async def _reply(self, element: Element, context: Any) -> tuple[bytes | None, str | None]:
+    async def _reply(self, element: RpcElement, context: Any) -> tuple[bytes | None, str | None]:
         """Return the reply, None for a notification, and the kind of the error if there was one."""
         result = await self._result(element, context)
         if isinstance(result, ErrorResult):
@@ -191,7 +191,7 @@ class Dispatcher:
             log.exception("Incident %s in a result of %s", number, element.method)
             return error_reply(incident, element.id), incident.kind
 
-    async def _result(self, element: Element, context: Any) -> SuccessResult | ErrorResult:
+    async def _result(self, element: RpcElement, context: Any) -> SuccessResult | ErrorResult:
         identity = NOID if element.notification else element.id
         request = LibraryRequest(element.method, element.params, identity)
         _, outcome = await dispatch_request(self._methods, context, request)
@@ -201,7 +201,7 @@ class Dispatcher:
         return outcome._value  # type: ignore[no-any-return]  # noqa: SLF001
 
 
-def _fleet_error(result: ErrorResult, element: Element) -> FleetError:
+def _fleet_error(result: ErrorResult, element: RpcElement) -> FleetError:
     """Give the library's own two refusals the data that all our errors have."""
     if isinstance(result.data, dict):
         return from_wire(result.code, result.message, result.data)

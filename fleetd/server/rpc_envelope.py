@@ -1,4 +1,4 @@
-"""A line becomes checked JSON-RPC 2.0 requests, in bounds; must not know methods or sockets."""
+"""JSON-RPC envelope: a line becomes checked requests, in bounds."""
 
 import re
 from array import array
@@ -36,7 +36,7 @@ _NO_STRUCTURE = bytes(set(range(256)) - set(b'[{]}"'))
 _STRING = re.compile(rb'"[^"]*+"?')
 
 
-class Element(msgspec.Struct, frozen=True):
+class RpcElement(msgspec.Struct, frozen=True):
     """One request of a line; without an id (``notification``) nobody waits for a reply."""
 
     method: str
@@ -45,22 +45,22 @@ class Element(msgspec.Struct, frozen=True):
     notification: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedElement(msgspec.Struct, frozen=True):
     """An element that is no request, with the id it could be answered under."""
 
     error: FleetError
     id: Id = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class RpcMessage(msgspec.Struct, frozen=True):
     """What one line of ``size`` bytes holds: a request, or a batch of them."""
 
-    elements: list[Element | Refused]
+    elements: list[RpcElement | RefusedElement]
     batch: bool
     size: int
 
 
-def read(line: Line, *, depth: int, batch: int) -> Message:
+def read(line: Line, *, depth: int, batch: int) -> RpcMessage:
     """Turn one line into requests.
 
     Raises ParseError when it is not JSON, InvalidRequest for an empty batch, and LimitExceeded
@@ -69,15 +69,15 @@ def read(line: Line, *, depth: int, batch: int) -> Message:
     _check_structure(line, depth, batch)
     content = _parse(line)
     if not isinstance(content, list):
-        return Message([_element(content)], batch=False, size=len(line))
+        return RpcMessage([_element(content)], batch=False, size=len(line))
     if not content:
         raise InvalidRequest("Invalid Request", detail="the batch is empty")
     if len(content) > batch:
         raise _too_many(batch)
-    return Message([_element(item) for item in content], batch=True, size=len(line))
+    return RpcMessage([_element(item) for item in content], batch=True, size=len(line))
 
 
-def read_large(line: Line, *, depth: int, batch: int) -> Message:
+def read_large(line: Line, *, depth: int, batch: int) -> RpcMessage:
     """Turn a large line of the hook client into a request, without looking for structure in it.
 
     Nearly all of it is one string, the payload, and comes last; what is around it is checked as
@@ -91,7 +91,7 @@ def read_large(line: Line, *, depth: int, batch: int) -> Message:
     with memoryview(line) as whole:
         payload = "".join(_pieces(whole[begin + 1 : end - 1]))
     for element in message.elements:
-        if isinstance(element, Element) and isinstance(element.params, dict):
+        if isinstance(element, RpcElement) and isinstance(element.params, dict):
             element.params["payload"] = payload
     return message
 
@@ -175,7 +175,7 @@ def _parse(line: Line | memoryview, kind: Any = Any) -> Any:
         raise ParseError("Parse error", detail="nested too deep to be read") from error
 
 
-def _element(item: Any) -> Element | Refused:
+def _element(item: Any) -> RpcElement | RefusedElement:
     if not isinstance(item, dict):
         return _refused(f"expected an object, got {shown(item)}")
     identity = item.get("id")
@@ -183,7 +183,7 @@ def _element(item: Any) -> Element | Refused:
         return _refused(f"id must be a string, an integer or null, got {shown(identity)}")
     if problem := _problem(item):
         return _refused(problem, identity)
-    return Element(item["method"], item.get("params", {}), identity, "id" not in item)
+    return RpcElement(item["method"], item.get("params", {}), identity, "id" not in item)
 
 
 def _problem(item: dict[str, Any]) -> str | None:
@@ -198,5 +198,5 @@ def _problem(item: dict[str, Any]) -> str | None:
     return None
 
 
-def _refused(detail: str, identity: Id = None) -> Refused:
-    return Refused(InvalidRequest("Invalid Request", detail=detail), identity)
+def _refused(detail: str, identity: Id = None) -> RefusedElement:
+    return RefusedElement(InvalidRequest("Invalid Request", detail=detail), identity)

@@ -1,4 +1,4 @@
-"""Parameters from the wire become a request's Struct; must not know how they arrived.
+"""JSON-RPC parameters become a request's Struct.
 
 Wrong ones are refused with the field, what was expected in words, and the value, cut short.
 """

@@ -1,4 +1,4 @@
-"""Accepts clients and keeps their connections; must not know the store, signals or systemd."""
+"""Server: accepts clients and serves their connections."""
 
 import contextlib
 import errno
@@ -13,12 +13,11 @@ from ..engine.engine import Engine
 from ..host import trace
 from ..protocol.errors import Denied
 from . import peer
-from .calls import perform
-from .connection import Connection
-from .connection_limit import Slots
-from .reader import LargeLines
+from .connection import ClientConnection, perform
+from .connection_limit import ConnectionLimit
+from .reader import LargeLineLimit
 from .rpc_dispatch import Dispatcher, Method, error_reply, guarded, methods_for
-from .writer import Unsent
+from .writer import SendBudget
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +36,9 @@ class Server:
         added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._traffic = engine.traffic
         self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
-        self._slots = Slots(limits.connections)
-        self._large = LargeLines(engine.config.hooks.line_bytes)
-        self._unsent = Unsent()
+        self._limit = ConnectionLimit(limits.connections)
+        self._large = LargeLineLimit(engine.config.hooks.line_bytes)
+        self._unsent = SendBudget()
         self._draining = False
 
     async def accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> Never:
@@ -49,11 +48,11 @@ class Server:
         one does, clients wait in the listener's backlog.
         """
         while True:
-            await self._slots.take(listener)
+            await self._limit.take(listener)
             try:
                 sock = await self._accept_one(listener)
             except BaseException:
-                self._slots.release()
+                self._limit.release()
                 raise
             connections.start_soon(self._serve, trio.SocketStream(sock))
 
@@ -75,7 +74,7 @@ class Server:
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
         # The task is this connection's alone: so is what is said of it.
-        trace.enter(trace.Origin(connection=self._traffic.opened()))
+        trace.enter(trace.TraceContext(connection=self._traffic.opened()))
         try:
             await self._serve_peer(stream)
         except Exception:
@@ -83,7 +82,7 @@ class Server:
         finally:
             stream.socket.close()
             self._traffic.closed()
-            self._slots.release()
+            self._limit.release()
 
     async def _serve_peer(self, stream: trio.SocketStream) -> None:
         try:
@@ -98,19 +97,19 @@ class Server:
             ):
                 await stream.send_all(error_reply(error) + b"\n")
             return
-        connection = Connection(
+        connection = ClientConnection(
             stream, caller, self._engine, self._dispatcher, self._limits, self._large, self._unsent
         )
-        self._slots.enter(connection)
+        self._limit.enter(connection)
         try:
             if self._draining:
                 connection.drain()
             await connection.serve()
         finally:
-            self._slots.leave(connection)
+            self._limit.leave(connection)
 
     def drain(self) -> None:
         """Close idle connections; the others end when what is in flight has been answered."""
         self._draining = True
-        for connection in self._slots.occupants.copy():
+        for connection in self._limit.connections.copy():
             connection.drain()

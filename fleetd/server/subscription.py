@@ -1,4 +1,4 @@
-"""One subscriber that follows the event log; must not know sockets, only how to send lines."""
+"""Subscriptions: one follower of the event log each, which sends what matches as lines."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,8 +6,9 @@ import msgspec
 import trio
 
 from ..domain.core.context import Caller
-from ..domain.events.streams import EventTail
-from ..engine.change_feed import PAGE, Told, told
+from ..domain.events import streams
+from ..domain.missions import missions
+from ..engine.change_feed import PAGE, FeedPage, told
 from ..engine.engine import Engine
 from ..protocol.records import Event
 from ..protocol.requests.event import EventSubscribe, Subscription
@@ -46,7 +47,7 @@ class Follower:
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Follow the log; raises FleetError when it cannot be read any more."""
         while not self._ended:
-            next_ones: Told | None = None
+            next_ones: FeedPage | None = None
             with trio.CancelScope() as self._looking:
                 next_ones = await self._next()
             if next_ones is not None and not self._ended:
@@ -55,25 +56,23 @@ class Follower:
                 if lines:
                     await send(b"".join(lines))
 
-    async def _next(self) -> Told:
+    async def _next(self) -> FeedPage:
         """Return the next events that lead further, waiting until there are any."""
         if self._behind:
-            page = await self._engine.look(self._tail())
+            page = await self._engine.read_when_available(
+                streams.tail,
+                self._position,
+                PAGE,
+                types=self._request.types,
+                mission_id=self._request.mission_id,
+                agent_id=self._request.agent_id,
+            )
             self._behind = len(page.events) > 0
             if page.position > self._position:
                 return told(page)
         found = await self._engine.feed.after(self._position)
         self._behind = self._picks and found.full
         return found
-
-    def _tail(self) -> EventTail:
-        return EventTail(
-            since=self._position,
-            types=self._request.types,
-            mission_id=self._request.mission_id,
-            agent_id=self._request.agent_id,
-            limit=PAGE,
-        )
 
     def _wants(self, event: Event) -> bool:
         wanted = self._request
@@ -93,6 +92,6 @@ async def subscribe(
     """Prepare a subscription, which begins when its follower runs; raises FleetError."""
     start = await engine.handle(request, caller)
     if request.mission_id:  # a prefix may come to stand for several
-        mission = await engine.execute(MissionGet(request.mission_id))
+        mission = await engine.read(missions.get, MissionGet(request.mission_id))
         request = msgspec.structs.replace(request, mission_id=mission.id)
     return Follower(engine, request, start), start

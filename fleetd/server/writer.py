@@ -1,4 +1,4 @@
-"""Lines to a client, in bounds of time and memory; must not know what a line means."""
+"""Writes lines to a client, in bounds of time and memory."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import trio
 UNSENT_BYTES = 32 * 1024 * 1024
 
 
-class Unsent:
+class SendBudget:
     """Everything that waits to be sent, of all clients.
 
     A client that asks for much and reads nothing would fill the memory within the time that it has.
@@ -50,7 +50,7 @@ class LineWriter:
         stream: trio.SocketStream,
         *,
         seconds: float,
-        unsent: Unsent,
+        unsent: SendBudget,
         too_slow: Callable[[], None],
         gone: Callable[[], None],
     ) -> None:

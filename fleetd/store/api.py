@@ -1,4 +1,11 @@
-"""Where bytes rest: the database and the checkpoint files; must not know the rules."""
+"""What every store offers and raises: errors, its writer's load, whether it can be reached."""
+
+import msgspec
+import trio
+
+from ..host.histogram import Histogram
+from ..protocol.durations import duration
+from ..protocol.errors import Unavailable
 
 
 class StoreRefused(Exception):
@@ -31,3 +38,75 @@ class CopyDamaged(CopyFailed):
 
 class StoreFailed(Exception):
     """The disk failed while the store was open; nothing further may be acknowledged."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
+
+    waiting: int
+    most_waiting: int
+    batches: Histogram
+    commits: Histogram
+
+
+class StoreAway(Unavailable):
+    """The store cannot be reached; who only wants to know may wait until it is back."""
+
+
+_MEND = "That will not pass by itself: mend it on the server, or in this machine's settings."
+HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
+
+
+class Away(msgspec.Struct, frozen=True):
+    """That a store cannot be reached: since when, in ms of its clock, at which step, and why.
+
+    ``message`` is one sentence that names the server, and never a secret.
+    """
+
+    since_ms: int
+    step: str
+    message: str
+    final: bool = False
+    """Whether somebody has to mend it: it is tried again all the same."""
+
+    def refusal(self, now_ms: int) -> StoreAway:
+        """Return the error for everybody who needs the store now."""
+        for_ms = max(0, now_ms - self.since_ms)
+        return StoreAway(
+            f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
+            hint=_MEND if self.final else HINT,
+            retry=True,
+            step=self.step,
+            away_ms=for_ms,
+        )
+
+
+class Availability:
+    """Whether a store is there, as a store tells it: one of this machine's always is.
+
+    ``up`` is set while it is there. ``down`` is set when it has gone, and another event by the
+    time that it is back: whoever took it while it was there misses nothing.
+    """
+
+    def __init__(self, away: Away | None = None) -> None:
+        self.away = away
+        self.up, self.down = trio.Event(), trio.Event()
+        self.reconnects = 0
+        (self.up if away is None else self.down).set()
+
+    def lose(self, away: Away) -> None:
+        """Note that the store is away, or why it still is; call it on the trio thread."""
+        if self.away is None:
+            self.up = trio.Event()
+            self.away = away
+            self.down.set()
+        else:
+            self.away = msgspec.structs.replace(away, since_ms=self.away.since_ms)
+
+    def regain(self) -> None:
+        """Note that the store is there again; call it on the trio thread."""
+        if self.away is not None:
+            self.away = None
+            self.reconnects += 1
+            self.down = trio.Event()
+            self.up.set()

@@ -1,4 +1,4 @@
-"""What lies on the disk around the store: who may look at it, what a crash left; knows no table.
+"""Disk audit: permissions of fleetd's files, leftovers of a crash, free space.
 
 The database's files are only ever looked at by name: closing a descriptor of one would drop
 SQLite's locks on it.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..host.atomic_files import TEMP
 from ..host.paths import locks_of
 from .files.layout import LAYOUTS
-from .sqlite.disk_reserve import Ballast
+from .sqlite.disk_reserve import DiskReserve
 from .sqlite.high_water_mark import ENDING as MARK
 from .sqlite.online_backup import PART
 
@@ -24,18 +24,20 @@ LEFT_S = 600
 DATABASE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
-class Place(NamedTuple):
+class AuditedPath(NamedTuple):
     """A file or directory and the permissions that it should have."""
 
     path: Path
     wanted: int
 
 
-def places(database: Path, checkpoints: Path, socket: Path, spool: Path | None) -> Iterator[Place]:
+def places(
+    database: Path, checkpoints: Path, socket: Path, spool: Path | None
+) -> Iterator[AuditedPath]:
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
     for ending in (*DATABASE_ENDINGS, MARK):
         yield from _existing(Path(f"{database}{ending}"), 0o600)
-    ballast = Ballast(database).path
+    ballast = DiskReserve(database).path
     for path in (ballast, socket, *locks_of(database, checkpoints, socket).values()):
         yield from _existing(path, 0o600)
     for directory in dict.fromkeys((database.parent, socket.parent)):
@@ -56,27 +58,27 @@ def replaced(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob(f"{REPLACED}*") if path.is_dir())
 
 
-def _existing(path: Path, wanted: int) -> Iterator[Place]:
+def _existing(path: Path, wanted: int) -> Iterator[AuditedPath]:
     if path.exists():
-        yield Place(path, wanted)
+        yield AuditedPath(path, wanted)
 
 
-def _below(tree: Path) -> Iterator[Place]:
+def _below(tree: Path) -> Iterator[AuditedPath]:
     """Yield a directory and what is in it, directories also where they cannot be looked into."""
     if tree.is_dir():
-        yield Place(tree, 0o700)
+        yield AuditedPath(tree, 0o700)
     for directory, inner, names in os.walk(tree):
         for name in inner:
             path = Path(directory, name)
             if not path.is_symlink():
-                yield Place(path, 0o700)
+                yield AuditedPath(path, 0o700)
         for name in names:
             path = Path(directory, name)
             if not path.is_symlink():
-                yield Place(path, 0o600)
+                yield AuditedPath(path, 0o600)
 
 
-def trouble(place: Place) -> tuple[str, bool] | None:
+def trouble(place: AuditedPath) -> tuple[str, bool] | None:
     """Return what is wrong with a place's owner or mode, and whether we can mend it."""
     try:
         info = place.path.stat()
@@ -92,7 +94,7 @@ def trouble(place: Place) -> tuple[str, bool] | None:
     return None
 
 
-def mend(place: Place) -> bool:
+def mend(place: AuditedPath) -> bool:
     """Give a place the permissions that it should have; False when the disk refuses."""
     try:
         mode = stat.S_IMODE(place.path.stat().st_mode)

@@ -1,4 +1,4 @@
-"""Opens the store that the settings name; everybody else takes what it gives."""
+"""Opens the store that the settings name."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ..config import Loaded
 from ..domain.core.tx import Effect
 from .api import StoreRefused
-from .sqlite.store import Store
+from .sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from .postgres.store import PostgresStore
@@ -19,7 +19,7 @@ def open_store(
     *,
     inline: bool = False,
     vfs: str | None = None,
-) -> "Store | PostgresStore":
+) -> "SqliteStore | PostgresStore":
     """Open the store: the database file of this machine, or the server that several share.
 
     ``on_news`` is called when another machine has committed something. Raises StoreRefused, which
@@ -27,7 +27,7 @@ def open_store(
     """
     config = loaded.config
     if not config.store:
-        return Store(config.database, on_commit, inline=inline, vfs=vfs)
+        return SqliteStore(config.database, on_commit, inline=inline, vfs=vfs)
     check_library()
     # Imported here: whoever has a store of his own needs no such library.
     from .postgres.store import PostgresStore

@@ -1,4 +1,4 @@
-"""The files that the hook client left for want of a daemon; must not know what they say.
+"""Spool: the files that the hook client left while no daemon ran.
 
 They are taken in the order of their names, which begin with the time of the hook.
 """
@@ -24,7 +24,7 @@ class NoFrame(Exception):
     """A file is none that the hook client wrote; the text says why."""
 
 
-class Waiting(NamedTuple):
+class SpooledHook(NamedTuple):
     """A file that waits: when its hook ran, in ms since the Unix epoch, and its delivery."""
 
     name: str
@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
     delivery_id: str
 
 
-class Heap(NamedTuple):
+class SpoolSize(NamedTuple):
     """What lies in the spool, in files and bytes, and since when the oldest waits (ms or None)."""
 
     files: int
@@ -51,12 +51,12 @@ class Spool:
         """Whether something waits: one look at the names, cheap enough for every hook."""
         return any(name.endswith(".json") for name in self._names())
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SpooledHook]:
         """Return what waits, oldest first; what only looks like it is put aside."""
         found = []
         for name in sorted(self._names()):
             if match := _NAME.fullmatch(name):
-                found.append(Waiting(name, int(match[1]), match[2]))
+                found.append(SpooledHook(name, int(match[1]), match[2]))
             elif name.endswith(".json"):
                 self.put_aside(name)
         return found
@@ -102,7 +102,7 @@ class Spool:
             if name.endswith(PART) and time.time() - self._path(name).lstat().st_mtime > PART_S:
                 self.remove(name)
 
-    def heap(self) -> Heap:
+    def size(self) -> SpoolSize:
         """Return how much lies there."""
         sizes: dict[str, int] = {}
         for name in self._names():
@@ -112,7 +112,7 @@ class Spool:
                 continue
         times = [int(match[1]) for name in sizes if (match := _NAME.fullmatch(name))]
         unreadable = sum(name.endswith(UNREADABLE) for name in sizes)
-        return Heap(len(times), sum(sizes.values()), unreadable, min(times, default=None))
+        return SpoolSize(len(times), sum(sizes.values()), unreadable, min(times, default=None))
 
     def _names(self) -> list[str]:
         if self.directory is None:

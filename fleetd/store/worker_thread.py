@@ -1,4 +1,4 @@
-"""A thread that takes work in batches, for trio tasks that wait; must not know SQLite.
+"""Worker thread: runs the jobs of trio tasks in batches.
 
 One hop to a thread of trio's pool costs as much as an fsync; a thread of our own with a queue is
 cheaper, and it sees everything that waits at once, which is what makes group commit possible.
@@ -75,7 +75,7 @@ class Job:
             trio.lowlevel.reschedule(self._task, self.result)
 
 
-class Lane:
+class WorkerThread:
     """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
 
     ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread before
@@ -110,7 +110,7 @@ class Lane:
         """Run a job and return its result. Once it is queued, it is waited for, come what may.
 
         A cancelled caller either never queued its job or learns its outcome: committed or not,
-        never in between. Raises Unavailable once the lane is closed: nobody would answer.
+        never in between. Raises Unavailable once the thread is closed: nobody would answer.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
@@ -119,7 +119,7 @@ class Lane:
             )
         if self._thread is None:
             job = Job(fn, None)
-            self._carry_out([job])
+            self._run_batch([job])
             self._finish([job])
             await trio.lowlevel.cancel_shielded_checkpoint()
             if job.result is None:
@@ -135,7 +135,7 @@ class Lane:
         """Return how many jobs wait for the batch that is at work."""
         return self._queue.qsize()
 
-    def _carry_out(self, batch: list[Job]) -> None:
+    def _run_batch(self, batch: list[Job]) -> None:
         """Give every job a result, whatever happens: somebody waits for each."""
         try:
             self.batches.note(len(batch))
@@ -168,7 +168,7 @@ class Lane:
         while not last:
             batch, last = self._next_batch()
             if batch:
-                self._carry_out(batch)
+                self._run_batch(batch)
                 self._report(batch)
 
     def _next_batch(self) -> tuple[list[Job], bool]:
@@ -190,7 +190,7 @@ class Lane:
                 job.wake()
 
         if self._token is None:
-            raise AssertionError("a lane must be started inside trio")
+            raise AssertionError("a worker thread must be started inside trio")
         self._token.run_sync_soon(deliver)
 
 

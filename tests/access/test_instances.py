@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from fleetd.config import Config, load
 from fleetd.host.instance_lock import AlreadyRunning, only_instance
 from fleetd.host.paths import PathRefused, locks_of
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.processes import LOCKS, Daemon, fleetctl
 
 
@@ -21,6 +22,11 @@ from tests.processes import LOCKS, Daemon, fleetctl
 def config(home: Path) -> Config:
     """Return the settings of this home."""
     return load().config
+
+
+def alone(config: Config) -> AbstractContextManager[None]:
+    """Hold the locks of these settings."""
+    return only_instance(config.database, config.checkpoints, config.socket)
 
 
 def others(home: Path, *same: str) -> dict[str, str]:
@@ -93,7 +99,7 @@ def test_nothing_is_restored_where_a_daemon_writes(
 def test_while_something_is_restored_no_daemon_starts(
     config: Config, refused: Callable[..., str], home: Path
 ) -> None:
-    with only_instance(config):
+    with alone(config):
         assert f"(pid {os.getpid()})" in refused(status=1, **others(home, "FLEET_DB_PATH"))
 
 
@@ -119,7 +125,7 @@ def test_a_lock_that_was_left_open_to_others_is_closed_to_them(config: Config) -
     lock = config.database.with_name("squawk.db-lock")
     lock.touch()
     lock.chmod(0o666)
-    with only_instance(config):
+    with alone(config):
         assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
@@ -134,7 +140,7 @@ def test_what_is_no_file_in_the_place_of_a_lock_is_refused(
         os.mkfifo(lock)
     else:
         lock.symlink_to(home / "precious")
-    with pytest.raises(PathRefused, match=str(lock)), only_instance(config):
+    with pytest.raises(PathRefused, match=str(lock)), alone(config):
         pass
     assert not (home / "precious").exists()
 
@@ -144,7 +150,7 @@ def test_a_lock_of_somebody_else_is_refused(config: Config) -> None:
     lock = config.database.with_name("squawk.db-lock")
     lock.touch()
     os.chown(lock, 65_534, 65_534)
-    with pytest.raises(PathRefused, match="belongs to uid 65534"), only_instance(config):
+    with pytest.raises(PathRefused, match="belongs to uid 65534"), alone(config):
         pass
 
 
@@ -157,7 +163,7 @@ def test_where_files_cannot_be_locked_it_says_so(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(PathRefused, match=r"cannot be locked.*local disk"), only_instance(config):
+    with pytest.raises(PathRefused, match=r"cannot be locked.*local disk"), alone(config):
         pass
 
 
@@ -171,28 +177,28 @@ def test_a_disk_without_room_for_a_number_keeps_nobody_from_holding_a_lock(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.pwrite", full)
-    with only_instance(config):
+    with alone(config):
         assert lock.read_text() == "", "a number that is not ours misleads"
-        with pytest.raises(AlreadyRunning, match=r"already running$"), only_instance(config):
+        with pytest.raises(AlreadyRunning, match=r"already running$"), alone(config):
             pass
 
 
 def test_a_refusal_lets_go_of_what_was_held_already(config: Config) -> None:
     (config.database.with_name("squawk.db-lock")).mkdir()
     before = set(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else set()
-    with pytest.raises(PathRefused), only_instance(config):
+    with pytest.raises(PathRefused), alone(config):
         pass
     if before:
         assert len(os.listdir("/proc/self/fd")) == len(before)
     (config.database.with_name("squawk.db-lock")).rmdir()
-    with only_instance(config), pytest.raises(AlreadyRunning), only_instance(config):
+    with alone(config), pytest.raises(AlreadyRunning), alone(config):
         pass
 
 
 def test_a_lock_among_the_checkpoints_is_nobodys_file(config: Config) -> None:
-    with only_instance(config):
+    with alone(config):
         for noun in ("checkpoint", "snapshot"):
-            backups = Backups(config.checkpoints, noun)
+            backups = RecordFiles(config.checkpoints, noun)
             assert (backups.owners(), list(backups.files()), backups.sweep()) == ([], [], 0)
 
 

@@ -15,6 +15,7 @@ from fleetctl import cli
 from fleetctl.client import Fleet as Client
 from fleetctl.output import console
 from fleetctl.tui import cells
+from fleetd.domain.redaction.redact import redact
 from fleetd.engine.hooks.lock_guard import _sentence
 from fleetd.host.logs import LineFormatter
 from fleetd.protocol.display import clean, clean_block, path, quote, short, verbatim
@@ -86,7 +87,7 @@ def test_the_log_escapes_it() -> None:
     import logging
 
     record = logging.LogRecord("fleetd", logging.INFO, "", 0, WORDS, (), None)
-    assert r"in\u200b\u200e" in LineFormatter().format(record)
+    assert r"in\u200b\u200e" in LineFormatter(redact).format(record)
 
 
 def test_the_refusal_of_an_edit_names_the_file_as_it_is() -> None:

@@ -234,7 +234,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     seen: list[str] = []
 
-    class Spying(group_commit.Executor):
+    class Spying(group_commit.SqliteExecutor):
         def __call__(self, sql: str, params: Any) -> Any:
             seen.append(sql)
             return super().__call__(sql, params)
@@ -247,7 +247,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             seen.append(sql)
             super().many(sql, params)
 
-    monkeypatch.setattr(group_commit, "Executor", Spying)
+    monkeypatch.setattr(group_commit, "SqliteExecutor", Spying)
     return seen
 
 

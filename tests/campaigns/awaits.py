@@ -12,8 +12,8 @@ import trio
 
 from fleetd.domain.core.idempotency import remember
 from fleetd.engine.engine import Engine
-from fleetd.server.connection_limit import Slots
-from fleetd.store.worker_thread import Job, Lane
+from fleetd.server.connection_limit import ConnectionLimit
+from fleetd.store.worker_thread import Job, WorkerThread
 from tests.campaigns.attempts import Attempt, Undisturbed
 from tests.campaigns.campaign import Campaign, Run
 from tests.campaigns.served import instead
@@ -28,7 +28,7 @@ PLACES = 1
 def _a_place_is_kept() -> Iterator[None]:
     """Serve a client and do not give its place to the next."""
 
-    with instead(Slots, "release", lambda _: None):
+    with instead(ConnectionLimit, "release", lambda _: None):
         yield
 
 
@@ -54,14 +54,14 @@ def _cut_between_two() -> Iterator[None]:
 def _commits_are_cancelled() -> Iterator[None]:
     """Let whoever is cancelled while its commit is under way not learn of it."""
 
-    async def submit(lane: Lane, fn: Callable[..., Any]) -> Any:
+    async def submit(lane: WorkerThread, fn: Callable[..., Any]) -> Any:
         job = Job(fn, None)
         lane._work([job])
         lane._finished([job])
         await trio.lowlevel.checkpoint()
         return job.result.unwrap()
 
-    with instead(Lane, "submit", submit):
+    with instead(WorkerThread, "submit", submit):
         yield
 
 

@@ -38,7 +38,7 @@ DEFECTS = {
     "old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"
     "    await old(self, stream)\n"
-    "    self._slots._free._value -= 1\n"
+    "    self._limit._free._value -= 1\n"
     "server.Server._serve_peer = leaky",
 }
 

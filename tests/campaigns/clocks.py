@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from fleetd.domain.recovery.state import begin_episode
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.jobs import timers
 from fleetd.host.clock import Uptime
 from fleetd.protocol.requests.agent import AgentHeartbeat, AgentRegister
@@ -42,7 +42,7 @@ def campaign(run: Run) -> None:
     for number in run.rounds():
         root = run.place / f"r{number}"
         root.mkdir()
-        asks_no_git = mock.patch.object(places, "repository", _no_repository)
+        asks_no_git = mock.patch.object(repositories, "summary", _no_repository)
         with quietly(), asks_no_git, _planted(run.planted):
             history = _History(run, root)
             trio.run(history.live, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -23,7 +23,7 @@ from fleetd.protocol.errors import Corrupt, FleetError
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.system import SystemDoctor
 from fleetd.store.api import StoreRefused
-from fleetd.store.files.packing import packed
+from fleetd.store.files.forms import packed
 from fleetd.store.sqlite import high_water_mark, page_checksums
 from tests.campaigns.campaign import Campaign, Red, Run
 from tests.campaigns.ledger import (
@@ -100,7 +100,7 @@ async def _fill(root: Path, chance: random.Random, facts: list[Fact]) -> Path:
             worker = Worker(fleet, name, chance, facts.append)
             await worker.work(20)
             if name == "a":
-                fleet.engine.store._upkeep._connection.wal_checkpoint(
+                fleet.engine.store._wal._connection.wal_checkpoint(
                     mode=apsw.SQLITE_CHECKPOINT_RESTART
                 )
         await fleet.settle()

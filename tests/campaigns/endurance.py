@@ -23,21 +23,20 @@ SETTINGS = (
 AGING = (
     "from fleetd.engine.jobs import daily; daily.DAY_S = {day}\n"
     "from fleetd.domain.core import idempotency\n"
-    "from fleetd.domain.system import startup\n"
     "from fleetd.domain.sessions import deliveries\n"
-    "idempotency.KEPT_MS = startup.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
+    "idempotency.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.
 SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"
 DEFECTS = {
     # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
     "memory": "import time; from fleetd.engine import engine; kept = [0.0]\n"
-    "old = engine.Engine.execute\n"
-    "async def leaky(self, *given):\n"
+    "old = engine.Engine.commit\n"
+    "async def leaky(self, *given, **named):\n"
     "    if time.monotonic() - kept[0] > 0.05:\n"
     "        kept[0] = time.monotonic(); kept.append(b'x' * 4_000_000)\n"
-    "    return await old(self, *given)\n"
-    "engine.Engine.execute = leaky\n",
+    "    return await old(self, *given, **named)\n"
+    "engine.Engine.commit = leaky\n",
     "descriptors": "import os; from fleetd.server import server; old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"
     "    os.dup(0); await old(self, stream)\n"

@@ -40,10 +40,10 @@ DEFECTS = {
     "no_depth": "from fleetd.server import rpc_envelope\n"
     "rpc_envelope._check_structure = lambda *given: None",
     "slot_leak": "import trio; from fleetd.server import connection, server\n"
-    "class Leaky(connection.Connection):\n"
+    "class Leaky(connection.ClientConnection):\n"
     "    async def _linger(self):\n"
     "        await trio.sleep_forever()\n"
-    "server.Connection = Leaky",
+    "server.ClientConnection = Leaky",
 }
 
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Storage, Unavailable
-from fleetd.store.sqlite.disk_reserve import Ballast
+from fleetd.store.sqlite.disk_reserve import DiskReserve
 from tests.campaigns import worker
 from tests.campaigns.campaign import Campaign, CannotRun, Red, Run
 from tests.campaigns.view import wait_until
@@ -43,7 +43,7 @@ sys.exit(main([]))
 DEFECTS = {
     None: "",
     # Nothing is given up, so that pruning finds no room either.
-    "no_ballast": "disk_reserve.Ballast.give = lambda self: False",
+    "no_ballast": "disk_reserve.DiskReserve.give = lambda self: False",
     # A full disk is taken for a broken one.
     "leaves": "group_commit.leaves_doubt = lambda error: isinstance(error, apsw.Error)",
 }
@@ -70,7 +70,7 @@ def _one(run: Run, home: Path, env: Mapping[str, str], disk: Path) -> None:
     daemon = Daemon(Path(env["FLEET_SOCKET"]), home / "daemon.log", env=env, command=command)
     daemon.start()
     try:
-        kept = Ballast(disk / "data" / "squawk.db")
+        kept = DiskReserve(disk / "data" / "squawk.db")
         wait_until(lambda: kept.left == kept.size, "no room is kept", PATIENCE_S)
         with mock.patch.object(worker, "AGAIN", TOLD):
             _fill_and_empty(run, daemon, home, disk)

@@ -42,24 +42,28 @@ def answer(restore: Any) -> None:
 def reply_before_commit() -> None:
     """Tell clients that it is done, and commit a moment later."""
     told: set[int] = set()
-    lanes: list[worker_thread.Lane] = []
-    report, run, read = worker_thread.Lane._report, worker_thread.Lane._run, store.Store._read
+    lanes: list[worker_thread.WorkerThread] = []
+    report, run, read = (
+        worker_thread.WorkerThread._report,
+        worker_thread.WorkerThread._run,
+        store.SqliteStore._read,
+    )
     committing = threading.Lock()
 
-    def later(self: store.Store, jobs: list[Job]) -> None:
+    def later(self: store.SqliteStore, jobs: list[Job]) -> None:
         with committing:  # nobody notices who only asks
             read(self, jobs)
 
-    def remember(self: worker_thread.Lane) -> None:
+    def remember(self: worker_thread.WorkerThread) -> None:
         if "writ" in str(getattr(self._thread, "name", "")):
             lanes.append(self)
         run(self)
 
-    def once(self: worker_thread.Lane, batch: list[Job]) -> None:
+    def once(self: worker_thread.WorkerThread, batch: list[Job]) -> None:
         report(self, [job for job in batch if id(job) not in told])
         told.difference_update(id(job) for job in batch)
 
-    def together(self: group_commit.Committer, jobs: list[Job]) -> bool:
+    def together(self: group_commit.SqliteCommitter, jobs: list[Job]) -> bool:
         done: list[tuple[Job, Any]] = []
         self._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
@@ -73,10 +77,10 @@ def reply_before_commit() -> None:
             self._connection.execute("COMMIT")
         return True
 
-    store.Store._read = later  # type: ignore[method-assign]
-    worker_thread.Lane._run = remember  # type: ignore[method-assign]
-    worker_thread.Lane._report = once  # type: ignore[method-assign]
-    group_commit.Committer._together = together  # type: ignore[method-assign]
+    store.SqliteStore._read = later  # type: ignore[method-assign]
+    worker_thread.WorkerThread._run = remember  # type: ignore[method-assign]
+    worker_thread.WorkerThread._report = once  # type: ignore[method-assign]
+    group_commit.SqliteCommitter._together = together  # type: ignore[method-assign]
 
 
 def key_apart() -> None:

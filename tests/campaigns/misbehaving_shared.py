@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import __main__
-from fleetd.store.postgres import batch, executing, group_commit, server_clock
+from fleetd.store.postgres import batch, executor, group_commit, server_clock
 
 MOMENT_S = 0.02
 
@@ -34,15 +34,15 @@ def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
     assert batch.LOCK.encode() in batch._PREPARED
     batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
-    run = executing.Executor.__call__
+    run = executor.PostgresExecutor.__call__
 
-    def slowly(self: executing.Executor, sql: str, params: Any) -> Any:
+    def slowly(self: executor.PostgresExecutor, sql: str, params: Any) -> Any:
         rows = run(self, sql, params)
         if sql.startswith("SELECT") and "FROM locks" in sql:
             time.sleep(MOMENT_S)
         return rows
 
-    executing.Executor.__call__ = slowly  # type: ignore[method-assign]
+    executor.PostgresExecutor.__call__ = slowly  # type: ignore[method-assign]
 
 
 def no_notify() -> None:
@@ -61,20 +61,20 @@ def believed() -> None:
 
 
 def _in_doubt(says: bool) -> None:
-    was_committed = group_commit.Committer._was_committed
+    was_committed = group_commit.PostgresCommitter._was_committed
 
-    def answer(self: group_commit.Committer, number: int, error: Any) -> bool:
+    def answer(self: group_commit.PostgresCommitter, number: int, error: Any) -> bool:
         was_committed(self, number, error)
         counted = batch.counted(self._holder.get(), self._machine)
-        self._reckoning.reach(counted, 0)
+        self._lost_commits.note(counted, 0)
         return says
 
-    group_commit.Committer._was_committed = answer  # type: ignore[method-assign]
+    group_commit.PostgresCommitter._was_committed = answer  # type: ignore[method-assign]
 
 
 def own_clock() -> None:
     """Go by this machine's wall clock, whatever the server's says."""
-    clock = server_clock.FleetClock
+    clock = server_clock.ServerClock
     clock.now_ms = lambda self: time.time_ns() // 1_000_000  # type: ignore[method-assign]
 
 

@@ -98,7 +98,7 @@ def _number(fleet: Fleet, say: Callable[[Any], None]) -> None:
     write = fleet.engine.store.write
 
     async def numbered(rule: Any) -> Any:
-        if isinstance(rule, group_commit.Outside):
+        if isinstance(rule, group_commit.OutsideTransaction):
             return await write(rule)
         done: list[int] = []
 
@@ -199,7 +199,10 @@ class _Hasty:
 
     def __init__(self) -> None:
         self._soon: Callable[..., None] = trio.lowlevel.TrioToken.run_sync_soon
-        self._together, self._start = group_commit.Committer._together, worker_thread.Lane.start
+        self._together, self._start = (
+            group_commit.SqliteCommitter._together,
+            worker_thread.WorkerThread.start,
+        )
 
     def patches(self) -> list[Any]:
         """Return what is to be patched."""
@@ -212,8 +215,8 @@ class _Hasty:
             self._start(each)
 
         return [
-            mock.patch.object(group_commit.Committer, "_together", together),
-            mock.patch.object(worker_thread.Lane, "start", start),
+            mock.patch.object(group_commit.SqliteCommitter, "_together", together),
+            mock.patch.object(worker_thread.WorkerThread, "start", start),
         ]
 
     def _hurry(self, committer: Any, jobs: list[Any]) -> bool:

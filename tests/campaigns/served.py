@@ -13,9 +13,9 @@ import trio.testing
 
 from fleetd import daemon
 from fleetd.config import Hooks, Limits
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.host.systemd import Notifier
-from fleetd.server.listener import Listening
+from fleetd.server.listener import ListeningSockets
 from fleetd.server.server import Server
 from tests.campaigns.steps import tasks_of
 from tests.campaigns.under_way import LARGE_BYTES, LINE_BYTES
@@ -37,7 +37,7 @@ class Life:
 
     def drop(self) -> None:
         """Cancel whatever is done for clients."""
-        for connection in tuple(self.server._slots.occupants):
+        for connection in tuple(self.server._limit.connections):
             connection._scope.cancel()
 
     def leaks(self) -> dict[str, Any]:
@@ -45,13 +45,13 @@ class Life:
         engine = self.fleet.engine
         return {
             "tasks": tasks_of(self.nursery),
-            "connections": len(self.server._slots.occupants),
-            "places for clients": self.server._slots._free.value,
+            "connections": len(self.server._limit.connections),
+            "places for clients": self.server._limit._free.value,
             "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),
-            "lanes of hooks": list(engine.reception._lanes),
-            "the spool is held": engine.reception.spool.locked(),
+            "lanes of hooks": list(engine.session_queue._lanes),
+            "the spool is held": engine.session_queue.spool.locked(),
             "files are held": engine.outbox.at_work.locked(),
             "files attempted": list(engine.outbox._jobs),
             "waiters": self.fleet.sql("SELECT * FROM lock_waits"),
@@ -78,7 +78,9 @@ async def living(place: Path, clock: Clock) -> AsyncIterator[Life]:
             async with trio.open_nursery() as nursery:
                 stop, ended = trio.Event(), trio.Event()
                 with instead(daemon, "Server", Known):
-                    nursery.start_soon(_serve, fleet, Listening([listener], path), stop, ended)
+                    nursery.start_soon(
+                        _serve, fleet, ListeningSockets([listener], path), stop, ended
+                    )
                     await trio.testing.wait_all_tasks_blocked()
                 life = Life(fleet, servers[0], path, nursery, stop, ended)
                 try:
@@ -106,12 +108,12 @@ def _no_real_time() -> Iterator[None]:
     with (
         instead(trio.to_thread, "run_sync", on_the_spot),
         instead(trio.from_thread, "check_cancelled", lambda: None),
-        instead(places, "repository", nothing),
+        instead(repositories, "summary", nothing),
     ):
         yield
 
 
-async def _serve(fleet: Fleet, held: Listening, stop: trio.Event, ended: trio.Event) -> None:
+async def _serve(fleet: Fleet, held: ListeningSockets, stop: trio.Event, ended: trio.Event) -> None:
     await daemon._serve(fleet.engine, held, Notifier({}), stop)
     ended.set()
 

@@ -8,14 +8,14 @@ import sys
 TOGETHER = """
 import sys, threading
 import msgspec
-from fleetd.daemon import acquaint
+from fleetd.daemon import prepare_decoders
 def kind(number):
     plain = [(f"f{each}", int | None, None) for each in range(30)]
     inner = [msgspec.defstruct(f"I{number}_{part}", plain) for part in range(8)]
     fields = [(f"a{part}", each | None, None) for part, each in enumerate(inner)]
     return msgspec.defstruct(f"S{number}", fields)
 kinds = [kind(number) for number in range(60)]
-acquaint(msgspec.Struct)
+prepare_decoders(msgspec.Struct)
 sys.setswitchinterval(1e-6)
 started = threading.Barrier(3)
 def read():

@@ -3,8 +3,7 @@
 import pytest
 
 from fleetd.domain.redaction.redact import redact, redact_data
-from fleetd.domain.redaction.token_searches import long_words
-from fleetd.domain.redaction.tokens import LEAST, SHAPES
+from fleetd.domain.redaction.tokens import LEAST, SHAPES, long_words
 from tests.domain.secret_samples import TOKENS
 
 

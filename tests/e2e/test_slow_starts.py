@@ -13,7 +13,7 @@ from fleetctl.client import Fleet
 from fleetd.host import progress
 from fleetd.host.systemd import Notifier
 from fleetd.protocol.requests.mission import MissionCreate
-from fleetd.server.progress import starting
+from fleetd.server.progress import report_start
 from tests.processes import Daemon
 from tests.service_socket import heard, service_socket
 from tests.terminal import terminal
@@ -51,7 +51,7 @@ async def test_what_gets_on_is_given_more_time_and_what_hangs_is_not(
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "n")})
     told = []
     async with trio.open_nursery() as nursery:
-        with starting(notifier, nursery):
+        with report_start(notifier, nursery):
             progress.at("missions", total=3_000)
             for _ in range(3_000):
                 progress.on()
@@ -77,7 +77,7 @@ async def test_a_quick_start_says_nothing(
 ) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "n")})
     async with trio.open_nursery() as nursery:
-        with starting(notifier, nursery):
+        with report_start(notifier, nursery):
             progress.at("missions", total=0)
             await trio.sleep(5)
             progress.at("missions", 1, 1)

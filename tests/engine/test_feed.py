@@ -6,9 +6,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from fleetd.domain.events.streams import EventTail
+from fleetd.domain.core.context import Context
+from fleetd.domain.core.tx import Tx
+from fleetd.domain.events import streams
 from fleetd.engine.change_feed import AT_ONCE, PAGE
-from fleetd.protocol.requests.event import EventAppend, EventSubscribe
+from fleetd.protocol.requests.event import EventAppend, EventPage, EventSubscribe
 from fleetd.server.subscription import Follower
 from tests.fleet import Fleet
 
@@ -16,18 +18,16 @@ MANY = 3 * AT_ONCE + 1
 
 
 @pytest.fixture
-def readings(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> list[EventTail]:
-    """Return the readings of the log from now on, whoever reads."""
-    seen: list[EventTail] = []
-    execute = fleet.engine.execute
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return from where the log is read from now on, whoever reads."""
+    seen: list[int] = []
+    tail = streams.tail
 
-    async def heard(request: Any, *more: Any) -> Any:
-        if isinstance(request, EventTail):
-            seen.append(request)
-        return await execute(request, *more)
+    def heard(tx: Tx, ctx: Context, since: int, *more: Any, **named: Any) -> EventPage:
+        seen.append(since)
+        return tail(tx, ctx, since, *more, **named)
 
-    monkeypatch.setattr(fleet.engine, "execute", heard)
-    monkeypatch.setattr(fleet.engine.feed, "_execute", heard)
+    monkeypatch.setattr(streams, "tail", heard)
     return seen
 
 
@@ -55,7 +55,7 @@ async def say(fleet: Fleet, number: int = 1, kind: str = "step_taken") -> None:
 
 
 async def test_one_reading_serves_everybody_who_waits_at_the_end(
-    fleet: Fleet, readings: list[EventTail]
+    fleet: Fleet, readings: list[int]
 ) -> None:
     async with trio.open_nursery() as nursery:
         ears = [(await follow(fleet, nursery))[0] for _ in range(MANY)]
@@ -122,7 +122,7 @@ async def test_those_who_come_from_anywhere_hear_everything_once_and_in_order(
 
 
 async def test_who_wants_little_of_a_long_log_has_that_looked_up(
-    fleet: Fleet, readings: list[EventTail]
+    fleet: Fleet, readings: list[int]
 ) -> None:
     await say(fleet, 20 * PAGE)
     await say(fleet, 3, "build_failed")

@@ -36,7 +36,7 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.sortie import SortieProgress
 from fleetd.protocol.requests.system import SystemForget
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.fleet import Fleet, opened
 
 SECRET = "sentinel-7f3a"
@@ -419,11 +419,11 @@ async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
         await marked(fleet, gone.id)
         fleet.sql("DELETE FROM missions WHERE id = :id", id=gone.id)
 
-    def refuse(self: Backups, mission_id: str) -> None:
+    def refuse(self: RecordFiles, mission_id: str) -> None:
         raise PermissionError(1, "Operation not permitted", mission_id)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Backups, "clear", refuse)
+        patched.setattr(RecordFiles, "clear", refuse)
         async with opened(tmp_path) as fleet:
             owed = fleet.sql("SELECT name FROM forgetting WHERE kind = 'mission'")
             assert owed == [{"name": mission.id}]
@@ -441,11 +441,11 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
         await marked(fleet, mission.id)
     tries: list[str] = []
 
-    def refuse(self: Backups, mission_id: str) -> None:
+    def refuse(self: RecordFiles, mission_id: str) -> None:
         tries.append(mission_id)
         raise PermissionError(1, "Operation not permitted", mission_id)
 
-    monkeypatch.setattr(Backups, "clear", refuse)
+    monkeypatch.setattr(RecordFiles, "clear", refuse)
     async with opened(tmp_path) as fleet:
         assert (await fleet.do(MissionList())).total == 1
         assert len(tries) == 1

@@ -27,7 +27,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Forgotten, SystemForget
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.engine.test_forgetting import places_of, rows_with
 from tests.engine.test_sessions import Window
 from tests.fleet import MINUTE, Fleet, opened
@@ -385,11 +385,11 @@ async def test_a_file_that_cannot_be_removed_is_named_and_a_later_attempt_goes_o
     await fleet.do(AgentRegister("alice", "specialist", mission_id=first.id))
     taken = await record(fleet, "run-a", agent_id="alice")
 
-    def refuse(self: Backups, run_id: str, ids: list[str], *_: object) -> dict[str, OSError]:
+    def refuse(self: RecordFiles, run_id: str, ids: list[str], *_: object) -> dict[str, OSError]:
         return {each: PermissionError(1, "Operation not permitted") for each in ids}
 
     with monkeypatch.context() as patched:
-        patched.setattr(Backups, "remove", refuse)
+        patched.setattr(RecordFiles, "remove", refuse)
         with pytest.raises(Storage, match=f"{taken.snapshot_id}.json could not be removed"):
             await fleet.do(SystemForget(second.id))
     assert fleet.sql("SELECT * FROM forgetting") == []

@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from fleetd.domain.core.context import Caller
 from fleetd.engine.admission import LOOK_S, Gate
 from fleetd.protocol.requests.mission import MissionList
-from fleetd.store.availability import Away, Reach, StoreAway
+from fleetd.store.api import Availability, Away, StoreAway
 
 AWAY = Away(0, "connecting", "it is away")
 CLIENT = Caller(kind="client", uid=0, pid=1)
@@ -27,10 +27,10 @@ class Beats:
 async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_open(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    reach, beats = Reach(), Beats()
-    gate = Gate(reach, lambda: 0)
+    availability, beats = Availability(), Beats()
+    gate = Gate(availability, lambda: 0)
     gate.open()
-    reach.lose(AWAY)  # and nobody has shut it yet
+    availability.lose(AWAY)  # and nobody has shut it yet
     with trio.move_on_after(60) as waited:
         await gate.passed(beats)
     assert waited.cancelled_caught
@@ -41,19 +41,19 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """That the store is there again is not enough: what was missed comes first."""
-    reach, beats, passed = Reach(), Beats(), trio.Event()
-    gate = Gate(reach, lambda: 0)
+    availability, beats, passed = Availability(), Beats(), trio.Event()
+    gate = Gate(availability, lambda: 0)
 
     async def timer() -> None:
         await gate.passed(beats)
         passed.set()
 
     gate.open()
-    reach.lose(AWAY)
+    availability.lose(AWAY)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timer)
         await wait_all_tasks_blocked()
-        reach.regain()
+        availability.regain()
         await trio.sleep(3 * LOOK_S)
         assert not passed.is_set()
         with pytest.raises(StoreAway):
@@ -66,8 +66,8 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
 
 
 async def test_a_gate_that_was_shut_opens_for_all_who_wait() -> None:
-    reach, beats = Reach(), Beats()
-    gate = Gate(reach, lambda: 0)
+    availability, beats = Availability(), Beats()
+    gate = Gate(availability, lambda: 0)
     gate.open()
     gate.shut()
     with trio.fail_after(5):

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.growth.filling import fill, mission_id
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.events.streams import EventTail
+from fleetd.domain.events.streams import tail
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.request import Request
@@ -133,11 +133,19 @@ simply(
     lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
 )
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
-simply("event tail, of two types", lambda s: EventTail(0, ["file_read", "test_run"]))
-simply(
-    "event tail, of two types of a mission",
-    lambda s: EventTail(0, ["a", "test_run"], mission_id(20)),
-)
+
+
+@asked
+async def _event_tail_of_two_types(store: Store) -> None:
+    await store.fleet.engine.read(tail, 0, 200, types=["file_read", "test_run"])
+
+
+@asked
+async def _event_tail_of_two_types_of_a_mission(store: Store) -> None:
+    types = ["a", "test_run"]
+    await store.fleet.engine.read(tail, 0, 200, types=types, mission_id=mission_id(20))
+
+
 simply("event.subscribe", lambda s: EventSubscribe())
 simply("cursor.advance", lambda s: CursorAdvance("c", "fleet", s.number()))
 simply("sortie.progress", lambda s: SortieProgress(s.sortie, 1 + s.number() % 20, "Working"))

@@ -13,9 +13,9 @@ from fleetd.engine.metrics import health as checks
 from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from fleetd.protocol.requests.system import Check, Health, SystemHealth
 from fleetd.store import disk_audit
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from fleetd.store.sqlite import wal_checkpointer
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.fleet import Fleet
 
 Patch = pytest.MonkeyPatch
@@ -47,7 +47,7 @@ def less_room(patch: Patch, free: int) -> None:
 
 
 def large_wal(patch: Patch, _: Any) -> None:
-    patch.setattr(Store, "sizes", lambda store: (4_096, wal_checkpointer.LARGE_BYTES + 1))
+    patch.setattr(SqliteStore, "sizes", lambda store: (4_096, wal_checkpointer.LARGE_BYTES + 1))
 
 
 def long_queue(patch: Patch, _: Any) -> None:
@@ -144,7 +144,7 @@ async def test_a_writer_that_is_stuck_feeds_no_watchdog(
 async def test_nobody_who_copies_the_wal_back_is_a_reason_to_restart(
     fleet: Fleet, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(Store, "wal_is_kept_short", property(lambda store: False))
+    monkeypatch.setattr(SqliteStore, "wal_is_kept_short", property(lambda store: False))
     health, found = await look(fleet)
     assert not found["write-ahead log"].ok
     assert (health.ok, health.restart_mends) == (True, True)
@@ -158,7 +158,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning_with_its_reason(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Backups, "write", refuse)
+        broken.setattr(RecordFiles, "write", refuse)
         made = await fleet.checkpoint(await fleet.mission(), wait_for_backup=False)
         await trio.sleep(checks.STUCK_S + 1)
         health, found = await look(fleet)

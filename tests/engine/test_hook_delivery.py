@@ -16,7 +16,7 @@ from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver, HookReply,
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.recovery import RecoveryList
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway
 from tests.fleet import SECOND, Fleet
 
 SESSION = "777e68b4-1ad1-4f6c-9d81-64d0cae95a84"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.config import Config, Loaded, Paths
+from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
 from fleetd.domain.missions import missions
 from fleetd.engine.engine import Engine
@@ -79,7 +79,9 @@ def stuck(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     data = tmp_path / "data"
-    paths = Paths(database=f"{data}/db", checkpoints=f"{data}/checkpoints", socket=f"{data}/s")
+    paths = PathSettings(
+        database=f"{data}/db", checkpoints=f"{data}/checkpoints", socket=f"{data}/s"
+    )
     config = Config(paths=paths, store=shared_store.url(tmp_path))
     with trio.fail_after(60):
         async with open_engine(Loaded(config, {}, tmp_path / "config.toml")) as opened:
@@ -290,7 +292,7 @@ async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(
 async def test_git_that_hangs_beyond_a_kill_is_left_behind(hung: Path) -> None:
     with trio.fail_after(5):
         for _ in range(3):
-            with pytest.raises(git.Slow):
+            with pytest.raises(git.GitSlow):
                 await git.ask(hung / "project", "status")
 
 

@@ -12,14 +12,14 @@ import trio.testing
 
 from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.host import trace
-from fleetd.host.trace import Origin
+from fleetd.host.trace import TraceContext
 from fleetd.protocol.requests.checkpoint import CheckpointDelete
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.store.files import record_files
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.fleet import Fleet
 
-SEVEN = Origin(12, "checkpoint.create", 7)
+SEVEN = TraceContext(12, "checkpoint.create", 7)
 SHOWN = "(connection 12, request 7 checkpoint.create)"
 
 
@@ -31,20 +31,23 @@ def lines(out: io.StringIO) -> list[str]:
     ("who", "shown"),
     [
         (SEVEN, "connection 12, request 7 checkpoint.create"),
-        (Origin(3), "connection 3"),
-        (Origin(3, "event.append", notification=True), "connection 3, notification event.append"),
-        (Origin(3, "mission.get", 1, about="so"), "connection 3, request 1 mission.get, so"),
-        (Origin(about='delivery "d"'), 'delivery "d"'),
+        (TraceContext(3), "connection 3"),
+        (
+            TraceContext(3, "event.append", notification=True),
+            "connection 3, notification event.append",
+        ),
+        (TraceContext(3, "mission.get", 1, about="so"), "connection 3, request 1 mission.get, so"),
+        (TraceContext(about='delivery "d"'), 'delivery "d"'),
     ],
 )
-def test_an_origin_is_told_in_a_few_words(who: Origin, shown: str) -> None:
+def test_an_origin_is_told_in_a_few_words(who: TraceContext, shown: str) -> None:
     assert str(who) == shown
 
 
 async def test_jobs_of_both_threads_and_their_effects_are_done_on_behalf_of_who_asked(
     tmp_path: Path,
 ) -> None:
-    seen: list[tuple[str, Origin | None, str]] = []
+    seen: list[tuple[str, TraceContext | None, str]] = []
 
     def work(name: str) -> Any:
         def rule(tx: Tx) -> None:
@@ -56,16 +59,16 @@ async def test_jobs_of_both_threads_and_their_effects_are_done_on_behalf_of_who_
     def committed(effects: list[Any]) -> None:
         seen.extend((f"after {each.text}", trace.current(), "") for each in effects)
 
-    async def ask(use: Any, who: Origin | None, name: str) -> None:
+    async def ask(use: Any, who: TraceContext | None, name: str) -> None:
         with trace.on_behalf_of(who):
             await use(work(name))
             assert trace.current() is who
 
-    store = Store(tmp_path / "db", committed)
+    store = SqliteStore(tmp_path / "db", committed)
     store.start()
     async with trio.open_nursery() as nursery:
         for number in range(20):
-            nursery.start_soon(ask, store.write, Origin(number), f"write {number}")
+            nursery.start_soon(ask, store.write, TraceContext(number), f"write {number}")
         nursery.start_soon(ask, store.read, SEVEN, "read")
         nursery.start_soon(ask, store.write, None, "nobody")
     await store.aclose()
@@ -73,7 +76,7 @@ async def test_jobs_of_both_threads_and_their_effects_are_done_on_behalf_of_who_
     assert found["read"] == SEVEN
     assert found["nobody"] is found["after nobody"] is None
     for number in range(20):
-        assert found[f"write {number}"] == found[f"after write {number}"] == Origin(number)
+        assert found[f"write {number}"] == found[f"after write {number}"] == TraceContext(number)
     assert {thread for name, _, thread in seen if name == "write 3"} == {"writer"}
 
 
@@ -102,7 +105,7 @@ async def test_so_does_a_file_that_could_only_be_written_later(
 
     mission = await fleet.mission()
     with monkeypatch.context() as broken:
-        broken.setattr(record_files.Backups, "write", refuse)
+        broken.setattr(record_files.RecordFiles, "write", refuse)
         with trace.on_behalf_of(SEVEN):
             made = await fleet.checkpoint(mission, wait_for_backup=False)
         await trio.sleep(10)
@@ -121,10 +124,10 @@ async def test_files_removed_together_for_several_are_nobody_s(
 
     mission = await fleet.mission()
     made = [await fleet.checkpoint(mission, f"{number}") for number in range(3)]
-    monkeypatch.setattr(record_files.Backups, "remove", stuck)
+    monkeypatch.setattr(record_files.RecordFiles, "remove", stuck)
 
     async def delete(number: int) -> None:
-        with trace.on_behalf_of(Origin(number + 1)):
+        with trace.on_behalf_of(TraceContext(number + 1)):
             await fleet.do(CheckpointDelete(made[number].id))
 
     async with trio.open_nursery() as nursery, fleet.engine.outbox.at_work:
@@ -141,7 +144,7 @@ async def test_what_a_hook_delivered_names_its_delivery_and_session(
 ) -> None:
     payload = {"session_id": "s) 1\n", "cwd": str(fleet.project), "hook_event_name": "Nonsense"}
     for number, text in enumerate((json.dumps(payload), "{")):
-        with trace.on_behalf_of(Origin(4, "hook.deliver", number)):
+        with trace.on_behalf_of(TraceContext(4, "hook.deliver", number)):
             await fleet.do(
                 HookDeliver(harness="claude", payload=text, delivery_id=f"delivery-{number}")
             )

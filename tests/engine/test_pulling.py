@@ -154,9 +154,9 @@ async def test_more_than_one_piece_of_names_is_pulled(
     monkeypatch.setattr("fleetd.domain.artifacts.pull.AT_ONCE", 2)
     mission = await fleet.mission()
     taken = {(await fleet.checkpoint(mission)).id for _ in range(5)}
-    with progress.followed() as told:
+    with progress.tracked() as told:
         assert (await pull(fleet, mission)).written == 5
-    assert (told.stand.what, told.stand.done) == ("checkpoints", 5)
+    assert (told.count.what, told.count.done) == ("checkpoints", 5)
     assert {path.stem for path in pulled_to(fleet, mission).glob("chk-*.json")} == taken
 
 

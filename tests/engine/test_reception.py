@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.hooks import deliver
-from fleetd.engine.hooks.session_queue import AT_ONCE, REMEMBERED, Reception
+from fleetd.engine.hooks.session_queue import AT_ONCE, REMEMBERED, SessionQueue
 from fleetd.protocol.requests.hook import HookDeliver
 from tests.fleet import Fleet
 
@@ -58,7 +58,7 @@ async def test_sessions_that_wait_for_git_keep_nobody_else_waiting(
         await hook
         answered.append(name)
 
-    monkeypatch.setattr(places, "repository", slow)
+    monkeypatch.setattr(repositories, "summary", slow)
     mission = await fleet.mission(2)
     await fleet.checkpoint(mission)
     sessions = [f"s-{number}" for number in range(AT_ONCE + 2)]
@@ -80,7 +80,7 @@ async def test_sessions_that_wait_for_git_keep_nobody_else_waiting(
 
 
 async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
-    reception = fleet.engine.reception
+    reception = fleet.engine.session_queue
     served: list[str] = []
 
     async def hook(session: str) -> None:
@@ -96,7 +96,7 @@ async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
 
 
 def test_reception_logs_a_new_complaint_after_1000_different_ones() -> None:
-    reception = Reception()
+    reception = SessionQueue()
     for number in range(REMEMBERED):
         assert reception.first_time(f"complaint {number}")
     assert not reception.first_time("complaint 0")

@@ -23,6 +23,7 @@ from fleetd.domain.checkpoints.codec import (
 from fleetd.domain.recovery import roll_forward
 from fleetd.engine.engine import Engine
 from fleetd.harness.report import SessionEnded
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Incompatible, InvalidState, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointLatest
@@ -36,7 +37,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.recovery import RecoveryList
-from fleetd.store.files.record_files import FILE_MAX, Backups
+from fleetd.store.files.record_files import RecordFiles
 from tests.engine.test_plans_and_missions import working
 from tests.fleet import MINUTE, Clock, Fleet, opened
 
@@ -75,7 +76,7 @@ async def test_a_normal_start_reads_no_file_and_changes_nothing(
     def never(*_: object) -> bytes:
         raise AssertionError("a file was read")
 
-    monkeypatch.setattr(Backups, "read", never)
+    monkeypatch.setattr(RecordFiles, "read", never)
     async with opened(tmp_path) as fleet:
         await fleet.settle()
     assert (fleet.dump(), fleet.files()) == (before, files)

@@ -18,6 +18,7 @@ import pytest
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.engine.files.compress import compress
 from fleetd.engine.files.verified_read import read_forms
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
@@ -29,8 +30,8 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.packing import packed
-from fleetd.store.files.record_files import FILE_MAX, BackupFile
+from fleetd.store.files.forms import packed
+from fleetd.store.files.record_files import RecordFile
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]
@@ -384,7 +385,7 @@ async def test_whichever_byte_of_a_file_is_changed_and_wherever_it_is_cut_it_is_
     codes = set()
     for bad in damages(data):
         path.write_bytes(bad)
-        found = read_forms(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
+        found = read_forms(fleet.engine.backups["snapshot"], RecordFile("run-1", path.stem))
         if found.trouble is None:  # all that may be missing is the end of the line
             assert found.record is not None
             assert bad == data[:-1]
@@ -408,7 +409,7 @@ async def test_whichever_byte_of_a_compressed_file_is_changed_it_is_never_served
     harmless = 0
     for bad in damages(raw):
         file.write_bytes(bad)
-        found = read_forms(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
+        found = read_forms(fleet.engine.backups["snapshot"], RecordFile("run-1", path.stem))
         if found.trouble is None:  # a time or a system in the head, say: nothing that counts
             assert found.record is not None
             assert to_file(found.record) == to_file(snapshot)

@@ -11,7 +11,7 @@ import trio
 from fleetd.config import Retention
 from fleetd.domain.agents.due import due
 from fleetd.domain.core.tx import WatchProcess
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import process_ended, scan
 from fleetd.engine.jobs.timers import notice_silence
 from fleetd.harness.report import (
@@ -104,7 +104,7 @@ async def watched(
     async def nothing(directory: str | None) -> tuple[str, ...]:
         return ()
 
-    monkeypatch.setattr(places, "repository", nothing)
+    monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(notice_silence, fleet.engine)
     yield fleet

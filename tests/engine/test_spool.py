@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.engine.hooks import delivering
-from fleetd.engine.hooks.spool import take_in, tidy
+from fleetd.engine.hooks import deliver
+from fleetd.engine.hooks.deliver import take_spooled, tidy_spool
 from fleetd.engine.jobs import timers
 from fleetd.harness.report import PromptSubmitted, SessionStarted
 from fleetd.host import processes, trace
@@ -111,8 +111,8 @@ async def test_what_came_live_as_well_counts_once(fleet: Fleet, leaver: Leaver) 
     file = leaver.leave(prompt("once"), fleet.clock())
     await fleet.do(HookDeliver(file.stem[14:], "claude", prompt("once")))
     leaver.leave(prompt("twice"), fleet.clock())
-    await take_in(fleet.engine)
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
+    await take_spooled(fleet.engine)
     assert await prompts(fleet) == ["once", "twice"]
     assert (await counted(fleet))[0] == 2
 
@@ -134,7 +134,7 @@ async def test_two_who_take_in_at_once_take_each_once(fleet: Fleet, leaver: Leav
         leaver.leave(prompt(f"{number}"), 1_000 + number)
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(take_in, fleet.engine)
+            nursery.start_soon(take_spooled, fleet.engine)
     assert await prompts(fleet) == [f"{number}" for number in range(20)]
     assert (await counted(fleet))[0] == 20
 
@@ -161,7 +161,7 @@ async def test_what_is_no_frame_is_put_aside_and_told_in_the_log(
     leaver.write(f"{1:013}-{'0' * 32}.json", content)
     leaver.leave(prompt("good"), 2)
     with caplog.at_level(logging.WARNING, "fleetd"):
-        await take_in(fleet.engine)
+        await take_spooled(fleet.engine)
     assert await prompts(fleet) == ["good"]
     assert leaver.names == [f"{1:013}-{'0' * 32}.unreadable"]
     assert "none of the hook client's" in caplog.text
@@ -183,7 +183,7 @@ async def test_what_is_no_file_of_ours_is_put_aside(
         os.truncate(path, MOST_BYTES + 1)
     else:
         path = leaver.write("1-x.json", b"")
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     assert leaver.names == [path.with_suffix(".unreadable").name]
 
 
@@ -191,14 +191,14 @@ async def test_a_payload_that_fits_no_shape_is_counted_and_gone(
     fleet: Fleet, leaver: Leaver
 ) -> None:
     leaver.leave("no JSON at all", 1)
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     assert await counted(fleet) == (1, 1, 1)
     assert leaver.names == []
 
 
 async def test_what_a_doctor_sent_is_not_recorded(fleet: Fleet, leaver: Leaver) -> None:
     leaver.leave(prompt("sample"), 1, "doctor")
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     assert await counted(fleet) == (0, 0, 0)
     assert leaver.names == []
 
@@ -212,13 +212,13 @@ async def test_what_the_disk_refuses_stays_for_the_next_time(
         raise Storage("The disk is full.")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fleetd.engine.hooks.spool.take", full)
-        await tidy(fleet.engine)
+        broken.setattr("fleetd.engine.hooks.deliver._take_one", full)
+        await tidy_spool(fleet.engine)
         with pytest.raises(Storage):
             await fleet.do(SystemForget(session_id="s-1"))
         await fleet.do(HookDeliver("live-0001", "claude", prompt("goes on")))
     assert len(leaver.names) == 1
-    await tidy(fleet.engine)
+    await tidy_spool(fleet.engine)
     assert leaver.names == []
     assert sorted(await prompts(fleet)) == ["goes on", "kept"]
 
@@ -231,7 +231,7 @@ async def test_a_hook_does_not_wait_for_ever_for_what_comes_first(
     async with trio.open_nursery() as nursery:
 
         async def take_long(task_status: Any) -> None:
-            async with fleet.engine.reception.spool:
+            async with fleet.engine.session_queue.spool:
                 task_status.started()
                 await trio.sleep_forever()
 
@@ -239,7 +239,7 @@ async def test_a_hook_does_not_wait_for_ever_for_what_comes_first(
         with pytest.raises(Unavailable):
             await fleet.do(HookDeliver("live-0001", "claude", prompt("second")))
         nursery.cancel_scope.cancel()
-    assert trio.current_time() - begun == pytest.approx(delivering.SPOOL_PATIENCE_S)
+    assert trio.current_time() - begun == pytest.approx(deliver.SPOOL_PATIENCE_S)
     assert await prompts(fleet) == []
 
 
@@ -247,7 +247,7 @@ async def test_a_clock_that_was_set_back_makes_nothing_happen_in_the_future(
     fleet: Fleet, leaver: Leaver
 ) -> None:
     leaver.leave(prompt("early"), fleet.clock() + 3_600 * SECOND)
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     await fleet.do(HookDeliver("live-0001", "claude", prompt("now")))
     page = await fleet.do(EventList(type="prompt_submitted"))
     assert all(event.timestamp <= fleet.clock.now for event in page.events)
@@ -262,7 +262,7 @@ async def test_nothing_that_is_forgotten_comes_back_from_the_spool(
     leaver.write("y.part", b"four")
     await fleet.do(SystemForget(project_dir=str(fleet.project)))
     assert leaver.names == []
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     assert (await fleet.do(MissionList())).missions == []
     assert await prompts(fleet) == []
 
@@ -272,7 +272,7 @@ async def test_remains_of_clients_that_died_are_swept_when_they_are_old(
 ) -> None:
     leaver.write("young.part", b"x")
     os.utime(leaver.write("old.part", b"x"), (0, 0))
-    await tidy(fleet.engine)
+    await tidy_spool(fleet.engine)
     assert leaver.names == ["young.part"]
 
 
@@ -290,7 +290,7 @@ async def test_status_and_doctor_say_what_waits(fleet: Fleet, leaver: Leaver) ->
 
     assert await found() == [(False, False), (False, False)]
     assert await found(fix=True) == [(False, False), (False, True)]
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
     assert await found() == [(True, False)]
 
 
@@ -332,8 +332,8 @@ async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptie
     fleet: Fleet, leaver: Leaver, out: io.StringIO
 ) -> None:
     leaver.leave("no object", fleet.clock())
-    with trace.on_behalf_of(trace.Origin(12, "hook.deliver", 7)):
-        await tidy(fleet.engine)
+    with trace.on_behalf_of(trace.TraceContext(12, "hook.deliver", 7)):
+        await tidy_spool(fleet.engine)
         assert str(trace.current()) == "connection 12, request 7 hook.deliver"
     complaint, summary = out.getvalue().splitlines()
     assert complaint.endswith(f'passed over: no object (delivery "{1:032x}")')
@@ -359,7 +359,7 @@ async def test_what_waited_takes_no_living_process_away(
     fleet.sql("UPDATE agents SET status = :status", status=status)
     leaver.leave(prompt("Go on", "12f459b8-1"), fleet.clock())
 
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
 
     agent = await fleet.do(AgentGet("claude-12f459b8"))
     assert (agent.pid, agent.status) == (process.pid, "active")
@@ -375,7 +375,7 @@ async def test_what_waited_names_no_process_that_is_gone(
     fleet.sql("UPDATE agents SET status = 'lost'")
     leaver.leave(prompt("Go on", "12f459b8-1"), fleet.clock())
 
-    await take_in(fleet.engine)
+    await take_spooled(fleet.engine)
 
     assert (await fleet.do(AgentGet("claude-12f459b8"))).pid is None
 

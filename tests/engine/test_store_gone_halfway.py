@@ -10,7 +10,7 @@ from fleetd.engine.files import repair
 from fleetd.engine.files.reconcile import reconcile
 from fleetd.engine.jobs.legacy_import import import_legacy
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway
 from tests.fleet import Fleet
 
 

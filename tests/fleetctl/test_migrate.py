@@ -8,7 +8,7 @@ import pytest
 
 from fleetctl.client import Progress
 from fleetctl.commands._store_job import _followed
-from fleetd.protocol.migration import Said
+from fleetd.protocol.migration import MigrationReply
 from tests.processes import Daemon, fleetctl
 
 
@@ -61,9 +61,9 @@ def test_migrate_roles_with_json_prints_one_json_document(home: Path) -> None:
 
 def test_how_far_it_is_is_drawn_and_the_last_word_counts() -> None:
     said = [
-        Said(progress=("events", 500, 900)),
-        Said(progress=("locks", 1, 2)),
-        Said(done="Ready."),
+        MigrationReply(progress=("events", 500, 900)),
+        MigrationReply(progress=("locks", 1, 2)),
+        MigrationReply(done="Ready."),
     ]
     drawn: list[Progress] = []
     last = _followed(iter(map(msgspec.json.encode, said)), drawn.append)

@@ -12,8 +12,8 @@ from fleetctl.client import methods, models
 from fleetctl.client.models import WIRE_NAMES, PlainRecord, decode, encode
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.methods import METHODS
-from fleetd.protocol.progress import LongMutation
 from fleetd.protocol.records import Finding
+from fleetd.protocol.request import LongMutation
 
 
 def shapes() -> set[type[msgspec.Struct]]:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 
 from fleetd.engine.hooks.transcript import TAIL_BYTES, tail_of
 from fleetd.harness.codex import adapter
-from fleetd.harness.codex_rollout import CALLS
-from fleetd.harness.codex_script import script_plan
+from fleetd.harness.codex_rollout import CALLS, script_plan
 from fleetd.harness.report import (
     AnyHappening,
     Paused,

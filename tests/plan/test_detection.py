@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from fleetd.config import Detection
-from fleetd.engine import places
+from fleetd.config import DetectionSettings
+from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.jobs.timers import notice_silence
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
@@ -40,7 +40,7 @@ async def watched(
     async def nothing(directory: str | None) -> tuple[str, ...]:
         return ()
 
-    monkeypatch.setattr(places, "repository", nothing)
+    monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(notice_silence, fleet.engine)
     yield fleet
@@ -107,7 +107,7 @@ async def test_DET_003_the_threshold_is_five_minutes_and_exactly_there_nobody_is
 
 @pytest.mark.case("DET-003")
 async def test_DET_003_the_threshold_can_be_configured(tmp_path):
-    async with opened(tmp_path, detection=Detection(threshold_ms=2_000)) as fleet:
+    async with opened(tmp_path, detection=DetectionSettings(threshold_ms=2_000)) as fleet:
         mission = await fleet.mission()
         fleet.clock.pass_by(2_000)
         assert await detected(fleet) == []

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from fleetd.domain.agents import agent_loss
-from fleetd.engine import places
+from fleetd.engine import repositories
 from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import LockConflict, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
@@ -360,7 +360,7 @@ async def virtual(fleet, nursery, monkeypatch):
     async def nothing(directory):
         return ()
 
-    monkeypatch.setattr(places, "repository", nothing)
+    monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(timers.notice_silence, fleet.engine)
     yield fleet

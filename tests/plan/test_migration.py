@@ -14,7 +14,7 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.requests.agent import AgentGet
 from fleetd.protocol.requests.event import CursorGet
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck
-from fleetd.store.legacy_file import LegacyFile, LegacyRefused
+from fleetd.store.legacy import LegacyFile, LegacyRefused
 from tests.fleet import DAY, MINUTE, Clock, Fleet, opened
 from tests.processes import Daemon, fleetctl
 

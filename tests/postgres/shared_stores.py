@@ -44,7 +44,7 @@ class Opened:
     async def until(self, *, away: bool) -> None:
         """Wait until the store is away, or there."""
         with trio.fail_after(PATIENCE_S):
-            await (self.store.reach.went if away else self.store.reach.came).wait()
+            await (self.store.availability.down if away else self.store.availability.up).wait()
 
 
 def appends(kind: str) -> Callable[[Tx], int]:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.postgres.connection import Line
+from fleetd.store.postgres.connection import ServerConnection
 from tests.postgres.shared_stores import running
 from tests.postgres_server import Server
 
@@ -77,7 +77,7 @@ async def test_a_standby_that_lacks_commits_is_found_out(
 async def test_a_server_that_stands_still_is_away(
     own_postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Line, "patience_s", 0.5)
+    monkeypatch.setattr(ServerConnection, "timeout_s", 0.5)
     url = own_postgres.url(own_postgres.new_database(), connect_timeout="2")
     async with running(url, tmp_path) as opened:
         await opened.event("before")

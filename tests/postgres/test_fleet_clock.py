@@ -7,8 +7,8 @@ import pytest
 
 from fleetd.store.postgres import server_clock
 from fleetd.store.postgres.connect import connect
-from fleetd.store.postgres.server import Server as StoreServer
-from fleetd.store.postgres.server_clock import FleetClock
+from fleetd.store.postgres.server import PostgresServer as StoreServer
+from fleetd.store.postgres.server_clock import ServerClock
 from tests.postgres_server import Server, run_sql
 
 
@@ -30,7 +30,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Own:
 
 
 def test_it_is_the_servers_clock(postgres: Server) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     with connect(postgres.url(user="postgres"), "test") as line:
         clock.ask(line)
     told = run_sql(
@@ -42,21 +42,21 @@ def test_it_is_the_servers_clock(postgres: Server) -> None:
 
 
 def test_it_runs_on_by_a_clock_that_nobody_steps(own: Own) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     clock.set(5_000)
     own.ms += 3_600_000
     assert clock.now_ms() == 4_605_000
 
 
 def test_it_goes_forward_with_the_server_at_once(own: Own) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     clock.set(0)
     clock.set(60_000)
     assert clock.now_ms() == own.ms + 60_000
 
 
 def test_it_goes_slower_until_a_server_that_was_set_back_has_caught_up(own: Own) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     clock.set(0)
     clock.set(-10_000)
     told = [clock.now_ms()]
@@ -71,13 +71,13 @@ def test_it_goes_slower_until_a_server_that_was_set_back_has_caught_up(own: Own)
 
 
 def test_what_is_told_before_the_server_was_asked_binds_nobody(own: Own) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     clock.set(-(10**9))
     assert clock.now_ms() == own.ms - 10**9
 
 
 def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_back(own: Own) -> None:
-    running, started = FleetClock(), FleetClock()
+    running, started = ServerClock(), ServerClock()
     running.set(0)
     own.ms += 1_000
     running.set(-300_000)
@@ -90,7 +90,7 @@ def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_bac
 
 
 def test_a_clock_that_was_far_off_binds_nobody_who_starts(own: Own) -> None:
-    clock = FleetClock()
+    clock = ServerClock()
     clock.set(0)
     clock.keep_with(own.ms + 86_400_000)
     assert clock.now_ms() == own.ms

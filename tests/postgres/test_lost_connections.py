@@ -101,7 +101,7 @@ async def test_who_cannot_be_told_is_told_so(
 async def test_a_network_that_swallows_everything_is_noticed(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection.Line, "patience_s", 0.5)
+    monkeypatch.setattr(connection.ServerConnection, "timeout_s", 0.5)
     async with running(url(proxy, database) + "&connect_timeout=2", tmp_path) as opened:
         await opened.event("first")
         proxy.hold()
@@ -109,7 +109,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
             await opened.event("second")
         with pytest.raises(Unavailable):
             await opened.kinds()
-        assert opened.store.reach.away is not None
+        assert opened.store.availability.away is not None
         proxy.hang_up()
         proxy.go_on()
         await opened.until(away=False)

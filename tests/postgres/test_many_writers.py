@@ -13,7 +13,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import NotFound, Unavailable
 from fleetd.store.postgres import batch, connect
 from fleetd.store.postgres.batch import LOCK
-from fleetd.store.postgres.connection import Line
+from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.worker_thread import Job
 from tests.postgres.shared_stores import Opened, appends, running
 from tests.postgres_server import Server, run_sql
@@ -120,7 +120,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
             line.execute(LOCK.encode())
             with pytest.raises(Unavailable, match="Another machine keeps the store locked"):
                 await opened.event()
-            assert opened.store.reach.away is None
+            assert opened.store.availability.away is None
             line.execute("ROLLBACK")
             assert await opened.event() == 1
         finally:
@@ -130,12 +130,12 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
 async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Line, "patience_s", 0.6)
+    monkeypatch.setattr(ServerConnection, "timeout_s", 0.6)
     monkeypatch.setattr(batch, "_CROWDED_S", 0.3)
     turns: list[float] = []
     requests = batch.requests
 
-    def noted(line: Line, jobs: list[Job], where: str, turn_s: float) -> Any:
+    def noted(line: ServerConnection, jobs: list[Job], where: str, turn_s: float) -> Any:
         turns.append(turn_s)
         return requests(line, jobs, where, turn_s)
 
@@ -158,6 +158,6 @@ async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
                 other.execute("ROLLBACK")
         finally:
             other.close()
-        assert opened.store.reach.away is None
+        assert opened.store.availability.away is None
         assert len(await opened.kinds()) == 6
     assert turns[:2] == [batch._TURN_S, batch._SHORT_TURN_S]

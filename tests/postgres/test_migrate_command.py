@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.protocol.migration import Errand
+from fleetd.protocol.migration import MigrationRequest
 from tests.postgres_server import Server
 from tests.processes import Daemon, fleetctl
 from tests.upgrades import recorded
@@ -28,7 +28,7 @@ def dies(*_, **__):
 sys.exit(main(["--migrate"]))
 """
 STEPS = (
-    "copy.Cargo.leaving",
+    "copy.TransferPlan.leaving",
     "migrate.note_arrived",
     "migrate.note_moved",
 )
@@ -119,7 +119,7 @@ def test_a_daemon_finds_everything_again_there_and_back(
     running.stop()
 
 
-def dying(step: str, errand: Errand) -> int:
+def dying(step: str, errand: MigrationRequest) -> int:
     return subprocess.run(
         [sys.executable, "-c", DYING.format(where=step)],
         input=msgspec.json.encode(errand) + b"\n",
@@ -140,10 +140,12 @@ def test_killed_at_any_step_it_is_begun_anew(
     before = told_by(running)
     running.stop()
     for step in STEPS:
-        assert dying(step, Errand(what="move", to=url)) == -signal.SIGKILL
+        assert dying(step, MigrationRequest(what="move", to=url)) == -signal.SIGKILL
     assert fleetctl("migrate", "--to", url).status == 0
     for step in STEPS:
-        assert dying(step, Errand(what="move", to="sqlite", source=url)) == -signal.SIGKILL
+        assert (
+            dying(step, MigrationRequest(what="move", to="sqlite", source=url)) == -signal.SIGKILL
+        )
     assert fleetctl("migrate", "--to", "sqlite", "--from", url).status == 0
     running.start()
     same(before, told_by(running))

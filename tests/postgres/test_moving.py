@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from fleetd.engine.offline.migrate import check, move
-from fleetd.engine.offline.migrate_plan import Ends, bare
+from fleetd.engine.offline.migrate_plan import MigrationEnds, bare
 from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.protocol.migration import Migration
 from fleetd.protocol.records import Mission
@@ -23,7 +23,7 @@ from fleetd.protocol.requests.message import MessageList
 from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.machine_id import machine_id
 from fleetd.store.sqlite import page_checksums
-from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from tests.fleet import MINUTE, Clock, Fleet, opened
 from tests.postgres_server import Server, run_sql
 
@@ -48,8 +48,8 @@ class Moving:
     def machine(self) -> str:
         return machine_id(self.database.parent)
 
-    def ends(self, *, there: bool) -> Ends:
-        return Ends(self.url, self.database, self.machine, there)
+    def ends(self, *, there: bool) -> MigrationEnds:
+        return MigrationEnds(self.url, self.database, self.machine, there)
 
     def there(self) -> Migration:
         return move(self.ends(there=True), _silent)
@@ -68,7 +68,7 @@ class Moving:
         connection = page_checksums.opened(str(self.database))
         try:
             connection.set_busy_timeout(5_000)
-            return Executor(connection)(statement, {})
+            return SqliteExecutor(connection)(statement, {})
         finally:
             connection.close()
 
@@ -340,7 +340,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
     async with moving.local() as fleet:
         await a_days_work(fleet)
     monkeypatch.setattr(
-        "fleetd.store.transfer.postgres_side.ServerSide.fill", lambda *_: None, raising=True
+        "fleetd.store.transfer.postgres_side.PostgresSide.fill", lambda *_: None, raising=True
     )
     with pytest.raises(Corrupt, match=r"missions \(1 and 0 rows, first at msn-"):
         moving.there()
@@ -350,7 +350,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
 
 
 STEPS = {
-    "the first table": "fleetd.store.transfer.copy.Cargo.leaving",
+    "the first table": "fleetd.store.transfer.copy.TransferPlan.leaving",
     "the comparison": "fleetd.engine.offline.migrate.compare",
 }
 
@@ -407,8 +407,8 @@ async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
 
 
 FULL = {
-    True: ("server.ServerSide", psycopg.errors.DiskFull("no space left on device")),
-    False: ("local.LocalSide", apsw.FullError("database or disk is full")),
+    True: ("postgres_side.PostgresSide", psycopg.errors.DiskFull("no space left on device")),
+    False: ("sqlite_side.SqliteSide", apsw.FullError("database or disk is full")),
 }
 
 

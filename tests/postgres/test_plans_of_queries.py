@@ -17,8 +17,7 @@ from fleetd.domain.core.tx import Row
 from fleetd.engine.jobs import daily
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
-from fleetd.store.postgres.dialect import translated
-from fleetd.store.postgres.executing import Executor
+from fleetd.store.postgres.executor import PostgresExecutor, translated
 from fleetd.store.sqlite.migrate import schema
 from tests.engine.test_growth import ASKED, Steps, Store
 from tests.fleet import DAY, Fleet, opened
@@ -44,13 +43,13 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, Row]:
     """Return what is asked from now on, each statement with what was bound in it first."""
     seen: dict[str, Row] = {}
     for name in ("__call__", "tuples"):
-        ask = getattr(Executor, name)
+        ask = getattr(PostgresExecutor, name)
 
-        def noting(self: Executor, sql: str, params: Row, ask: Any = ask) -> Any:
+        def noting(self: PostgresExecutor, sql: str, params: Row, ask: Any = ask) -> Any:
             seen.setdefault(sql, dict(params))
             return ask(self, sql, params)
 
-        monkeypatch.setattr(Executor, name, noting)
+        monkeypatch.setattr(PostgresExecutor, name, noting)
     return seen
 
 

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.config import Config, Loaded, Paths
-from fleetd.store import api as store
-from fleetd.store.api import StoreRefused
-from fleetd.store.availability import StoreAway
+from fleetd.config import Config, Loaded, PathSettings
+from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running
@@ -40,9 +38,9 @@ async def away(url: str, directory: Path) -> str:
     """Return why a store is away from the start on."""
     store = opened(url, directory)
     await store.aclose()
-    assert store.reach.away is not None
-    assert not store.reach.away.final
-    return store.reach.away.message
+    assert store.availability.away is not None
+    assert not store.availability.away.final
+    return store.availability.away.message
 
 
 def with_password(server: Server, user: str, database: str) -> str:
@@ -187,7 +185,7 @@ async def test_two_daemons_of_one_id_are_told_apart(
     async with running(url, tmp_path) as one, running(url, tmp_path) as other:
         await one.event("one")
         await other.event("other")
-        one.store._on_a_line(one.store._server.follow)  # as it does when others commit
+        one.store._on_a_connection(one.store._server.follow)  # as it does when others commit
         with pytest.raises(StoreAway, match="another daemon writes under this machine's id"):
             await one.event("never")
         assert await other.kinds() == ["one", "other"]
@@ -222,16 +220,16 @@ async def test_no_log_and_no_list_of_the_servers_shows_a_password(
 
 
 async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(store, "postgres", raising=False)
+    monkeypatch.delattr("fleetd.store.postgres.store", raising=False)
     monkeypatch.setitem(sys.modules, "fleetd.store.postgres.store", None)
-    places = Paths(database=str(tmp_path / "fleet.db"))
+    places = PathSettings(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
     with pytest.raises(StoreRefused, match=r"pip install '\.\[postgres\]'"):
         open_store(Loaded(config, {}, tmp_path), lambda _: None, lambda: None)
 
 
 def test_a_url_that_is_none_says_where_it_was_set(tmp_path: Path) -> None:
-    config = Config(paths=Paths(database=str(tmp_path / "fleet.db")), store="sqlite")
+    config = Config(paths=PathSettings(database=str(tmp_path / "fleet.db")), store="sqlite")
     origins = {"store": "environment FLEET_DATABASE_URL"}
     with pytest.raises(StoreRefused, match=r"It comes from the environment FLEET_DATABASE_URL\."):
         open_store(Loaded(config, origins, tmp_path), lambda _: None, lambda: None)

@@ -7,7 +7,7 @@ import trio
 
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
-from fleetd.store.availability import StoreAway
+from fleetd.store.api import StoreAway
 from tests.postgres.shared_stores import appends, running
 from tests.postgres_server import Server
 
@@ -102,7 +102,7 @@ async def test_a_store_is_there_once_its_server_is(own_postgres: Server, tmp_pat
     url = own_postgres.url(own_postgres.new_database())
     own_postgres.stop()
     async with running(url, tmp_path) as opened:
-        assert opened.store.reach.away is not None
+        assert opened.store.availability.away is not None
         own_postgres.start()
         await opened.until(away=False)
         assert await opened.event() == 1

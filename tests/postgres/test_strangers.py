@@ -38,7 +38,7 @@ async def test_what_others_commit_is_known_a_moment_later(
         await opened.hears(1)
         for _ in range(3):
             await other.event()
-        reckoning = opened.store._server.reckoning
+        lost_commits = opened.store._server.lost_commits
         with trio.fail_after(PATIENCE_S):
-            while reckoning._known is None or reckoning._known.end < 3:  # noqa: ASYNC110 - nothing tells
+            while lost_commits._known is None or lost_commits._known.end < 3:  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.01)

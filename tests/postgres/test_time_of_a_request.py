@@ -69,4 +69,4 @@ async def _refused(opened: Opened, run: object, rule: object) -> None:
     assert callable(run)
     with pytest.raises(Unavailable, match="too long between two statements"):
         await run(rule)
-    assert opened.store.reach.away is None
+    assert opened.store.availability.away is None

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fleetd.store.postgres.connect import connect
-from fleetd.store.postgres.dialect import translated
+from fleetd.store.postgres.executor import translated
 from fleetd.store.postgres.migrate import migrate
 from fleetd.store.sqlite.migrate import schema
 from tests.postgres_server import Server

@@ -79,7 +79,7 @@ async def test_one_request_meets_it_alone(
         assert words in error.message
         assert error.values.get("retry", False) is retry
         assert sorted(await opened.kinds()) == sorted(f"good{n}" for n in range(10))
-        assert opened.store.reach.away is None
+        assert opened.store.availability.away is None
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
@@ -97,7 +97,7 @@ async def test_who_was_in_the_way_of_others_runs_again(
         run_sql(url, FAILING.format(code=code, times=ALWAYS))
         with pytest.raises(Unavailable, match="in the way again and again"):
             await opened.event("bad")
-        assert opened.store.reach.away is None
+        assert opened.store.availability.away is None
 
 
 async def test_who_has_much_to_do_lets_others_have_their_turn(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from fleetd.config import Config, Limits, Loaded, Paths
+from fleetd.config import Config, Limits, Loaded, PathSettings
 from fleetd.engine.engine import Engine
 from fleetd.engine.lifecycle import open_engine
 from fleetd.server.server import Server
@@ -81,7 +81,9 @@ class Running:
 @asynccontextmanager
 async def serving(place: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIterator[Running]:
     path = place / "s"
-    paths = Paths(database=f"{place}/db", checkpoints=f"{place}/checkpoints", socket=str(path))
+    paths = PathSettings(
+        database=f"{place}/db", checkpoints=f"{place}/checkpoints", socket=str(path)
+    )
     config = Config(paths=paths, limits=limits, store=shared_store.url(place))
     loaded = Loaded(config, {}, place / "config.toml")
     async with open_engine(loaded, inline=True) as engine, trio.open_nursery() as nursery:

@@ -147,9 +147,9 @@ def _outcome(read: Callable[[bytes], str], line: bytes) -> str | None:
         return None
 
 
-def _payload(message: rpc_envelope.Message) -> str:
+def _payload(message: rpc_envelope.RpcMessage) -> str:
     (element,) = message.elements
-    assert isinstance(element, rpc_envelope.Element)
+    assert isinstance(element, rpc_envelope.RpcElement)
     assert isinstance(element.params, dict)
     return str(element.params["payload"])
 

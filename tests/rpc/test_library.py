@@ -1,4 +1,4 @@
-"""What rpc.py relies on in jsonrpcserver, and what must never come out of it."""
+"""What rpc_dispatch.py relies on in jsonrpcserver, and what must never come out of it."""
 
 import inspect
 import logging

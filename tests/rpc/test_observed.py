@@ -12,6 +12,8 @@ import trio.testing
 from jsonrpcserver.result import Result, Success
 
 from fleetd.domain.core.registry import REGISTERED
+from fleetd.domain.events import streams
+from fleetd.domain.redaction.redact import redact
 from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
@@ -69,7 +71,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def debug(out: io.StringIO) -> io.StringIO:
-    logs.configure("DEBUG", out)
+    logs.configure("DEBUG", redact, out)
     return out
 
 
@@ -265,10 +267,10 @@ async def test_subscribers_that_cannot_go_on_are_named(
         client = await running.connect()
         await client.call("event.subscribe")
 
-        async def refuse(*_: Any) -> None:
+        def refuse(*_: Any) -> None:
             raise NotFound("The log is gone.")
 
-        monkeypatch.setattr(running.engine.feed, "_execute", refuse)
+        monkeypatch.setattr(streams, "tail", refuse)
         running.engine.bell.ring()
         assert await client.line() is None
     (line,) = texts(out)

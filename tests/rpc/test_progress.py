@@ -10,8 +10,8 @@ import trio
 from fleetd.engine.services import verify
 from fleetd.host import progress
 from fleetd.protocol.records import Finding
-from fleetd.server.telling import telling
-from fleetd.server.writer import LineWriter, Unsent
+from fleetd.server.progress import report_to_client
+from fleetd.server.writer import LineWriter, SendBudget
 
 from .conftest import Client, Running
 
@@ -95,7 +95,7 @@ async def test_a_request_that_fails_is_told_of_until_then(
     async def check(*_: Any, **options: Any) -> Finding:
         await trio.sleep(0.12)
         progress.on()
-        if verify.headway._followed.get().stand.done > 2:
+        if verify.headway._followed.get().count.done > 2:
             raise ZeroDivisionError
         return Finding(check="checkpoint", ok=True, detail="")
 
@@ -157,7 +157,7 @@ async def test_what_finds_no_room_is_left_out_and_lines_stay_whole() -> None:
     def never() -> None:
         raise AssertionError
 
-    writer = LineWriter(stream, seconds=5, unsent=Unsent(), too_slow=never, gone=never)
+    writer = LineWriter(stream, seconds=5, unsent=SendBudget(), too_slow=never, gone=never)
     for n in range(10_000):
         writer.offer(b'{"n":%d,"text":"%s"}\n' % (n, b"x" * 500))
     assert writer.unsent == 0
@@ -178,7 +178,7 @@ async def test_what_finds_no_room_is_left_out_and_lines_stay_whole() -> None:
 async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testing.MockClock):
     lines: list[bytes] = []
     async with trio.open_nursery() as nursery:
-        with telling("t", lines.append, nursery):
+        with report_to_client("t", lines.append, nursery):
             progress.at("rows", total=None)
             for _ in range(1_000):
                 progress.on()
@@ -191,11 +191,11 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
 
 
 async def test_what_comes_to_light_on_the_way_is_counted_in() -> None:
-    with progress.followed() as found:
+    with progress.tracked() as found:
         progress.at("files", total=1)
         progress.on(3)
-        assert found.stand == ("files", 3, 3)
+        assert found.count == ("files", 3, 3)
         progress.at("database")
-        assert found.stand == ("database", 0, None)
+        assert found.count == ("database", 0, None)
     progress.on()
-    assert found.stand == ("database", 0, None)
+    assert found.count == ("database", 0, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import trio
 import trio.testing
 
-from fleetd.server.leader_follower import Relay
+from fleetd.server.leader_follower import LeaderFollowers
 
 
 class Post:
@@ -35,7 +35,7 @@ class Post:
 
 async def run(post: Post, left: Callable[[], None] = lambda: None) -> None:
     async with trio.open_nursery() as nursery:
-        await Relay(nursery, post.receive, post.work).run()
+        await LeaderFollowers(nursery, post.receive, post.work).run()
     left()
 
 

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from fleetd.domain.events import streams
 from fleetd.server.rpc_dispatch import Success
 
 
@@ -248,10 +249,10 @@ async def test_a_log_that_cannot_be_read_closes_the_connection(
     await subscribe(client)
     await wait_all_tasks_blocked()
 
-    async def fail(request: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise Storage("The disk cannot be read.")
 
-    monkeypatch.setattr(running.engine.feed, "_execute", fail)
+    monkeypatch.setattr(streams, "tail", fail)
     other = await running.connect()
     await append(other)
     assert await client.line() is None

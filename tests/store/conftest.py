@@ -13,7 +13,7 @@ import trio.testing
 
 from fleetd.config import Loaded, load
 from fleetd.domain.core.tx import Effect, Tx
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.faults import Faults, faults
 from tests.small_disk import CannotMount, small_disk
 
@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "data" / "fleet.db"
 
 
-OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
+OpenStore = Callable[..., AbstractAsyncContextManager[SqliteStore]]
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def open_store(database: Path) -> OpenStore:
         vfs: str | None = None,
         on_commit: Callable[[list[Effect]], None] = lambda _: None,
         inline: bool = False,
-    ) -> AsyncIterator[Store]:
-        store = Store(database, on_commit, vfs=vfs, inline=inline)
+    ) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(database, on_commit, vfs=vfs, inline=inline)
         store.start()
         try:
             yield store
@@ -94,7 +94,7 @@ def keys_in(database: Path) -> set[str]:
 class Batch:
     """Requests that the writer finds waiting all at once, because it was held up before."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self.results: dict[str, Any] = {}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetd.protocol.types import Noun
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 
 CALLS = ("open", "fsync", "rename", "symlink", "unlink", "mkdir", "close")
 _NAMES: dict[Noun, tuple[str, str, str]] = {
@@ -22,7 +22,7 @@ class Stage:
 
     def __init__(self, root: Path, noun: Noun) -> None:
         self.noun = noun
-        self.backups = Backups(root, noun)
+        self.backups = RecordFiles(root, noun)
         self.owner, self.first, self.second = _NAMES[noun]
         self.top = root / self.owner
         self.inside = self.top / "history" if noun == "snapshot" else self.top

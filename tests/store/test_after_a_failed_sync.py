@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from fleetd.protocol.errors import Storage
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.faults import Faults
 
 
-async def leave(store: Store) -> None:
+async def leave(store: SqliteStore) -> None:
     """Close a store as a daemon does that ends."""
     with trio.CancelScope(shield=True):
         await store.aclose()
@@ -65,7 +65,7 @@ async def test_the_name_of_a_wal_that_is_written_anew_is_synced_as_well(
         with pytest.raises(Storage):
             await store.write(tools.put("lost"))
     synced: list[Path] = []
-    monkeypatch.setattr("fleetd.store.sqlite.syncing.sync", synced.append)
+    monkeypatch.setattr("fleetd.store.sqlite.connect.sync", synced.append)
     async with open_store(vfs=faults.name):
         assert synced == [database.parent]
 
@@ -85,7 +85,7 @@ async def test_a_wal_that_cannot_be_copied_back_stops_the_store_and_is_kept(
         # The disk is in order again, as far as anybody can tell; nobody may believe it.
         with pytest.raises(Storage, match="disk failed"):
             await store.write(tools.put("later"))
-        store._upkeep._thread.join(30)
+        store._wal._thread.join(30)
         assert not store.wal_is_kept_short, "it would ask the same disk again"
         writes = faults.seen["write", "any"]
         assert await store.read(lambda tx: tx.value("SELECT count(*) FROM store_meta")) == 4

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.types import Noun
-from fleetd.store.files.record_files import FILE_MAX, BackupFile, Listing
+from fleetd.store.files.owner_dir import Listing
+from fleetd.store.files.record_files import RecordFile
 from tests.store.stages import (
     KilledError,
     Recorder,
@@ -282,7 +284,7 @@ def test_a_file_that_is_not_there_is_none(stage: Stage) -> None:
     stage.write(stage.first, b"one")
     assert stage.read(stage.second) is None
     assert stage.backups.find(stage.second) == []
-    assert stage.backups.find(stage.first) == [BackupFile(stage.owner, stage.first)]
+    assert stage.backups.find(stage.first) == [RecordFile(stage.owner, stage.first)]
 
 
 def test_the_sweep_removes_temp_files_and_nothing_else(stage: Stage) -> None:
@@ -317,7 +319,7 @@ def test_only_what_is_named_like_a_record_is_one(stage: Stage) -> None:
     (other / "history").mkdir(parents=True)
     (other / "chk-00000003.json").write_text("x")
     (other / "history" / f"{stage.first}.json").write_text("x")
-    found = [BackupFile(stage.owner, each) for each in (stage.first, stage.second)]
+    found = [RecordFile(stage.owner, each) for each in (stage.first, stage.second)]
     assert list(stage.backups.files()) == found
 
 
@@ -368,7 +370,7 @@ def test_what_stands_in_the_place_is_moved_aside_and_named(
     assert f"{place} stood in the place of a file" in caplog.text
     assert aside.name in caplog.text
     assert stage.backups.list(stage.owner).files == {stage.first}
-    assert list(stage.backups.files()) == [BackupFile(stage.owner, stage.first)]
+    assert list(stage.backups.files()) == [RecordFile(stage.owner, stage.first)]
 
 
 def test_a_directory_in_the_place_does_not_stop_a_removal(stage: Stage) -> None:

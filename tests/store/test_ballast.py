@@ -10,7 +10,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Storage
-from fleetd.store.sqlite.disk_reserve import PART, SIZE, Ballast
+from fleetd.store.sqlite.disk_reserve import PART, SIZE, DiskReserve
 from tests.processes import Daemon, environment, with_checkpoints
 from tests.small_disk import CannotMount, fill, small_disk
 
@@ -41,11 +41,11 @@ def cramped(home: Path, disk: Path) -> Iterator[Daemon]:
         daemon.clean_up()
 
 
-def ballast_of(disk: Path) -> Ballast:
-    return Ballast(disk / "data" / "squawk.db")
+def ballast_of(disk: Path) -> DiskReserve:
+    return DiskReserve(disk / "data" / "squawk.db")
 
 
-def until_whole(ballast: Ballast) -> None:
+def until_whole(ballast: DiskReserve) -> None:
     for _ in range(1_000):
         if ballast.left == ballast.size:
             return
@@ -71,7 +71,7 @@ def write_until_full(client: Fleet) -> int:
 
 
 def test_room_is_kept_where_there_is_room_and_really_allocated(tmp_path: Path) -> None:
-    ballast = Ballast(tmp_path / "f.db", 4 * MIB)
+    ballast = DiskReserve(tmp_path / "f.db", 4 * MIB)
     before = os.umask(0)
     try:
         assert ballast.make()
@@ -87,7 +87,7 @@ def test_room_is_kept_where_there_is_room_and_really_allocated(tmp_path: Path) -
 
 
 def test_room_that_is_not_really_there_is_not_kept(tmp_path: Path) -> None:
-    ballast = Ballast(tmp_path / "f.db", 4 * MIB)
+    ballast = DiskReserve(tmp_path / "f.db", 4 * MIB)
     ballast.path.touch()
     os.truncate(ballast.path, 4 * MIB)
     assert ballast.left == 0
@@ -96,13 +96,13 @@ def test_room_that_is_not_really_there_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_no_room_is_kept_where_there_is_little(small_disk: Path) -> None:
-    ballast = Ballast(small_disk / "f.db")
+    ballast = DiskReserve(small_disk / "f.db")
     assert not ballast.make()
     assert list(small_disk.iterdir()) == []
 
 
 def test_one_that_was_left_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
-    ballast = Ballast(tmp_path / "f.db", 4 * MIB)
+    ballast = DiskReserve(tmp_path / "f.db", 4 * MIB)
     ballast.close_to_others()  # there is none yet
     ballast.make()
     ballast.path.chmod(0o666)
@@ -111,7 +111,7 @@ def test_one_that_was_left_open_to_others_is_closed_to_them(tmp_path: Path) -> N
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    ballast = Ballast(tmp_path / "f.db")
+    ballast = DiskReserve(tmp_path / "f.db")
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "precious").chmod(0o640)
     ballast.path.symlink_to(tmp_path / "precious")

@@ -11,7 +11,7 @@ import trio.testing
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 
 
 class Gate:
@@ -34,7 +34,7 @@ class Gate:
 class Caller:
     """A task that writes, can be cancelled, and remembers how that went."""
 
-    def __init__(self, store: Store, rule: Callable[[Tx], Any]) -> None:
+    def __init__(self, store: SqliteStore, rule: Callable[[Tx], Any]) -> None:
         self.scope = trio.CancelScope()
         self.result: Any = None
         self._store, self._rule = store, rule

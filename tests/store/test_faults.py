@@ -18,7 +18,7 @@ from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionCreate, MissionList
 from fleetd.protocol.requests.system import SystemHealth
 from fleetd.store.api import StoreFailed, StoreRefused
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from tests.small_disk import fill, grow
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -156,14 +156,14 @@ def test_a_disk_that_fails_while_the_store_is_opened_is_a_refusal(
     for nth in range(1, 1_000):
         faults.fail(call, kind, error, nth=nth, times=10_000)
         try:
-            store = Store(database, lambda _: None, vfs=faults.name)
+            store = SqliteStore(database, lambda _: None, vfs=faults.name)
         except StoreRefused as refusal:
             refusals.append(str(refusal))
         else:
             faults.mend()
             store._writer_connection.close()
             store._reader_connection.close()
-            store._upkeep.stop()
+            store._wal.stop()
             break
         finally:
             faults.mend()
@@ -241,7 +241,7 @@ async def test_a_disk_that_has_no_room_for_the_index_of_the_wal_is_a_full_one(
     small_disk: Path, tools: Any
 ) -> None:
     grow(small_disk, "24m")
-    store = Store(small_disk / "fleet.db", lambda _: None)
+    store = SqliteStore(small_disk / "fleet.db", lambda _: None)
     store.start()
     try:
         reader = apsw.Connection(str(store.path))  # so that the WAL does not begin anew
@@ -274,11 +274,11 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(database: Path, tools: Any)
     program = f"""
 import resource, trio
 from pathlib import Path
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from fleetd.protocol.errors import Storage
 
 async def main():
-    store = Store(Path({str(database)!r}), lambda _: None)
+    store = SqliteStore(Path({str(database)!r}), lambda _: None)
     store.start()
     limit = store.sizes()[1] + 100_000
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetd.domain.system.legacy_import import agent_name
-from fleetd.store import strict_json
-from fleetd.store.legacy import parse
-from fleetd.store.legacy_file import LegacyRefused
+from fleetd.store import legacy
+from fleetd.store.legacy import LegacyRefused, parse
 from tests.fleet import opened
 
 NAMES = st.sampled_from(["a", "b", "specialist-1", "A b", "", "Ünser"]) | st.text(max_size=5)
@@ -131,9 +130,9 @@ def test_what_is_read_at_once_is_what_a_closer_look_finds(
 ) -> None:
     data = json.dumps(document, ensure_ascii=False, indent=indent).encode()
 
-    at_once = strict_json._at_once(data)
+    at_once = legacy._at_once(data)
 
-    assert at_once is None or at_once == strict_json._Reader().read(data.decode())
+    assert at_once is None or at_once == legacy._Reader().read(data.decode())
 
 
 @pytest.mark.parametrize(
@@ -150,4 +149,4 @@ def test_what_is_read_at_once_is_what_a_closer_look_finds(
     ],
 )
 def test_what_is_doubtful_is_not_read_at_once(text: str) -> None:
-    assert strict_json._at_once(text.encode()) is None
+    assert legacy._at_once(text.encode()) is None

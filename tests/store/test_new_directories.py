@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from fleetd.protocol.types import Noun
-from fleetd.store.files.record_files import Backups
+from fleetd.store.files.record_files import RecordFiles
 from fleetd.store.sqlite.connect import open_database
 from tests.campaigns.disk import Disk
 from tests.store.stages import Stage
@@ -39,5 +39,5 @@ def test_a_file_is_found_below_directories_that_were_made_for_it(
         stage.write(stage.first, b"whole")
         acknowledged = len(disk.steps)
     disk.after_cut(acknowledged, None, tmp_path / "left")
-    left = Backups(tmp_path / "left" / "a" / "b", noun)
+    left = RecordFiles(tmp_path / "left" / "a" / "b", noun)
     assert left.read(stage.owner, stage.first) == b"whole"

@@ -17,7 +17,7 @@ from fleetd.store.api import StoreFull, StoreRefused, StoreUnready
 from fleetd.store.sqlite import connect as sqlite_connect
 from fleetd.store.sqlite.connect import check_sqlite, connect
 from fleetd.store.sqlite.migrate import APPLICATION_ID, check_ours, migrate, migrations, schema
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_store_asks_for_the_version_of_the_library(
 ) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(StoreRefused, match=r"3\.51\.2 is too old"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     assert not database.exists()
 
 
@@ -217,12 +217,12 @@ def test_migrating_again_changes_nothing(database: Path) -> None:
 def test_a_migration_that_fails_leaves_the_version_before(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Store(database, lambda _: None)._writer_connection.close()
+    SqliteStore(database, lambda _: None)._writer_connection.close()
     newest = migrations()[-1][0]
     broken = [*migrations(), (newest + 1, "CREATE TABLE half (a); CREATE TABLE events (a);")]
     monkeypatch.setattr("fleetd.store.sqlite.migrate.migrations", lambda: broken)
     with pytest.raises(StoreRefused, match=r"cannot be brought up to date.*events already exists"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     connection = apsw.Connection(str(database))
     assert connection.pragma("user_version") == newest
     assert ("table", "half") not in normalised(connection)
@@ -237,7 +237,7 @@ def test_a_newer_schema_is_refused_with_both_versions(database: Path) -> None:
     connection.close()
     before = fingerprint(database.parent)
     with pytest.raises(StoreRefused, match=rf"schema version 99.*knows up to {newest}"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     assert fingerprint(database.parent) == before
 
 
@@ -253,7 +253,7 @@ def test_a_database_of_another_program_is_refused_and_untouched(
     database.chmod(0o644)
     before = fingerprint(database.parent)
     with pytest.raises(StoreRefused, match=r"database of another program \(it has recipes\)"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     assert fingerprint(database.parent) == before
 
 
@@ -266,24 +266,24 @@ def test_a_file_that_is_no_database_is_refused_and_untouched(
     database.chmod(0o644)
     before = fingerprint(database.parent)
     with pytest.raises(StoreRefused, match=r"is not a SQLite database.*FLEET_DB_PATH"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     assert fingerprint(database.parent) == before
 
 
 def test_a_place_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreRefused, match=r"file/fleet\.db cannot be opened.*is yours to write"):
-        Store(tmp_path / "file" / "fleet.db", lambda _: None)
+        SqliteStore(tmp_path / "file" / "fleet.db", lambda _: None)
     (tmp_path / "directory.db").mkdir()
     with pytest.raises(StoreRefused, match="cannot be opened"):
-        Store(tmp_path / "directory.db", lambda _: None)
+        SqliteStore(tmp_path / "directory.db", lambda _: None)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StoreRefused, match="cannot be opened"):
-        Store(tmp_path / "fleet.db", lambda _: None)
+        SqliteStore(tmp_path / "fleet.db", lambda _: None)
     tmp_path.chmod(0o700)
 
 
@@ -311,7 +311,7 @@ def test_what_may_be_over_next_time_is_told_from_what_a_person_must_change(
     database.parent.mkdir()
     monkeypatch.setattr(f"fleetd.store.sqlite.connect.{step}", fail)
     with pytest.raises(StoreRefused, match=os.strerror(reason)) as refusal:
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     assert refusal.type is kind
 
 
@@ -329,7 +329,7 @@ def test_a_database_that_another_program_keeps_locked_may_be_free_next_time(
     other.pragma("application_id", APPLICATION_ID)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnready, match=r"Another program keeps the database .* locked"):
-        Store(database, lambda _: None)
+        SqliteStore(database, lambda _: None)
     other.execute("ROLLBACK")
     other.close()
 

@@ -13,7 +13,7 @@ from fleetd.protocol.errors import Corrupt
 from fleetd.store.api import StoreRefused
 from fleetd.store.sqlite.connect import open_database
 from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations, newest
-from fleetd.store.sqlite.offline import resting
+from fleetd.store.sqlite.offline import open_offline
 from fleetd.store.sqlite.schema_check import (
     DIGESTS,
     declared,
@@ -21,7 +21,7 @@ from fleetd.store.sqlite.schema_check import (
     digests,
     expected_of,
 )
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 
 TRIGGER = (
     "CREATE TRIGGER friendly AFTER INSERT ON events BEGIN"
@@ -95,7 +95,7 @@ def test_a_schema_that_was_changed_is_refused_by_name_at_the_start(made: Path, w
     run(made, statements)
     before = made.read_bytes()
     with pytest.raises(StoreRefused, match=named) as refusal:
-        Store(made, lambda _: None)
+        SqliteStore(made, lambda _: None)
     assert "fleetctl restore FILE" in str(refusal.value)
     assert made.read_bytes() == before
     assert "\x1b" not in str(refusal.value)
@@ -105,7 +105,7 @@ def test_a_schema_that_was_changed_is_refused_by_name_at_the_start(made: Path, w
 def test_a_copy_with_a_schema_that_was_changed_is_refused_by_name(made: Path, what: str) -> None:
     statements, named = HOSTILE[what]
     run(made, statements)
-    with pytest.raises(Corrupt, match=named), resting(made):
+    with pytest.raises(Corrupt, match=named), open_offline(made):
         pass
 
 

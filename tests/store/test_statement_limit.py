@@ -13,8 +13,10 @@ ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELE
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = group_commit.Executor.__init__
-    monkeypatch.setattr(group_commit.Executor, "__init__", lambda self, c, _=0: real(self, c, 0.05))
+    real = group_commit.SqliteExecutor.__init__
+    monkeypatch.setattr(
+        group_commit.SqliteExecutor, "__init__", lambda self, c, _=0: real(self, c, 0.05)
+    )
 
 
 async def test_a_statement_that_never_ends_is_ended_for_its_reader(

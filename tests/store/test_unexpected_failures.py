@@ -160,7 +160,7 @@ async def test_what_follows_a_commit_and_fails_takes_nothing_back(
         raise error
 
     async with open_store() as store:
-        monkeypatch.setattr(store._watch, "note", unlucky)
+        monkeypatch.setattr(store._mark, "note", unlucky)
         assert await store.write(tools.put("kept")) == "kept"
         assert await store.write(tools.put("next")) == "next"
     assert tools.keys_in(database) == {"kept", "next"}

@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.protocol.errors import Corrupt
 from fleetd.store.sqlite.connect import open_database
-from fleetd.store.sqlite.offline import resting
+from fleetd.store.sqlite.offline import open_offline
 from fleetd.store.sqlite.row_check import named_in, unreadable
 
 EVENT = (
@@ -45,7 +45,7 @@ def test_a_row_that_cannot_be_decoded_is_named_as_damage(tmp_path: Path, what: s
     connection.execute(statement)
     assert unreadable(connection)[0] == named
     connection.close()
-    with resting(path) as found:
+    with open_offline(path) as found:
         assert named in found.damage()
     assert named in named_in(path)
 

@@ -8,10 +8,10 @@ import pytest
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Storage
-from fleetd.store.sqlite.errors import DiskFull, leaves_doubt, translate, verdict
-from fleetd.store.sqlite.file_identity import Standing
-from fleetd.store.sqlite.group_commit import Committer
-from fleetd.store.sqlite.high_water_mark import Watch
+from fleetd.store.sqlite.errors import DiskFull, classify, leaves_doubt, translate
+from fleetd.store.sqlite.file_identity import FileIdentity
+from fleetd.store.sqlite.group_commit import SqliteCommitter
+from fleetd.store.sqlite.high_water_mark import HighWaterMark
 from fleetd.store.worker_thread import Job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -28,14 +28,14 @@ def met(result: int) -> BaseException:
 def test_what_could_not_be_written_for_want_of_room_is_a_full_disk(
     result: int, reason: int
 ) -> None:
-    found = verdict(met(result), reason)
+    found = classify(met(result), reason)
     assert not leaves_doubt(found)
     assert isinstance(translate(found), DiskFull)
 
 
 @pytest.mark.parametrize("reason", FULL)
 def test_a_file_that_cannot_be_made_for_want_of_room_is_a_full_disk(reason: int) -> None:
-    assert isinstance(translate(verdict(met(apsw.SQLITE_CANTOPEN), reason)), DiskFull)
+    assert isinstance(translate(classify(met(apsw.SQLITE_CANTOPEN), reason)), DiskFull)
 
 
 @pytest.mark.parametrize("reason", [0, *FULL])
@@ -48,14 +48,14 @@ def test_a_file_that_cannot_be_made_for_want_of_room_is_a_full_disk(reason: int)
 )
 def test_a_sync_that_failed_leaves_doubt_whatever_its_reason(result: int, reason: int) -> None:
     """What was to be synced may be gone, also when the disk was full only for a moment."""
-    found = verdict(met(result), reason)
+    found = classify(met(result), reason)
     assert leaves_doubt(found)
     assert translate(found).data()["retry"] is True  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("reason", [0, errno.EIO, errno.EROFS])
 def test_a_write_that_failed_for_another_reason_leaves_doubt(reason: int) -> None:
-    assert leaves_doubt(verdict(met(apsw.SQLITE_IOERR_WRITE), reason))
+    assert leaves_doubt(classify(met(apsw.SQLITE_IOERR_WRITE), reason))
 
 
 async def test_a_read_that_failed_is_told_to_its_reader_and_leaves_nothing_in_doubt(
@@ -91,7 +91,7 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
                 raise apsw.BusyError(f"no {sql}")
 
     async with open_store():
-        committer = Committer(Stuck(), Standing(database), Watch(database))  # type: ignore[arg-type]
+        committer = SqliteCommitter(Stuck(), FileIdentity(database), HighWaterMark(database))  # type: ignore[arg-type]
         job = Job(lambda _: "done", None)
         committer.run([job])
         assert isinstance(committer.failure, apsw.BusyError)

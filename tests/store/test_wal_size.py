@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fleetd.store.sqlite import wal_checkpointer
-from fleetd.store.sqlite.store import Store
+from fleetd.store.sqlite.store import SqliteStore
 from fleetd.store.sqlite.wal_checkpointer import PAGES
 from tests.small_disk import fill, grow
 
@@ -51,11 +51,11 @@ async def test_a_disk_without_room_for_it_keeps_what_room_it_has(
     small_disk: Path, tools: Any
 ) -> None:
     grow(small_disk, "8m")
-    first = Store(small_disk / "fleet.db", lambda _: None, inline=True)
+    first = SqliteStore(small_disk / "fleet.db", lambda _: None, inline=True)
     first.start()
     await first.aclose()
     fill(small_disk / "filler", leave=2 * 1024 * 1024)
-    store = Store(small_disk / "fleet.db", lambda _: None)
+    store = SqliteStore(small_disk / "fleet.db", lambda _: None)
     store.start()
     try:
         assert await store.write(tools.put("first")) == "first"

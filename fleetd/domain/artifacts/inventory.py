@@ -5,7 +5,6 @@ import msgspec
 from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.counters import What, tally
-from ..core.ids import find
 from ..core.soft_delete import UNSETTLED
 from ..core.tx import Tx
 from .kinds import KINDS, RecordKind
@@ -40,12 +39,6 @@ def number_of(tx: Tx, ctx: Context, noun: Noun) -> int:
     """Return how many records of a noun there are."""
     what: What = "checkpoints" if noun == "checkpoint" else "snapshots"
     return tally(tx, what)
-
-
-def whole_id(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str:
-    """Return the whole id of a record that has a row; raises NotFound."""
-    found: str = find(tx, noun, record_id)["id"]
-    return found
 
 
 def names(tx: Tx, ctx: Context, noun: Noun, owner_ids: list[str]) -> list[RowNames]:

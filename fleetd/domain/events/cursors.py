@@ -1,4 +1,4 @@
-"""How far each consumer has read each stream; must not read the events themselves.
+"""Cursors: how far each consumer has read each stream.
 
 A cursor keeps the events of its stream that it has not come to, as long as it is used: moved, or
 read. When one that was not used for as long as events are kept loses some, its row notes up to
@@ -7,38 +7,15 @@ which, and whoever comes back to it is told so until it moves.
 
 from ...protocol.errors import InvalidParams, InvalidState
 from ...protocol.records import Record
-from ...protocol.request import Mutation, Query
 from ...protocol.requests.event import CursorAdvance, CursorGap, CursorPosition
 from ..core.context import Context
 from ..core.event_log import epoch, position
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..retention.events_and_locks import WHOLE_LOG, unused_since
-from ..system.startup import Done
 
 # A read is noted no oftener: nearly all of them then write nothing.
 USED_MS = 3_600_000
-
-
-class Looked(Record, frozen=True, kw_only=True):
-    """A cursor, and whether its use is to be noted."""
-
-    found: CursorPosition
-    to_note: bool
-
-
-class CursorLook(Query[Looked], frozen=True):
-    """Look at a cursor without using it."""
-
-    consumer: str
-    stream: str
-
-
-class CursorUsed(Mutation[Done], frozen=True):
-    """Note that somebody uses a cursor, where there is one."""
-
-    consumer: str
-    stream: str
 
 
 class CursorLine(Record, frozen=True, kw_only=True):
@@ -60,36 +37,27 @@ class Cursors(Record, frozen=True, kw_only=True):
     end: int
 
 
-class CursorsGet(Query[Cursors], frozen=True):
-    """Ask for the cursors that were not used for longest."""
+def look(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
+    """Return a consumer's position, 0 when it never read the stream.
 
-    most: int
-
-
-@handler
-def look(tx: Tx, ctx: Context, request: CursorLook) -> Looked:
-    """Return a consumer's position, 0 when it never read the stream."""
-    row = _row(tx, request.consumer, request.stream)
+    Also whether its use is to be noted, which looking at it does not do.
+    """
+    row = _row(tx, consumer, stream)
     if row is None:
-        return Looked(found=CursorPosition(position=0, epoch=epoch(tx)), to_note=False)
-    return Looked(
-        found=CursorPosition(
-            position=row["position"], epoch=epoch(tx), gap=_gap(tx, request.stream, row)
-        ),
-        to_note=not ctx.at(-USED_MS) <= row["updated_at"] <= ctx.at(USED_MS),
-    )
+        return CursorPosition(position=0, epoch=epoch(tx)), False
+    gap = _gap(tx, stream, row)
+    used_lately = ctx.at(-USED_MS) <= row["updated_at"] <= ctx.at(USED_MS)
+    return CursorPosition(position=row["position"], epoch=epoch(tx), gap=gap), not used_lately
 
 
-@handler
-def cursor_used(tx: Tx, ctx: Context, request: CursorUsed) -> Done:
-    """Note that a cursor is in use now."""
+def note_used(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
+    """Note that a cursor is in use now, where there is one."""
     tx.run(
         "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
         now=ctx.now,
-        consumer=request.consumer,
-        stream=request.stream,
+        consumer=consumer,
+        stream=stream,
     )
-    return Done(done=True)
 
 
 def _row(tx: Tx, consumer: str, stream: str) -> Row | None:
@@ -157,12 +125,10 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
     return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
 
 
-@handler
-def cursors(tx: Tx, ctx: Context, request: CursorsGet) -> Cursors:
+def least_used(tx: Tx, ctx: Context, most: int) -> Cursors:
     """Return the cursors that were not used for longest."""
     rows = tx.all(
-        "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most",
-        most=request.most,
+        "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most", most=most
     )
     number = tx.value("SELECT count(*) AS number FROM cursors")
     old = unused_since(ctx)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from ...protocol.errors import Incompatible, InvalidParams, NotFound
 from ...protocol.events import PAYLOADS, REPORTED_ACTIVITY
 from ...protocol.records import Event
-from ...protocol.request import Query
 from ...protocol.requests.event import (
     EventAppend,
     EventList,
@@ -17,7 +16,7 @@ from ...protocol.requests.event import (
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
-from ..core.registry import handler, method
+from ..core.registry import method
 from ..core.tx import Tx
 from ..liveness.open_calls import BEGINS_WORK, follow_turn
 from ..snapshots.heartbeat import go_on
@@ -30,17 +29,7 @@ AT_ONCE = 8
 LOOKED_AT = 1_000
 
 
-class EventTail(Query[EventPage], frozen=True):
-    """The next events for a subscriber; not on the wire."""
-
-    since: int
-    types: list[str] | None = None
-    mission_id: str | None = None
-    agent_id: str | None = None
-    limit: int = 200
-
-
-class Wanted(NamedTuple):
+class EventQuery(NamedTuple):
     """Which events a page is of: those behind ``since`` and before ``before``, which is no event.
 
     ``limit`` of them, the first ones, or with ``newest`` the last ones, newest first.
@@ -111,7 +100,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     before = end + 1 if request.before is None else min(request.before, end + 1)
     return _page(
         tx,
-        Wanted(
+        EventQuery(
             since=since,
             before=before,
             types=_distinct(request.types or ([request.type] if request.type else None)),
@@ -151,26 +140,33 @@ def _before_time(tx: Tx, time: str, end: int) -> int:
     return low
 
 
-@handler
-def tail(tx: Tx, ctx: Context, request: EventTail) -> EventPage:
+def tail(
+    tx: Tx,
+    ctx: Context,
+    since: int,
+    limit: int,
+    *,
+    types: list[str] | None = None,
+    mission_id: str | None = None,
+    agent_id: str | None = None,
+) -> EventPage:
     """Return the next events that a subscriber wants; a mission deleted since has none."""
-    mission_id = request.mission_id
     with suppress(NotFound):
         mission_id = _mission(tx, mission_id)
     return _page(
         tx,
-        Wanted(
-            since=request.since,
+        EventQuery(
+            since=since,
             before=event_log.position(tx) + 1,
-            types=_distinct(request.types),
+            types=_distinct(types),
             mission_id=mission_id,
-            agent_id=request.agent_id,
-            limit=request.limit,
+            agent_id=agent_id,
+            limit=limit,
         ),
     )
 
 
-def _page(tx: Tx, wanted: Wanted) -> EventPage:
+def _page(tx: Tx, wanted: EventQuery) -> EventPage:
     if wanted.looks_on:
         wanted = _within_reach(tx, wanted)
     rows, full = _rows(tx, wanted)
@@ -185,7 +181,7 @@ def _page(tx: Tx, wanted: Wanted) -> EventPage:
     return EventPage(events=found, position=position, epoch=event_log.epoch(tx))
 
 
-def _within_reach(tx: Tx, wanted: Wanted) -> Wanted:
+def _within_reach(tx: Tx, wanted: EventQuery) -> EventQuery:
     """Return what is wanted of as many of the agent's events as one page looks at."""
     order = "DESC" if wanted.newest else "ASC"
     last = tx.one(
@@ -203,7 +199,7 @@ def _within_reach(tx: Tx, wanted: Wanted) -> Wanted:
     return wanted._replace(before=last["seq"] + 1)
 
 
-def _next_of(wanted: Wanted) -> str:
+def _next_of(wanted: EventQuery) -> str:
     """Return the statement for the next events, of any type or of so many.
 
     Each type has its own place in the index, and of each only the next are read: of types together
@@ -237,7 +233,7 @@ def _next_of(wanted: Wanted) -> str:
     )
 
 
-def _rows(tx: Tx, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
+def _rows(tx: Tx, wanted: EventQuery) -> tuple[list[dict[str, Any]], bool]:
     """Return the rows of a page, and whether it is full: by its limit, or by its bytes."""
     rows: list[dict[str, Any]] = []
     sql, params, size = _next_of(wanted), wanted.params, 0

@@ -13,11 +13,11 @@ import re
 import msgspec
 from msgspec.structs import replace
 
+from ...host.path_walk import within
 from ...protocol.records import Event, Lock
 from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..missions.current import within
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 _PROJECT = re.compile(r"project:/?[^:]+:.+")

@@ -2,6 +2,7 @@
 
 import os.path
 
+from ...host.path_walk import within
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
 from ..core.sql import inside_of, named_params
@@ -120,8 +121,3 @@ def lies_in(place: str | None, cwd: str | None) -> bool:
     if not place or not cwd:
         return False
     return within(place, os.path.normpath(cwd))
-
-
-def within(place: str, path: str) -> bool:
-    """Whether a path is a place, or below it, by their names as they stand."""
-    return path == place or path.startswith(place.rstrip("/") + "/")

@@ -229,7 +229,7 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
     return known is None or session is not None
 
 
-def _note_move(restore: RestoreContext, agent_id: str, moved: merge.Moved, into: str) -> None:
+def _note_move(restore: RestoreContext, agent_id: str, moved: merge.SessionMove, into: str) -> None:
     """Note in the report what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
         state.go_on_elsewhere(restore.tx, restore.ctx, moved.left, moved.windows)

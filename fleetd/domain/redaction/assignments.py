@@ -1,4 +1,4 @@
-"""Finds the secrets that a telling name announces: NAME=value, "name": "value", --name value.
+"""Secrets that a telling name announces: NAME=value, "name": "value", --name value.
 
 Every form begins with the name, and what stands after it decides the form. So a text is gone
 through once, from one telling word to the next.
@@ -21,7 +21,7 @@ from .key_names import (
     lowered,
     may_be_key,
 )
-from .token_searches import Found
+from .tokens import Found
 from .values import (
     PROMISING,
     Value,

@@ -1,10 +1,10 @@
-"""Searches for secrets on command lines: options, settings and pipes of well-known programs."""
+"""Secrets on command lines: options, settings and pipes of well-known programs."""
 
 import re
 from collections.abc import Iterator
 
 from .key_names import is_gap, is_path
-from .token_searches import Found, Search
+from .tokens import Found, Search
 from .values import value_at
 
 # A command is looked at no further than this, in characters.

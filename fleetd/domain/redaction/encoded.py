@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...protocol.invisible import INVISIBLE
-from .token_searches import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search
+from .tokens import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search
 
 # As they are written in JSON and in the source of programs.
 _WRITTEN = (

@@ -1,4 +1,4 @@
-"""Which names tell that a secret follows, and which values are no secrets; must not replace any."""
+"""Which names tell that a secret follows, and which values are no secrets."""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Replaces secrets in text and data by ``[redacted:<kind>]``; must not know any request.
+"""Replaces secrets in text and data by ``[redacted:<kind>]``.
 
 The time it takes grows with the length of the text and with nothing else. What has a known shape
 or a telling name is found; nothing else can be (behaviour, Secrets).
@@ -14,7 +14,7 @@ import msgspec
 from .encoded import undisguised
 from .key_names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
-from .token_searches import TOKEN_BEGINNING, Search, long_words
+from .tokens import TOKEN_BEGINNING, Search, long_words
 
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
 SCANNED_MAX = 1_048_576

@@ -1,4 +1,4 @@
-"""Takes secrets out of a request before anything else sees it; knows requests by their types only.
+"""Redaction of a request, planned once per type from its annotations.
 
 What is a text is read from the annotations, once per type: a string that follows a pattern (ids,
 agents, paths) or is an id by its name stays as it is, and every other string is free text.
@@ -28,7 +28,7 @@ def without_secrets(request: T) -> T:
     """
     if isinstance(request, HookDeliver):
         return request  # its payload is cleaned as the report that is made of it
-    return _struct(request) if isinstance(request, Mutation) else request
+    return struct_without_secrets(request) if isinstance(request, Mutation) else request
 
 
 def without_prompt(request: T) -> T:
@@ -43,7 +43,8 @@ def without_prompt(request: T) -> T:
     return changed
 
 
-def _struct(value: T) -> T:
+def struct_without_secrets(value: T) -> T:
+    """Return a Struct with its secrets replaced; the same one when it holds none."""
     changes = {}
     for name, clean in _plan(type(value)):  # type: ignore[arg-type]
         given = getattr(value, name)
@@ -80,14 +81,14 @@ def _cleaner(kind: inspect.Type) -> Clean | None:
     if isinstance(kind, inspect.AnyType | inspect.DictType):
         return redact_data
     if isinstance(kind, inspect.StructType):
-        return _struct if _plan(kind.cls) else None
+        return struct_without_secrets if _plan(kind.cls) else None
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return _each(
             _cleaner(kind.item_type), list if isinstance(kind, inspect.ListType) else tuple
         )
     if isinstance(kind, inspect.UnionType):
         if all(isinstance(each, inspect.StructType) for each in kind.types):
-            return _struct  # a Struct says by itself what it is
+            return struct_without_secrets  # a Struct says by itself what it is
         cleaners = [clean for each in kind.types if (clean := _cleaner(each))]
         if len(cleaners) > 1:
             raise TypeError(f"cannot tell which member of {kind} a value belongs to")

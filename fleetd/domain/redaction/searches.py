@@ -1,4 +1,4 @@
-r"""The searches for secrets in a text, in the order they are made; must not replace anything.
+r"""The searches for secrets in a text, in the order they are made.
 
 None looks back and forth over an unbounded run: a search that judged a value goes on after it,
 and repetitions end at a fixed length or are possessive.
@@ -11,7 +11,7 @@ from .assignments import BEGINNINGS, named
 from .command_lines import COMMAND_SEARCHES
 from .encoded import ENCODED
 from .key_names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
-from .token_searches import TOKEN_SEARCHES, Found, Search
+from .tokens import TOKEN_SEARCHES, Found, Search
 from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 
 _NO_USER = rf"""{SPACES}/@'"<>\\\\"""

@@ -1,4 +1,4 @@
-"""Finds where a value begins and ends in a text, and judges it; must not know any token's shape."""
+"""Where a value begins and ends in a text, and whether it may be a secret."""
 
 import re
 from typing import NamedTuple

@@ -2,8 +2,10 @@
 
 Source: hooks, rule 6, and the orders of events that were seen with real CLIs. The states in
 ``sessions.context`` are ``whole``, ``compacting`` (announced), ``lost`` (compacted, nobody briefed)
-and ``briefed``, which work makes ``whole`` again. Must not restore anything.
+and ``briefed``, which work makes ``whole`` again.
 """
+
+import msgspec
 
 from ...harness.report import (
     AnyHappening,
@@ -16,9 +18,11 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
+from ..core.context import Context, TranscriptMark
 from ..core.session_key import WHERE_KEY, Key
 from ..core.tx import Tx
 
+_mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
 
 
@@ -67,7 +71,7 @@ def keep_used(tx: Tx, key: Key, told: WindowUsed | None) -> None:
     )
 
 
-def set_briefed(tx: Tx, key: Key, delivery_id: str) -> None:
+def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
     """Note that the reply to a delivery holds the briefing."""
     tx.run(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}",
@@ -84,4 +88,23 @@ def take_back_briefing(tx: Tx, delivery_id: str) -> None:
     tx.run(
         "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery",
         delivery=delivery_id,
+    )
+
+
+def compacted_between(before: str | None, now: TranscriptMark) -> bool:
+    """Whether a transcript was shortened or begun anew since it was last looked at."""
+    if before is None:
+        return False
+    then = _mark(before)
+    return now.size < then.size or (None not in {then.head, now.head} and now.head != then.head)
+
+
+def keep_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
+    """Remember what a transcript looks like now, and its beginning as it was last known."""
+    if mark.head is None and before is not None:
+        mark = msgspec.structs.replace(mark, head=_mark(before).head)
+    tx.run(
+        f"UPDATE sessions SET transcript_mark = :mark WHERE {WHERE_KEY}",
+        **key.params,
+        mark=msgspec.json.encode(mark).decode(),
     )

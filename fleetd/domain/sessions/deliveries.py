@@ -1,4 +1,4 @@
-"""What was delivered already: retries, vendors' doubles, counts; must not know what is told.
+"""Hook deliveries: which are retries or vendors' doubles, and their counts by harness.
 
 Source: hooks, rule 4. Deliveries are kept for a day: whatever waits in the spool is taken in before
 anything is dropped, so a retry never comes later.
@@ -9,29 +9,16 @@ import hashlib
 import msgspec
 
 from ...harness.report import Report
-from ...protocol.request import Mutation
 from ..core.context import Context
-from ..core.registry import handler
-from ..core.tx import Tx
-from ..system.startup import Done
+from ..core.counters import by_part
+from ..core.registry import frees_space
+from ..core.tx import Row, Tx
 
 DOUBLE_MS = 2_000
 KEPT_MS = 86_400_000
 DROPPED_AT_ONCE = 500
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-
-
-class DeliveryUnfit(Mutation[Done], frozen=True):
-    """Count a payload that fits no shape; not on the wire."""
-
-    delivery_id: str
-    harness: str
-    spooled: bool = False
-
-
-class OldDeliveriesDrop(Mutation[Done], frozen=True):
-    """Forget some deliveries that nobody will repeat; done as long as there were any."""
 
 
 def fingerprint(report: Report) -> str:
@@ -100,17 +87,12 @@ def keep(
     _count(tx, ctx, report.harness, report.event, spooled=spooled, unfit=False)
 
 
-@handler
-def unfit(tx: Tx, ctx: Context, request: DeliveryUnfit) -> Done:
-    """Count a payload that says nothing we know."""
-    if known(tx, request.delivery_id):
-        return Done(done=False)
-    tx.insert(
-        "hook_deliveries",
-        {"id": request.delivery_id, "harness": request.harness, "received_at": ctx.now},
-    )
-    _count(tx, ctx, request.harness, None, spooled=request.spooled, unfit=True)
-    return Done(done=True)
+def keep_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, spooled: bool) -> None:
+    """Count a payload that says nothing we know, once."""
+    if not known(tx, delivery_id):
+        row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
+        tx.insert("hook_deliveries", row)
+        _count(tx, ctx, harness, None, spooled=spooled, unfit=True)
 
 
 def _count(
@@ -132,13 +114,20 @@ def _count(
     )
 
 
-@handler
-def drop_old(tx: Tx, ctx: Context, request: OldDeliveriesDrop) -> Done:
-    """Forget deliveries of more than a day ago, some at a time."""
+@frees_space
+def drop_old(tx: Tx, ctx: Context) -> bool:
+    """Forget deliveries of more than a day ago, some at a time; whether there were any."""
     dropped = tx.all(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
         " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
         old=ctx.at(-KEPT_MS),
         limit=DROPPED_AT_ONCE,
     )
-    return Done(done=bool(dropped))
+    return bool(dropped)
+
+
+def counted(tx: Tx, ctx: Context) -> list[Row]:
+    """Return the counts of every harness that was heard of, its sessions among them."""
+    sessions = by_part(tx, "sessions")
+    rows = tx.all("SELECT * FROM hook_counts ORDER BY harness")
+    return [{**row, "sessions": sessions.get(row["harness"], 0)} for row in rows]

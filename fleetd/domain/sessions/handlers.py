@@ -1,9 +1,6 @@
-"""What each thing that a hook tells does to the log, the mission and the agent.
+"""Handlers: what each thing that a hook or a transcript tells does to log, mission and agent."""
 
-Must not know any harness, nor decide what the agent is told in return.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -35,15 +32,20 @@ from ..checkpoints.state import capture
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
+from ..core.sql import in_sql
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness import open_calls
+from ..liveness.open_calls import ENDS_A_CALL, await_permission
 from ..snapshots import triggers
 from . import context_window, membership, plan_sync
 from .identity import key_of
 
+# A transcript's tail tells of some hundred calls at most, with others between them.
+REMEMBERED_ENDS = 2_000
+_data = msgspec.json.Decoder(dict[str, Any]).decode
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+
+class HookContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that following one report needs.
 
     ``happened_at`` is when its hook ran, for a report that waited in the spool.
@@ -75,18 +77,18 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def follow(scene: Scene, happening: AnyHappening) -> None:
+def follow(hook: HookContext, happening: AnyHappening) -> None:
     """Do what one thing that was told means; what failed is a boundary of the run."""
-    carry_out(scene, happening)
+    carry_out(hook, happening)
     if is_failure(happening):
-        triggers.error_met(scene.tx, scene.ctx, scene.agent_id)
+        triggers.error_met(hook.tx, hook.ctx, hook.agent_id)
 
 
-def carry_out(scene: Scene, happening: AnyHappening) -> None:
+def carry_out(hook: HookContext, happening: AnyHappening) -> None:
     """Do what one thing means for the log, the mission and the agent."""
     act = _ACTS.get(type(happening))
     if act is not None:
-        act(scene, happening)
+        act(hook, happening)
 
 
 def is_failure(happening: AnyHappening) -> bool:
@@ -94,35 +96,71 @@ def is_failure(happening: AnyHappening) -> bool:
     return isinstance(happening, ToolFinished) and happening.passed is False
 
 
-def _started(scene: Scene, told: SessionStarted) -> None:
+def look_back(hook: HookContext, told: Iterable[AnyHappening]) -> None:
+    """Do what a transcript tells; it tells the same again each time.
+
+    A plan that has not changed changes nothing. How a call ended is told once more only when it
+    was not known. What failed meanwhile comes to light at once, so it is one boundary of the run.
+    """
+    known: frozenset[str] | None = None
+    failed = False
+    for each in told:
+        if isinstance(each, ToolFinished):
+            known = _outcomes_known(hook) if known is None else known
+            if each.passed is None or each.call_id in known:
+                continue
+        carry_out(hook, each)
+        failed = failed or is_failure(each)
+    if failed:
+        triggers.error_met(hook.tx, hook.ctx, hook.agent_id)
+
+
+def _outcomes_known(hook: HookContext) -> frozenset[str]:
+    """Return the calls of which it is known how they ended; that a command ended is not enough."""
+    rows = hook.tx.all(
+        "SELECT type, data_json FROM events WHERE agent_id = :agent"
+        f" AND type IN {in_sql(ENDS_A_CALL)} ORDER BY seq DESC LIMIT :most",
+        agent=hook.agent_id,
+        most=REMEMBERED_ENDS,
+    )
+    known = ((row["type"], _data(row["data_json"])) for row in rows)
+    return frozenset(
+        call_id
+        for kind, data in known
+        if isinstance(call_id := data.get("call_id"), str)
+        and (kind != "command_finished" or data.get("result"))
+    )
+
+
+def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
-        membership.resume_mission(scene.tx, scene.ctx, scene.agent_id)
+        membership.resume_mission(hook.tx, hook.ctx, hook.agent_id)
     if told.source != "compact":
-        membership.await_user(scene.tx, scene.agent_id)
+        membership.await_user(hook.tx, hook.agent_id)
     if told.source != "resume":
-        context_window.keep_used(scene.tx, key_of(scene.report), None)
+        context_window.keep_used(hook.tx, key_of(hook.report), None)
 
 
-def _prompted(scene: Scene, told: PromptSubmitted) -> None:
-    kept = scene.ctx.config.keep_prompts
-    scene.mission(told.prompt if kept else None)
-    scene.tell("prompt_submitted", prompt=told.prompt if kept else None)
+def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
+    kept = hook.ctx.config.keep_prompts
+    hook.mission(told.prompt if kept else None)
+    hook.tell("prompt_submitted", prompt=told.prompt if kept else None)
 
 
-def _tool_started(scene: Scene, told: ToolStarted) -> None:
-    scene.mission()
+def _tool_started(hook: HookContext, told: ToolStarted) -> None:
+    hook.mission()
     kind = "command_started" if told.command else "tool_started"
-    scene.tell(kind, tool=told.tool, command=told.command, call_id=told.call_id)
+    hook.tell(kind, tool=told.tool, command=told.command, call_id=told.call_id)
 
 
-def _tool_finished(scene: Scene, told: ToolFinished) -> None:
-    scene.mission()
+def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
+    hook.mission()
     for file in told.edited:
-        scene.tell("file_modified", file=file, tool=told.tool)
+        hook.tell("file_modified", file=file, tool=told.tool)
     failed = told.passed is False
     if told.command:
         results = {True: "PASS", False: "FAIL", None: None}
-        scene.tell(
+        hook.tell(
             "command_finished",
             command=told.command,
             result=results[told.passed],
@@ -131,96 +169,96 @@ def _tool_finished(scene: Scene, told: ToolFinished) -> None:
             duration_ms=told.duration_ms,
         )
     if failed:
-        scene.tell("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
+        hook.tell("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
     elif not told.command:
-        scene.tell(
+        hook.tell(
             "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
         )
 
 
-def _planned(scene: Scene, told: Planned) -> None:
-    mission_id = scene.mission()
+def _planned(hook: HookContext, told: Planned) -> None:
+    mission_id = hook.mission()
     if mission_id is not None:
-        session = membership.parent_of(scene.tx, scene.report) if told.shared else ""
-        plan_sync.follow(scene.tx, scene.ctx, mission_id, session or scene.agent_id, told)
+        session = membership.parent_of(hook.tx, hook.report) if told.shared else ""
+        plan_sync.follow(hook.tx, hook.ctx, mission_id, session or hook.agent_id, told)
 
 
-def _compacting(scene: Scene, told: Compacting) -> None:
-    mission_id = scene.mission()
+def _compacting(hook: HookContext, told: Compacting) -> None:
+    mission_id = hook.mission()
     if mission_id is not None:
-        details = f"Before the {told.trigger} compaction of {scene.agent_id}"
-        keep_state(scene, mission_id, details, always=told.certain)
+        details = f"Before the {told.trigger} compaction of {hook.agent_id}"
+        keep_state(hook, mission_id, details, always=told.certain)
     if told.certain:
-        triggers.compacting(scene.tx, scene.ctx, scene.agent_id, told.trigger)
+        triggers.compacting(hook.tx, hook.ctx, hook.agent_id, told.trigger)
 
 
-def keep_state(scene: Scene, mission_id: str, details: str, *, always: bool) -> None:
+def keep_state(hook: HookContext, mission_id: str, details: str, *, always: bool) -> None:
     """Take a checkpoint; one that equals the newest only when it is asked for."""
-    tx, ctx = scene.tx, scene.ctx
+    tx, ctx = hook.tx, hook.ctx
     state = capture(tx, ctx, find(tx, "mission", mission_id))
     newest = latest_row(tx, mission_id, columns=HEAD)
     if always or newest is None or newest["state_digest"] != state.digest():
-        reason = Reason(trigger="compaction", details=details, created_by=scene.agent_id)
+        reason = Reason(trigger="compaction", details=details, created_by=hook.agent_id)
         take(tx, ctx, mission_id, reason, state)
 
 
-def _compacted(scene: Scene, told: Compacted) -> None:
+def _compacted(hook: HookContext, told: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
-    kept = scene.ctx.config.keep_prompts
-    scene.note(WindowCompacted(summary=told.summary if kept else None))
-    context_window.keep_used(scene.tx, key_of(scene.report), None)
+    kept = hook.ctx.config.keep_prompts
+    hook.note(WindowCompacted(summary=told.summary if kept else None))
+    context_window.keep_used(hook.tx, key_of(hook.report), None)
 
 
-def _window_used(scene: Scene, told: WindowUsed) -> None:
+def _window_used(hook: HookContext, told: WindowUsed) -> None:
     # No event: there is a count after every answer, and only the newest matters.
-    context_window.keep_used(scene.tx, key_of(scene.report), told)
+    context_window.keep_used(hook.tx, key_of(hook.report), told)
 
 
-def _paused(scene: Scene, told: Paused) -> None:
+def _paused(hook: HookContext, told: Paused) -> None:
     if told.last_message:
-        scene.tell("agent_answered", message=told.last_message)
-    scene.tell("agent_paused")
-    for subagent in membership.subagents_of(scene.tx, scene.report):
-        streams.append(scene.tx, scene.ctx, EventAppend("agent_paused", agent_id=subagent))
+        hook.tell("agent_answered", message=told.last_message)
+    hook.tell("agent_paused")
+    for subagent in membership.subagents_of(hook.tx, hook.report):
+        streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
 
 
-def _subagent_ended(scene: Scene, told: SubagentEnded) -> None:
+def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
     if told.last_message:
-        scene.tell("agent_answered", message=told.last_message)
-    membership.leave(scene.tx, scene.ctx, key_of(scene.report), "its task is done")
+        hook.tell("agent_answered", message=told.last_message)
+    membership.leave(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
 
 
-def _failed(scene: Scene, told: Failed) -> None:
-    triggers.broke_off(scene.tx, scene.ctx, scene.agent_id, told.message)
+def _failed(hook: HookContext, told: Failed) -> None:
+    triggers.broke_off(hook.tx, hook.ctx, hook.agent_id, told.message)
     error = ErrorReport(
-        agent_id=scene.agent_id, kind="api_error", name="TurnFailed", message=told.message
+        agent_id=hook.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
-    on_error.note(scene.tx, scene.ctx, error)
+    on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
-    scene.tell("agent_paused")
+    hook.tell("agent_paused")
 
 
-def _noted(scene: Scene, told: Noted) -> None:
-    scene.note(HookNoted(what=told.what, message=told.message))
+def _noted(hook: HookContext, told: Noted) -> None:
+    hook.note(HookNoted(what=told.what, message=told.message))
 
 
-def _permission_requested(scene: Scene, told: PermissionRequested) -> None:
+def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     """Let the agent wait: no work is done, so it is no activity.
 
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
     what = "permission_prompt" if told.reminder else "permission_request"
-    scene.note(HookNoted(what=what, message=told.message))
-    if not told.reminder or membership.may_have_asked(scene.tx, scene.report, scene.agent_id):
-        open_calls.await_permission(scene.tx, scene.agent_id, scene.happened_at or scene.ctx.now)
+    hook.note(HookNoted(what=what, message=told.message))
+    if not told.reminder or membership.may_have_asked(hook.tx, hook.report, hook.agent_id):
+        await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
 
 
-def _session_ended(scene: Scene, told: SessionEnded) -> None:
+def _session_ended(hook: HookContext, told: SessionEnded) -> None:
     reason = told.reason or "the session ended"
-    membership.leave(scene.tx, scene.ctx, key_of(scene.report), reason)
+    membership.leave(hook.tx, hook.ctx, key_of(hook.report), reason)
 
 
-_ACTS: dict[type, Callable[[Scene, Any], None]] = {
+_ACTS: dict[type, Callable[[HookContext, Any], None]] = {
     SessionStarted: _started,
     PromptSubmitted: _prompted,
     ToolStarted: _tool_started,

@@ -1,4 +1,4 @@
-"""Which session a report belongs to and which agent that is; must not act on what it tells.
+"""Session identity: which session a report belongs to, and which agent that is.
 
 Source: hooks, rules 8 and 10. A subagent is an agent of its own inside its parent's session.
 """

@@ -1,7 +1,7 @@
-"""Agents of sessions: registering them, the mission they work in, and their leaving.
+"""Membership: registering the agent of a session, the mission it works in, and its leaving.
 
 Source: hooks, rules 8 to 10. A session joins what somebody created for its directory, never what
-was created for another session. Must not know what a hook told.
+was created for another session.
 """
 
 from ...harness.report import Report, SessionStarted

@@ -1,7 +1,7 @@
 """A session moves into the mission whose work its agent takes over, and back when that is undone.
 
 Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
-finished stays where it was done. Must not know recovery, nor hand over anything of the lost agent.
+finished stays where it was done.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from ..missions.milestones import recount
 _OPEN = "status NOT IN ('completed', 'failed')"
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class SessionMove(msgspec.Struct, frozen=True, kw_only=True):
     """What came along with a session.
 
     ``left`` is the mission that it was in, if any, and ``windows`` are the agents that were.
@@ -35,7 +35,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     sorties: list[Row] = []
 
 
-def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) -> Moved | None:
+def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) -> SessionMove | None:
     """Move the session of an agent into a mission, as one of that role; None if it is there.
 
     So it is for an agent that nobody registered. A subagent works where its session does. A mission
@@ -50,19 +50,19 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     _put_into(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
-        return Moved(left=agent["mission_id"], windows=windows)
+        return SessionMove(left=agent["mission_id"], windows=windows)
     own = is_automatic(left)
     ended = own and not _inhabited(tx, left["id"])
     sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
     _carry(tx, ctx, windows, sorties, left["id"], mission_id)
     if ended:
         _end(tx, ctx, left, mission_id, len(sorties))
-    return Moved(left=left["id"], windows=windows, ended=ended, sorties=sorties)
+    return SessionMove(left=left["id"], windows=windows, ended=ended, sorties=sorties)
 
 
 def move_back(
     tx: Tx, ctx: Context, agent_id: str, mission_id: str, left: str | None, but: set[str]
-) -> Moved | None:
+) -> SessionMove | None:
     """Move the session of an agent back to the mission that it ``left``; None if it moved on.
 
     Whatever it has in ``mission_id`` goes with it, ``but`` what was there before it came.
@@ -73,7 +73,7 @@ def move_back(
     before, windows = _mission(tx, left), _windows(tx, agent_id)
     _put_into(tx, windows, before["id"] if before else None)
     if before is None or not missions.reopen(tx, ctx, before, "merged"):
-        return Moved(left=mission_id, windows=windows)
+        return SessionMove(left=mission_id, windows=windows)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
     rows = tx.all(
@@ -85,7 +85,7 @@ def move_back(
     sorties = [row for row in rows if row["id"] not in but]
     _carry(tx, ctx, windows, sorties, mission_id, before["id"])
     reopened = before["status"] not in OPEN_MISSION
-    return Moved(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
+    return SessionMove(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
 
 
 def _agent(tx: Tx, agent_id: str) -> Row | None:

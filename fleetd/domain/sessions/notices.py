@@ -1,7 +1,9 @@
-"""What an agent is to be told once of work that changed hands: that it lost some, or got some.
+"""Notices: what an agent is told beside its briefing, once and in a line each.
 
-Remembered until a hook of the agent's can tell it. Nothing is taken back here: who comes back after
-its work went to another goes on as one that starts anew.
+Work that changed hands is remembered until a hook of the agent's can tell it. Nothing is taken back
+here: who comes back after its work went to another goes on as one that starts anew. Mail and
+missions that wait are looked up. All is phrased as facts: text in the imperative can trip an
+agent's defences against injection.
 """
 
 from typing import Literal
@@ -9,11 +11,13 @@ from typing import Literal
 import msgspec
 
 from ...protocol.display import quote
+from ...protocol.requests.agent import Registration
 from ..checkpoints.titles import goal_for
 from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..locks.keys import file_from_here
+from ..missions.current import belongs
 
 _KEY = "handed_over:"
 NAMED = 10
@@ -138,3 +142,34 @@ _LINES = {"from": _went, "to": _came, "back": _went_back, "again": _has_again}
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+def unread_mail(tx: Tx, agent_id: str) -> list[str]:
+    """Return a line about the mail that an agent has not read, none when there is none."""
+    rows = tx.all(
+        "SELECT m.sender, m.subject FROM deliveries d JOIN messages m ON m.id = d.message_id"
+        " WHERE d.agent_id = :agent AND d.status = 'queued' ORDER BY d.seq DESC LIMIT 100",
+        agent=agent_id,
+    )
+    if not rows:
+        return []
+    newest = f"{rows[0]['sender']}: {quote(rows[0]['subject'], TITLE_CHARS)}"
+    many = f"{len(rows)} unread messages wait" if len(rows) > 1 else "1 unread message waits"
+    return [f"{many} for {agent_id}, the newest from {newest} (fleetctl mail inbox {agent_id})."]
+
+
+def waiting_nearby(
+    tx: Tx, ctx: Context, missed: Registration | None, cwd: str | None, agent_id: str
+) -> list[str]:
+    """Return a line about the mission of this directory that waits for recovery, if one does."""
+    if missed is None or cwd is None:
+        return []
+    for each in missed.recovery.candidates:
+        mission = tx.one("SELECT * FROM missions WHERE id = :id", id=each.mission_id)
+        if mission is not None and belongs(ctx, mission, cwd):
+            title = goal_for(mission, agent_id, TITLE_CHARS)
+            what = f"Mission {each.mission_id} ({title}) of this project"
+            since = f"has been silent since {each.last_activity_at} and waits for recovery"
+            how = f"fleetctl resume --mission {each.mission_id} brings it back and briefs"
+            return [f"{what} {since}; {how}."]
+    return []

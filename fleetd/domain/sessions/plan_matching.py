@@ -1,4 +1,4 @@
-"""Which item of a harness's plan is which of the plan before; pure, must not know the store.
+"""Which item of a harness's plan is which of the plan before.
 
 Harnesses send their whole list each time, mostly without ids, and reword items as they go.
 """
@@ -23,13 +23,13 @@ _WINDOW = 3
 # What an item bears instead of a status after a recovery changed its sortie: the plan is to be
 # heard again. One that is back had been dropped before.
 BACK = "back"
-UNHEARD = ("", BACK)
+DIRTY = ("", BACK)
 
 
-class Told(msgspec.Struct, kw_only=True):
+class KnownItem(msgspec.Struct, kw_only=True):
     """An item as the plan told it last, and the sortie that stands for it.
 
-    ``told`` is the status it had in the plan, or one of ``UNHEARD``. ``made`` says that the plan
+    ``told`` is the status it had in the plan, or one of ``DIRTY``. ``made`` says that the plan
     made the sortie, and may take it away.
     """
 
@@ -72,7 +72,7 @@ def updates(items: Sequence[PlanItem]) -> list[PlanItem]:
     return list(said.values())
 
 
-def in_whole(before: Sequence[Told], named: Sequence[PlanItem]) -> list[Told | None]:
+def in_whole(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
     """Return for each item of a whole list the item of before that it is; ``before`` in order.
 
     By the harness's id, else by text, else by place with similar text. Of items with one text
@@ -87,7 +87,7 @@ def in_whole(before: Sequence[Told], named: Sequence[PlanItem]) -> list[Told | N
     return match.found
 
 
-def in_part(before: Sequence[Told], named: Sequence[PlanItem]) -> list[Told | None]:
+def in_part(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
     """Return for each item of a partial list the one it is: by id, else an open one by its text.
 
     Two tasks of one text have two ids: where both have one, only the ids count.
@@ -104,7 +104,7 @@ def in_part(before: Sequence[Told], named: Sequence[PlanItem]) -> list[Told | No
     return match.found
 
 
-def _as_told(told: Told) -> Hashable:
+def _as_told(told: KnownItem) -> Hashable:
     return plain(told.text), told.told
 
 
@@ -117,11 +117,11 @@ def _lasting(item: PlanItem) -> bool:
     return not (item.status == "dropped" and item.id)
 
 
-def _open(told: Told) -> Hashable:
+def _open(told: KnownItem) -> Hashable:
     return told.told != "completed" and plain(told.text)
 
 
-def is_new_under_old_id(told: Told, item: PlanItem) -> bool:
+def is_new_under_old_id(told: KnownItem, item: PlanItem) -> bool:
     """Whether a harness uses the id of an item that is over for another one."""
     over = told.told in ("completed", "dropped") and item.status != told.told
     return over and bool(item.text) and not similar(told.text, item.text)
@@ -153,13 +153,13 @@ def plain(text: str) -> str:
 class _Match:
     """Items and what was found for them so far; nothing of before is taken twice."""
 
-    def __init__(self, before: Sequence[Told], named: Sequence[PlanItem]) -> None:
+    def __init__(self, before: Sequence[KnownItem], named: Sequence[PlanItem]) -> None:
         self._before, self._named = before, named
         self._order = {told.sortie_id: index for index, told in enumerate(before)}
         self._taken: set[str] = set()
-        self.found: list[Told | None] = [None] * len(named)
+        self.found: list[KnownItem | None] = [None] * len(named)
 
-    def _pair(self, index: int, told: Told) -> None:
+    def _pair(self, index: int, told: KnownItem) -> None:
         self.found[index] = told
         self._taken.add(told.sortie_id)
 
@@ -171,10 +171,10 @@ class _Match:
                 self._pair(index, told)
 
     def by(
-        self, of_told: Callable[[Told], Hashable], of_item: Callable[[PlanItem], Hashable]
+        self, of_told: Callable[[KnownItem], Hashable], of_item: Callable[[PlanItem], Hashable]
     ) -> None:
         """Pair what is left and equal, in order; a key that is false is no key."""
-        waiting: dict[Hashable, deque[Told]] = defaultdict(deque)
+        waiting: dict[Hashable, deque[KnownItem]] = defaultdict(deque)
         for told in self._before:
             if told.sortie_id not in self._taken and (key := of_told(told)):
                 waiting[key].append(told)
@@ -204,6 +204,6 @@ class _Match:
                 behind = self._order[told.sortie_id]
 
 
-def _reworded(told: Told, item: PlanItem) -> bool:
+def _reworded(told: KnownItem, item: PlanItem) -> bool:
     anew = told.told == "completed" and item.status != "completed"
     return not anew and similar(told.text, item.text)

@@ -1,12 +1,17 @@
-"""What an agent's plan told last, item by item; must not decide what that means for sorties."""
+"""What a plan told last, item by item, and which sorties wait for an item to stand for them."""
 
+from collections import defaultdict, deque
 from collections.abc import Iterable
 
+import msgspec
+
+from ...harness.report import PlanItem
+from ...protocol.display import short
 from ..core.tx import Row, Tx
-from .plan_matching import Told
+from .plan_matching import TEXT_CHARS, KnownItem, is_new_under_old_id, plain
 
 
-def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
+def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[KnownItem]:
     """Return the items that a plan names, in its order."""
     rows = tx.all(
         "SELECT * FROM plan_items WHERE agent_id = :agent AND mission_id = :mission"
@@ -15,7 +20,7 @@ def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
         mission=mission_id,
     )
     return [
-        Told(
+        KnownItem(
             sortie_id=row["sortie_id"],
             item_id=row["item_id"],
             text=row["text"],
@@ -27,7 +32,7 @@ def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[Told]:
     ]
 
 
-def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+def keep(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
     """Write down what a plan says of an item; what was another plan's item is this one's now."""
     tx.run(
         "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text, status,"
@@ -47,7 +52,7 @@ def keep(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
     )
 
 
-def take_id(tx: Tx, mission_id: str, agent_id: str, told: Told) -> None:
+def take_id(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
     """Let an item be the only one of its plan that goes by its id; harnesses use ids again."""
     tx.run(
         "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent AND mission_id = :mission"
@@ -64,7 +69,7 @@ def forget(tx: Tx, sortie_id: str) -> None:
     tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)
 
 
-def hear_again(tx: Tx, sortie_ids: Iterable[str]) -> None:
+def mark_dirty(tx: Tx, sortie_ids: Iterable[str]) -> None:
     """Have the plan's next word about sorties count, also if it is the same as the last.
 
     For those who change sorties behind the plan's back, such as a recovery. What the plan had
@@ -108,3 +113,60 @@ def takeable(tx: Tx, mission_id: str, agent_id: str, given_up: str) -> list[Row]
         agent=agent_id,
         given_up=given_up,
     )
+
+
+class FreeSorties:
+    """Sorties of the mission that an item may stand for, each once."""
+
+    def __init__(self, tx: Tx, mission_id: str, agent_id: str, given_up: str) -> None:
+        self._agent_id = agent_id
+        self._used: set[str] = set()
+        self._by_id: dict[str, Row] = {}
+        self._by_text: dict[tuple[str, bool], deque[Row]] = defaultdict(deque)
+        for row in takeable(tx, mission_id, agent_id, given_up):
+            if row["agent_id"] == agent_id and row["item_id"]:
+                self._by_id[row["item_id"]] = row
+            over = row["status"] == "completed"
+            self._by_text[plain(_text(row)), over].append(row)
+
+    def take(self, item: PlanItem) -> KnownItem | None:
+        """Return what stands for an item from now on.
+
+        The plan's own item that comes back, by its id; else a sortie of the same text: one that is
+        over for an item that is over, else one that is open.
+        """
+        row = self._by_id.get(item.id) if item.id else None
+        if row and (row["id"] in self._used or is_new_under_old_id(_dropped(row), item)):
+            row = None
+        for over in (True, False) if item.status == "completed" else (False,):
+            equal = self._by_text[plain(item.text), over] if item.text else deque[Row]()
+            while row is None and equal:
+                row = equal.popleft()
+                row = None if row["id"] in self._used else row
+        if row is None:
+            return None
+        self._used.add(row["id"])
+        return msgspec.structs.replace(_dropped(row), told=_said_by(row, self._agent_id))
+
+
+def _text(row: Row) -> str:
+    return str(row["text"] or short(row["title"], TEXT_CHARS))
+
+
+def _dropped(row: Row) -> KnownItem:
+    return KnownItem(
+        sortie_id=row["id"],
+        item_id=None,
+        text=_text(row),
+        told="dropped",
+        position=0,
+        made=bool(row["made"]),
+    )
+
+
+def _said_by(row: Row, agent_id: str) -> str:
+    """Return what a plan that takes a sortie has said of it: what its own plan dropped, or nothing.
+
+    A sortie that somebody began for this agent does not go back because a plan names it.
+    """
+    return "dropped" if row["agent_id"] == agent_id else "pending"

@@ -1,4 +1,4 @@
-"""A harness's own plan becomes the sorties of its agent; must not know any harness.
+"""A harness's own plan becomes the sorties of its agent.
 
 A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
 taken back by a list that is sent again. Progress never overshoots on the way from one list to the
@@ -21,15 +21,15 @@ from ..snapshots.plan_steps import DROPPED
 from . import plan_rows
 from .plan_matching import (
     BACK,
+    DIRTY,
     MOST_ITEMS,
-    UNHEARD,
-    Told,
+    KnownItem,
     in_part,
     in_whole,
     updates,
     whole_list,
 )
-from .waiting import Waiting
+from .plan_rows import FreeSorties
 
 
 def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
@@ -63,8 +63,8 @@ class _Step(msgspec.Struct):
     ``fresh`` says that no item stood for its sortie until now.
     """
 
-    was: Told
-    now: Told
+    was: KnownItem
+    now: KnownItem
     fresh: bool = False
 
     @property
@@ -84,10 +84,14 @@ class _Plan:
     def __init__(self, tx: Tx, ctx: Context, mission_id: str, agent_id: str) -> None:
         self._tx, self._ctx = tx, ctx
         self._mission_id, self._agent_id = mission_id, agent_id
-        self._waiting: Waiting | None = None
+        self._waiting: FreeSorties | None = None
 
     def resolve(
-        self, stays: Iterable[tuple[PlanItem, Told | None]], before: Sequence[Told], *, whole: bool
+        self,
+        stays: Iterable[tuple[PlanItem, KnownItem | None]],
+        before: Sequence[KnownItem],
+        *,
+        whole: bool,
     ) -> list[_Step]:
         """Find a sortie for every item: its own, one that waits for somebody, or a new one."""
         steps: list[_Step] = []
@@ -104,7 +108,7 @@ class _Plan:
                 steps.append(_Step(told, _next(told, item, position), fresh))
         return steps
 
-    def _stands(self, told: Told, item: PlanItem) -> bool:
+    def _stands(self, told: KnownItem, item: PlanItem) -> bool:
         """Whether an item has its sortie still, or somebody removed it and nothing new is said."""
         return told.told == item.status or self._row(told.sortie_id) is not None
 
@@ -124,22 +128,22 @@ class _Plan:
         row = self._row(sortie_id)
         return row if row and row["assigned_to"] in (None, self._agent_id) else None
 
-    def _sortie_for(self, item: PlanItem, known: Told | None, room: int) -> Told | None:
+    def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
         """Return what stands for an item from now on; None where nothing can."""
         if known is not None:
             plan_rows.forget(self._tx, known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
         if self._waiting is None:
-            self._waiting = Waiting(self._tx, self._mission_id, self._agent_id, DROPPED)
+            self._waiting = FreeSorties(self._tx, self._mission_id, self._agent_id, DROPPED)
         if (taken := self._waiting.take(item)) or not item.text or room <= 0:
             return taken
         new = NewSortie(title=item.text, assigned_to=self._agent_id)
         sortie = sorties.add(self._tx, self._ctx, self._mission_id, new, by=self._agent_id)
-        return Told(
+        return KnownItem(
             sortie_id=sortie.id, item_id=item.id, text=item.text, told="", position=0, made=True
         )
 
-    def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[Told]) -> bool:
+    def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[KnownItem]) -> bool:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
@@ -149,7 +153,7 @@ class _Plan:
         return bool(gone or any(step.changed for step in steps))
 
     def _carry_out(
-        self, steps: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[Told]
+        self, steps: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[KnownItem]
     ) -> None:
         for step in moving:
             self._go_back(step)
@@ -180,7 +184,7 @@ class _Plan:
         if row is None:
             return
         was, wanted = step.was.told, step.now.told
-        heard = was in ("completed", "dropped", *UNHEARD)
+        heard = was in ("completed", "dropped", *DIRTY)
         undone = row["status"] == "completed" and wanted != "completed" and heard
         taken_up = row["status"] == "failed" and row["blocked_reason"] == DROPPED
         put_back = row["status"] == "in_progress" and wanted == "pending" and was != "pending"
@@ -189,7 +193,7 @@ class _Plan:
         elif row["status"] == "pending" and wanted == "pending":
             sorties.assign(self._tx, self._ctx, SortieAssign(row["id"], self._agent_id))
 
-    def _drop(self, told: Told) -> None:
+    def _drop(self, told: KnownItem) -> None:
         """Take away what the plan made and nobody began; give up what was begun and is open."""
         row = self._in_hand(told.sortie_id)
         if row and told.made and row["status"] not in CLOSED_SORTIE:
@@ -201,7 +205,7 @@ class _Plan:
         gone = msgspec.structs.replace(told, told="dropped")
         plan_rows.keep(self._tx, self._mission_id, self._agent_id, gone)
 
-    def _reword(self, now: Told) -> None:
+    def _reword(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id)
         if row and now.made and row["title"] != now.text:
             sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
@@ -215,7 +219,7 @@ class _Plan:
                     "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=sortie_id
                 )
 
-    def _complete(self, now: Told) -> None:
+    def _complete(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id) if now.told == "completed" else None
         if row is None or row["status"] in CLOSED_SORTIE:
             return
@@ -224,14 +228,14 @@ class _Plan:
         request = SortieComplete(row["id"], agent_id=self._agent_id)
         sorties.complete(self._tx, self._ctx, request)
 
-    def _start(self, now: Told) -> None:
+    def _start(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id) if now.told == "in_progress" else None
         if row and row["status"] in ("pending", "assigned", "blocked"):
             sorties.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
 
 
-def _next(told: Told, item: PlanItem, position: int) -> Told:
-    return Told(
+def _next(told: KnownItem, item: PlanItem, position: int) -> KnownItem:
+    return KnownItem(
         sortie_id=told.sortie_id,
         item_id=item.id or told.item_id,
         text=item.text or told.text,

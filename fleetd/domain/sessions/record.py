@@ -1,7 +1,4 @@
-"""One report of a hook, in one transaction: who it is, what happened, what is due in return.
-
-Must not look at payloads, files or processes: what comes from outside is in the facts.
-"""
+"""One report of a hook, in one transaction: who it is, what happened, what is due in return."""
 
 import msgspec
 from msgspec import field
@@ -19,19 +16,14 @@ from ...harness.report import (
     ToolFinished,
     WindowUsed,
 )
-from ...protocol.records import Record
-from ...protocol.request import Mutation
 from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.registry import handler
 from ..core.session_key import Key
 from ..core.tx import Row, Tx
-from ..system.startup import Done
-from . import context_window, deliveries, handlers, membership, notices, telling
-from .backfill import look_back
+from . import context_window, deliveries, handlers, membership, notices
 from .identity import go_on_as, key_of, open_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
@@ -39,7 +31,7 @@ NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed}
 
 
-class Recorded(Record, frozen=True, kw_only=True):
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What a report led to.
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
@@ -53,8 +45,8 @@ class Recorded(Record, frozen=True, kw_only=True):
     lines: list[str] = field(default_factory=list)
 
 
-class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
-    """Record what a hook told; not on the wire.
+class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook told, and what was learned beside it.
 
     ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
     directory, ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
@@ -75,32 +67,24 @@ class HookRecord(Mutation[Recorded], frozen=True, kw_only=True):
         return self.happened_ms is not None
 
 
-class HookBriefed(Mutation[Done], frozen=True, kw_only=True):
-    """Note that the reply to a delivery holds the briefing of its session; not on the wire."""
-
-    delivery_id: DeliveryId
-    report: Report
-
-
-@handler
-def record(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
-    """Record a report once, and say what its agent is due."""
-    report = request.report
-    if deliveries.known(tx, request.delivery_id):
-        if request.spooled:
-            context_window.take_back_briefing(tx, request.delivery_id)
+def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
+    """Record a report once, and say what its agent is due; its texts have no secrets any more."""
+    report = delivery.report
+    if deliveries.known(tx, delivery.delivery_id):
+        if delivery.spooled:
+            context_window.take_back_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
-    happened = ctx.now_ms if request.happened_ms is None else request.happened_ms
+    happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
     doubled = deliveries.doubled(tx, report, happened)
     deliveries.keep(
-        tx, ctx, request.delivery_id, report, happened_ms=happened, spooled=request.spooled
+        tx, ctx, delivery.delivery_id, report, happened_ms=happened, spooled=delivery.spooled
     )
     if doubled:
         session = session_row(tx, key_of(report))
         return Recorded(known=True, agent_id=session["agent_id"] if session else None)
     if _says_nothing(tx, report):
         return Recorded()
-    return _follow(tx, ctx, request)
+    return _follow(tx, ctx, delivery)
 
 
 def _says_nothing(tx: Tx, report: Report) -> bool:
@@ -118,52 +102,52 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     return known["ended_at"] is not None
 
 
-def _follow(tx: Tx, ctx: Context, request: HookRecord) -> Recorded:
-    report, key = request.report, key_of(request.report)
+def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
+    report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
         go_on_as(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        _meet_parent(tx, ctx, request)
-    session = open_session(tx, ctx, key, request.wanted_agent_id)
+        _meet_parent(tx, ctx, delivery)
+    session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = membership.attend(tx, ctx, report, agent_id, request.cwd, request.wanted_mission_id)
-    scene = handlers.Scene(
+    missed = membership.attend(tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
         report=report,
         agent_id=agent_id,
-        cwd=request.cwd,
-        happened_at=None if request.happened_ms is None else iso(request.happened_ms),
+        cwd=delivery.cwd,
+        happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
-    state = _shrunk(scene, session)
-    look_back(scene, (each for each in request.earlier if isinstance(each, LOOKED_BACK)))
+    state = _shrunk(hook, session)
+    handlers.look_back(hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
-        handlers.follow(scene, happening)
+        handlers.follow(hook, happening)
         state = context_window.after(state, happening)
     if _came_back(report, missed, membership.mission_of(tx, agent_id)):
         state = "lost"
     context_window.set_context(tx, key, state)
-    return _due(scene, request, state, missed)
+    return _due(hook, delivery, state, missed)
 
 
-def _meet_parent(tx: Tx, ctx: Context, request: HookRecord) -> None:
+def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     """Take in a session of which only a subagent was heard so far."""
-    above = msgspec.structs.replace(request.report, subagent=None, happenings=())
-    session = open_session(tx, ctx, key_of(above), request.wanted_agent_id)
+    above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
+    session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    membership.attend(tx, ctx, above, agent_id, request.cwd, request.wanted_mission_id)
+    membership.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
 
 
-def _shrunk(scene: handlers.Scene, session: Row) -> str:
+def _shrunk(hook: handlers.HookContext, session: Row) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
-    state, mark = str(session["context"]), scene.ctx.facts.transcript_mark
+    state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if telling.compacted_between(session["transcript_mark"], mark):
-        handlers.follow(scene, Compacted())
+    if context_window.compacted_between(session["transcript_mark"], mark):
+        handlers.follow(hook, Compacted())
         state = "lost"
-    telling.keep_mark(scene.tx, key_of(scene.report), session["transcript_mark"], mark)
+    context_window.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
     return state
 
 
@@ -177,27 +161,20 @@ def _came_back(report: Report, missed: Registration | None, mission_id: str | No
 
 
 def _due(
-    scene: handlers.Scene, request: HookRecord, state: str, missed: Registration | None
+    hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
-    tx, report, agent_id = scene.tx, scene.report, scene.agent_id
+    tx, report, agent_id = hook.tx, hook.report, hook.agent_id
     mission_id = membership.mission_of(tx, agent_id)
-    if not report.injects or request.spooled:
+    if not report.injects or delivery.spooled:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     brief = state == "lost" and mission_id is not None
     if brief and mission_id is not None:
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        handlers.keep_state(scene, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = notices.told(tx, scene.ctx, agent_id)
+        handlers.keep_state(hook, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = notices.told(tx, hook.ctx, agent_id)
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
-        lines += telling.unread_mail(tx, agent_id)
+        lines += notices.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += telling.waiting_nearby(tx, scene.ctx, missed, request.cwd, agent_id)
+        lines += notices.waiting_nearby(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
-
-
-@handler
-def briefed(tx: Tx, ctx: Context, request: HookBriefed) -> Done:
-    """Note which delivery carried the briefing."""
-    context_window.set_briefed(tx, key_of(request.report), request.delivery_id)
-    return Done(done=True)

@@ -15,7 +15,8 @@ from ...host import progress
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Forgotten
 from ...protocol.types import Noun
-from ...store.files.record_files import Backups, Cleared
+from ...store.files.owner_dir import Cleared
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ def _whole(missions: Iterable[str], runs: Iterable[str]) -> list[tuple[Noun, str
 async def _each(
     engine: Engine,
     owners: Iterable[tuple[Noun, str]],
-    work: Callable[[Backups, str], Cleared],
+    work: Callable[[RecordFiles, str], Cleared],
 ) -> dict[tuple[Noun, str], Cleared]:
     """Do file work for whole owners, one after the other, and on what was pulled of them."""
     found: dict[tuple[Noun, str], Cleared] = {}

@@ -14,7 +14,7 @@ from ...domain.artifacts.kinds import KINDS
 from ...domain.artifacts.latest import newest_of_files
 from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 from .inventory import Inventory, rows_of
 from .verified_read import latest_data
@@ -45,7 +45,7 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
     return None if stuck else count
 
 
-async def _collect(engine: Engine, backups: Backups) -> int:
+async def _collect(engine: Engine, backups: RecordFiles) -> int:
     owners = await engine.outbox.in_thread(backups.owners)
     removed = 0
     for start in range(0, len(owners), OWNERS):
@@ -57,7 +57,7 @@ async def _collect(engine: Engine, backups: Backups) -> int:
     return removed
 
 
-async def _clear(engine: Engine, backups: Backups, owner_id: str, until: int | None) -> int:
+async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int | None) -> int:
     """Remove an owner's files without a row, up to a position in the log; returns how many."""
     async with _at_rest(engine):
         listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
@@ -81,7 +81,9 @@ async def _at_rest(engine: Engine) -> AsyncIterator[None]:
         yield
 
 
-async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+async def remove(
+    engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
+) -> None:
     """Remove files of an owner that have no row; what cannot be removed is told in the log."""
     try:
         async with _at_rest(engine):
@@ -90,7 +92,9 @@ async def remove(engine: Engine, backups: Backups, owner_id: str, going: Collect
         log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)
 
 
-async def _remove(engine: Engine, backups: Backups, owner_id: str, going: Collection[str]) -> None:
+async def _remove(
+    engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
+) -> None:
     listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
     left = listing.files - set(going)
     latest = await engine.read(newest_of_files, backups.layout.noun, owner_id, left)

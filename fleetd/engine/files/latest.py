@@ -1,4 +1,4 @@
-"""``latest.json`` as it lies there, compared with what it ought to be; and mending it."""
+"""``latest.json`` as it lies there, compared with what it ought to be, and repaired."""
 
 import contextlib
 import logging
@@ -11,7 +11,7 @@ from ...domain.artifacts.latest import Latest, newest_of_files
 from ...protocol.errors import Corrupt, IntegrityMismatch
 from ...protocol.records import Finding
 from ...protocol.types import Noun
-from ...store.files.record_files import LATEST
+from ...store.files.layout import LATEST
 from ..engine import Engine
 from .inventory import Inventory, take
 from .verified_read import latest_data

@@ -18,7 +18,7 @@ from ...domain.core.tx import RemoveBackup, WriteBackup
 from ...host import trace
 from ...protocol.errors import FleetError, NotFound, Storage, Unavailable
 from ...protocol.types import Noun
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from .verified_read import latest_data
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     work: Work
     why: str
-    asked: trace.Origin | None = msgspec.field(default_factory=trace.current)
+    asked: trace.TraceContext | None = msgspec.field(default_factory=trace.current)
 
 
 class FileJob:
@@ -58,7 +58,7 @@ class Outbox:
         self,
         read: Callable[..., Awaitable[Any]],
         write: Callable[..., Awaitable[Any]],
-        backups: Mapping[Noun, Backups],
+        backups: Mapping[Noun, RecordFiles],
         *,
         inline: bool,
     ) -> None:

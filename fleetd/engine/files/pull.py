@@ -17,7 +17,7 @@ from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
 from ...protocol.requests.mission import MissionGet
-from ...store.files.record_files import Backups
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 
 
@@ -60,7 +60,7 @@ class _Pulling:
         )
 
     @property
-    def _files(self) -> Backups:
+    def _files(self) -> RecordFiles:
         return self._engine.pulled
 
     @property
@@ -146,7 +146,7 @@ class _Pulling:
         self.result = msgspec.structs.replace(self.result, **figures)
 
 
-def _held(files: Backups, mission_id: str, checkpoint_id: str) -> bytes | None:
+def _held(files: RecordFiles, mission_id: str, checkpoint_id: str) -> bytes | None:
     """Return what a file holds now, None for one that is not there or cannot be read."""
     with contextlib.suppress(FleetError, OSError):
         return files.read(mission_id, checkpoint_id)

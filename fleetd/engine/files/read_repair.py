@@ -18,7 +18,7 @@ from ...domain.core.tx import Tx, WriteBackup
 from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound
 from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
-from ...store.files.record_files import BackupFile, Backups
+from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
 from .reconcile import IngestResult, ingest_orphans, rewrite
 from .verified_read import verified
@@ -150,7 +150,7 @@ async def _ingest_missing(
     """Take in the files of the owner that a record without a row belongs to."""
     if error.values.get("noun") != noun:
         raise error
-    files: Sequence[BackupFile] = ()
+    files: Sequence[RecordFile] = ()
     try:
         files = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
     except OSError as trouble:
@@ -222,11 +222,11 @@ async def _from_backup(
         return None
 
 
-def _first_whole(backups: Backups, record_id: str, owner_id: str | None) -> FileRecord | None:
+def _first_whole(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
     """Return what the first whole one of the files holds that are named like a record."""
     files = [*backups.find(record_id)]
-    if owner_id is not None and BackupFile(owner_id, record_id) not in files:
-        files.append(BackupFile(owner_id, record_id))
+    if owner_id is not None and RecordFile(owner_id, record_id) not in files:
+        files.append(RecordFile(owner_id, record_id))
     refused: FleetError | None = None
     for file in files:
         try:

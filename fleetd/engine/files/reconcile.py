@@ -22,8 +22,8 @@ from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, InvalidState
 from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
-from ...store.availability import StoreAway
-from ...store.files.record_files import BackupFile, Backups
+from ...store.api import StoreAway
+from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
 from .garbage import collect_garbage, remove
 from .inventory import Inventory, take, take_all
@@ -182,7 +182,7 @@ async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str])
     refused: dict[str, FleetError] = {}
     told: dict[str, list[str]] = {}
     for some in _some(orphans, FILES):
-        files = [BackupFile(owner_id, record_id) for record_id in some]
+        files = [RecordFile(owner_id, record_id) for record_id in some]
         read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
         good = [each for each in read.values() if each and not isinstance(each, FleetError)]
         bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
@@ -220,12 +220,12 @@ async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
 
 
 def _read_all(
-    backups: Backups, files: list[BackupFile]
+    backups: RecordFiles, files: list[RecordFile]
 ) -> dict[str, FileRecord | FleetError | None]:
     return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> FileRecord | FleetError | None:
+def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:

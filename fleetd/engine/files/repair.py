@@ -19,7 +19,7 @@ from ...protocol.errors import (
 from ...protocol.records import Checkpoint, Finding
 from ...protocol.snapshots import Snapshot
 from ...protocol.types import Noun
-from ...store.files.record_files import BackupFile
+from ...store.files.record_files import RecordFile
 from ..engine import Engine
 from .inventory import rows_of
 from .read_repair import get, kept_on, owner_in
@@ -140,7 +140,7 @@ async def _row(
 async def _read_file(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> FormsRead:
     if owner_id is None:
         return FormsRead(record=None, trouble=None, there=False)
-    file = BackupFile(owner_id, record_id)
+    file = RecordFile(owner_id, record_id)
     try:
         return await engine.outbox.in_thread(lambda: read_forms(engine.backups[noun], file))
     except OSError as error:

@@ -14,8 +14,8 @@ from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
 from ...store.files.forms import Form
-from ...store.files.layout import Layout
-from ...store.files.record_files import LATEST, BackupFile, Backups
+from ...store.files.layout import LATEST, Layout
+from ...store.files.record_files import RecordFile, RecordFiles
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.
@@ -34,7 +34,7 @@ class FormsRead(msgspec.Struct, frozen=True, kw_only=True):
     there: bool
 
 
-def read_forms(backups: Backups, file: BackupFile) -> FormsRead:
+def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
     """Look at all forms of a file; raises OSError when nothing can be looked at."""
     record: FileRecord | None = None
     trouble: FleetError | OSError | None = None
@@ -54,7 +54,7 @@ def read_forms(backups: Backups, file: BackupFile) -> FormsRead:
     return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
-def verified(backups: Backups, file: BackupFile) -> FileRecord | None:
+def verified(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
     """Return the record of a file from whatever of it is whole, None when it is gone.
 
     Raises Corrupt, also when the file holds another record than its name says, Incompatible and
@@ -66,17 +66,17 @@ def verified(backups: Backups, file: BackupFile) -> FileRecord | None:
     return found.record
 
 
-def latest_data(backups: Backups, owner_id: str, latest: Latest) -> bytes | None:
+def latest_data(backups: RecordFiles, owner_id: str, latest: Latest) -> bytes | None:
     """Return what a copy of the newest record must hold, from its file when its row is damaged."""
     if latest.id is None or latest.data is not None or not backups.layout.copies:
         return latest.data
     with contextlib.suppress(FleetError, OSError):
-        record = verified(backups, BackupFile(owner_id, latest.id))
+        record = verified(backups, RecordFile(owner_id, latest.id))
         return KINDS[backups.layout.noun].to_file(record) if record else None
     return None
 
 
-def _record_of(layout: Layout, form: Form, file: BackupFile) -> FileRecord:
+def _record_of(layout: Layout, form: Form, file: RecordFile) -> FileRecord:
     path = str(form.path)
     record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
@@ -88,7 +88,7 @@ def _record_of(layout: Layout, form: Form, file: BackupFile) -> FileRecord:
     return record
 
 
-def _spare(backups: Backups, file: BackupFile) -> FileRecord | None:
+def _spare(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
     """Return the record from ``latest.json``, if that is a copy of it and whole."""
     if not backups.layout.copies:
         return None

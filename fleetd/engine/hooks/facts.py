@@ -20,7 +20,7 @@ TRANSCRIPT_S = 2.0
 _Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
 
 
-class Ground(msgspec.Struct, frozen=True):
+class HookPaths(msgspec.Struct, frozen=True):
     """What the file system says before a hook is recorded.
 
     Where it does not answer, ``cwd`` is what it said before: a hook is not lost for that.
@@ -35,31 +35,31 @@ class Ground(msgspec.Struct, frozen=True):
     answered: bool = True
 
 
-async def look_at_paths(engine: Engine, report: Report) -> Ground:
+async def look_at_paths(engine: Engine, report: Report) -> HookPaths:
     """Ask the file system what a hook needs to know of it, all at once: a thread has its price."""
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
 
-    def look(walk: Walk) -> Ground:
+    def look(walk: Walk) -> HookPaths:
         walk.touch(str(spool.directory or "/"))
         waiting[0] = spool.any()
         if cwd is None:
-            return Ground(report.cwd, None, waiting[0])
+            return HookPaths(report.cwd, None, waiting[0])
         real = walk.facts(cwd).real
-        return Ground(real, walk.root(real) or real, waiting[0])
+        return HookPaths(real, walk.root(real) or real, waiting[0])
 
     path = cwd or str(spool.directory or "/")
     try:
         return await engine.files.run(look, path, seconds=HOOK_SECONDS)
     except PathUnanswered as unanswered:
-        if engine.reception.first_time(f"path: {path}"):
+        if engine.session_queue.first_time(f"path: {path}"):
             log.warning("%s Hooks from there are recorded as they are", unanswered.message)
         known = unanswered.reached if cwd else report.cwd
-        return Ground(known, known if cwd else None, waiting[0], answered=False)
+        return HookPaths(known, known if cwd else None, waiting[0], answered=False)
 
 
 async def look_around(
-    engine: Engine, adapter: Adapter, report: Report, ground: Ground, caller: Caller | None
+    engine: Engine, adapter: Adapter, report: Report, paths: HookPaths, caller: Caller | None
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
     """Gather what else the rules may not look at; ``caller`` only when the client still runs."""
     if caller is None:
@@ -79,9 +79,9 @@ async def look_around(
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
-        project_root=ground.root,
-        places=await engine.projects.places(ground.cwd) if ground.answered else (),
-        here=Here(root=ground.root or ""),
+        project_root=paths.root,
+        places=await engine.projects.places(paths.cwd) if paths.answered else (),
+        here=Here(root=paths.root or ""),
         transcript_mark=mark,
     )
     return facts, earlier

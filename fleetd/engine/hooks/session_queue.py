@@ -1,4 +1,4 @@
-"""What the daemon keeps in mind while hooks report, and may forget; must not know what they say."""
+"""Session queue: hooks of one session are served in order; also how long hooks took."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
@@ -14,14 +14,14 @@ REMEMBERED = 1_000
 AT_ONCE = 2
 
 
-class Timing(msgspec.Struct, frozen=True):
+class HookTiming(msgspec.Struct, frozen=True):
     """How long hooks took, in ms: the median, and what one in twenty exceeds."""
 
     p50_ms: float
     p95_ms: float
 
 
-class Reception:
+class SessionQueue:
     """Serves those who come in the same name one after the other, and times them all."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ class Reception:
         """Note how long a hook took, from its client's start to the reply, in microseconds."""
         self._latencies_us.setdefault(harness, deque(maxlen=TIMED)).append(latency_us)
 
-    def timing(self, harness: str) -> Timing | None:
+    def timing(self, harness: str) -> HookTiming | None:
         """Return how long the newest thousand hooks of a harness took, None when none came."""
         times = sorted(self._latencies_us.get(harness, ()))
         if not times:
             return None
         median, late = times[len(times) // 2], times[min(len(times) * 19 // 20, len(times) - 1)]
-        return Timing(median / 1_000, late / 1_000)
+        return HookTiming(median / 1_000, late / 1_000)

@@ -5,7 +5,7 @@ import os
 import stat
 
 from ...domain.core.context import TranscriptMark
-from ...harness.gemini_chat import first_message, last_count
+from ...harness.gemini import first_message, last_count
 from ...harness.report import WindowUsed
 from ...host.path_walk import Walk
 

@@ -12,16 +12,17 @@ from functools import partial
 import trio
 
 from ...domain.artifacts import removal
+from ...domain.core import idempotency
 from ...domain.retention import events_and_locks, sessions, snapshots
-from ...domain.sessions.deliveries import OldDeliveriesDrop
-from ...domain.system import daily_rounds, startup
+from ...domain.sessions import deliveries
+from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
 from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
-from ...store.availability import StoreAway
-from ...store.files.record_files import Backups
+from ...store.api import StoreAway
+from ...store.files.record_files import RecordFiles
 from ..engine import DAEMON, Engine
 from ..files.compress import compress
 from .verification import verify_some
@@ -130,12 +131,12 @@ async def _drop_events(engine: Engine) -> None:
 
 
 async def _drop_keys(engine: Engine) -> None:
-    while await engine.write(startup.drop_old_keys):
+    while await engine.write(idempotency.drop_expired):
         continue
 
 
 async def _drop_deliveries(engine: Engine) -> None:
-    while (await engine.execute(OldDeliveriesDrop())).done:
+    while await engine.write(deliveries.drop_old):
         continue
 
 
@@ -185,7 +186,7 @@ async def _drop_runs(engine: Engine) -> None:
             await engine.outbox.in_thread(remove)
 
 
-def _remove_empty(backups: Backups, run_ids: list[str]) -> None:
+def _remove_empty(backups: RecordFiles, run_ids: list[str]) -> None:
     for run_id in run_ids:
         try:
             found = backups.list(run_id)

@@ -10,9 +10,8 @@ from ...domain.system.legacy_import import import_legacy as import_contents
 from ...host import progress
 from ...host.path_walk import Walk, absolute
 from ...protocol.errors import FleetError
-from ...store.availability import StoreAway
-from ...store.legacy import parse
-from ...store.legacy_file import LegacyFile, LegacyRefused
+from ...store.api import StoreAway
+from ...store.legacy import LegacyFile, LegacyRefused, parse
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")

@@ -11,11 +11,10 @@ from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster.membership import BEAT_MS
 from ...domain.core.tx import WatchProcess
 from ...protocol.errors import FleetError, Unavailable
-from ...store.api import StoreRefused
-from ...store.availability import StoreAway
+from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
 from ..files.garbage import collect_garbage
-from ..hooks.spool import tidy
+from ..hooks.deliver import tidy_spool
 from .cluster import heartbeat
 from .daily import keep_house
 from .liveness import process_ended, scan
@@ -59,7 +58,7 @@ async def empty_spool(engine: Engine) -> None:
     while True:
         await _admitted(engine, "spool")
         engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
-        await tidy(engine)
+        await tidy_spool(engine)
         await _sleep(engine, SPOOL_S)
 
 
@@ -93,7 +92,7 @@ async def watch_processes(engine: Engine) -> None:
 
     async def ended(process: WatchProcess) -> None:
         # What its hooks left while we could not answer it said before it ended.
-        await tidy(engine)
+        await tidy_spool(engine)
         await _retry(engine, "ProcessEnded", partial(process_ended, engine, process))
 
     await _admitted(engine)

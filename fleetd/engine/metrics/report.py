@@ -12,9 +12,9 @@ from ...domain.core.registry import method
 from ...domain.system.daily_rounds import Rounds, rounds
 from ...domain.system.overview import Overview, overview
 from ...host.histogram import Histogram
-from ...protocol.figures import ConnectionFigures, MethodTiming, Timing, WriterFigures
 from ...protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
-from ...store.availability import StoreAway
+from ...protocol.status import ConnectionFigures, MethodTiming, Timing, WriterFigures
+from ...store.api import StoreAway
 from ..engine import Engine
 from . import health as checks
 from .prometheus import Distribution, Family, Sample, text
@@ -111,12 +111,16 @@ def _daily(last: Rounds) -> list[Family]:
 
 def _store(engine: Engine, seen: Overview | None) -> list[Family]:
     database_bytes, wal_bytes = engine.store.sizes()
-    load, reach = engine.store.load, engine.store.reach
-    away_ms = engine.clock() - reach.away.since_ms if reach.away else 0
+    load, availability = engine.store.load, engine.store.availability
+    away_ms = engine.clock() - availability.away.since_ms if availability.away else 0
     return [
-        _gauge("store_away", "1 while the store cannot be reached, else 0.", int(bool(reach.away))),
+        _gauge(
+            "store_away",
+            "1 while the store cannot be reached, else 0.",
+            int(bool(availability.away)),
+        ),
         _gauge("store_away_seconds", "For how long it has not been.", max(0, away_ms) / 1_000),
-        _counter("store_reconnects_total", "How often it came back.", reach.reconnects),
+        _counter("store_reconnects_total", "How often it came back.", availability.reconnects),
         _gauge("database_size_bytes", "Size of the database file.", database_bytes),
         _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
         _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),
@@ -188,7 +192,7 @@ async def overview_now(engine: Engine) -> Overview | None:
         try:
             return await engine.read(overview)
         except StoreAway:
-            if engine.store.reach.away is not None or engine.closing:
+            if engine.store.availability.away is not None or engine.closing:
                 return None
             await trio.lowlevel.checkpoint()  # it is back already
 

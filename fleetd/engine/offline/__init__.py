@@ -1,4 +1,5 @@
-"""``fleetd --restore``: puts a copy of the database in its place while no daemon runs.
+"""Commands that run while no daemon does: ``fleetd --restore`` and ``fleetd --migrate``.
 
-Three steps: look (nothing changes), prepare (beside the database), swap (by names alone).
+A restore has three steps: look (nothing changes), prepare (beside the database), swap (by names
+alone).
 """

@@ -1,4 +1,4 @@
-"""Carries a move out: copies, compares both stores whole, and only then shows the new one."""
+"""Runs a store migration: copies, compares both stores whole, then switches to the new one."""
 
 import time
 from collections.abc import Callable
@@ -12,44 +12,43 @@ from ...protocol.migration import Migration, TableCheck
 from ...protocol.timestamps import iso
 from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
-from ...store.sqlite.replacing import clear_up, confirm, files_of, put_in_place, unused
-from ...store.sqlite.swap import Moves
+from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
-from ...store.transfer.copy import Tell, carry, compare
-from ...store.transfer.side import Side
-from .migrate_plan import Ends, check_alone, check_source, check_target
+from ...store.transfer.copy import Tell, compare, copy_rows
+from ...store.transfer.side import StoreSide
+from .migrate_plan import MigrationEnds, check_alone, check_source, check_target
 
-Carry = Callable[[Ends, Tell], Migration]
+Carry = Callable[[MigrationEnds, Tell], Migration]
 
 
-def move(ends: Ends, tell: Tell) -> Migration:
+def move(ends: MigrationEnds, tell: Tell) -> Migration:
     """Move the store and return what was compared; raises FleetError, and then nothing moved."""
     clear_up(ends.database)
     return _there(ends, tell) if ends.there else _back(ends, tell)
 
 
-def _there(ends: Ends, tell: Tell) -> Migration:
+def _there(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with (
         sqlite_side.opened(ends.database) as source,
         postgres_side.opened(ends.url, make=True) as target,
     ):
-        cargo = ends.cargo(source)
+        plan = ends.plan(source)
         known = check_source(source)
         check_alone(target, ends.machine)
-        check_target(target, cargo.tables, known)
-        carry(source, target, cargo, tell)
+        check_target(target, plan.tables, known)
+        copy_rows(source, target, plan, tell)
         note_arrived(target.tx, source.where, now)
-        checks = _alike(compare(source, target, cargo, tell))
+        checks = _alike(compare(source, target, plan, tell))
         _leave(source, target.where, now)
         target.commit()
-        target.ease(cargo.carried)
+        target.ease(plan.carried)
         note_moved(source.tx, target.where, now)
         source.commit()
         return _report(ends, source.where, target.where, checks, begun)
 
 
-def _back(ends: Ends, tell: Tell) -> Migration:
+def _back(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with postgres_side.opened(ends.url, make=False) as source:
         check_alone(source, ends.machine)
@@ -60,10 +59,10 @@ def _back(ends: Ends, tell: Tell) -> Migration:
         make_directories(ends.database.parent)
         with part_of(ends.database) as part:
             with sqlite_side.made(part) as target:
-                cargo = ends.cargo(target)
-                carry(source, target, cargo, tell)
+                plan = ends.plan(target)
+                copy_rows(source, target, plan, tell)
                 note_arrived(target.tx, source.where, now)
-                checks = _alike(compare(source, target, cargo, tell))
+                checks = _alike(compare(source, target, plan, tell))
                 target.commit()
             _leave(source, str(ends.database), now)
             try:
@@ -77,7 +76,7 @@ def _back(ends: Ends, tell: Tell) -> Migration:
         return _report(ends, source.where, str(ends.database), checks, begun, replaced)
 
 
-def _leave(source: Side, where: str, now: str) -> None:
+def _leave(source: StoreSide, where: str, now: str) -> None:
     """Have the old store say so before the new one counts: whatever happens, one is in use.
 
     Who is killed right after it finds neither in use until the same command is given again.
@@ -106,40 +105,36 @@ def differing(check: TableCheck) -> str:
 
 def _put(part: Path, database: Path, now: str) -> Path | None:
     """Put the new database in its place; return where the one lies that was there."""
-    moves = Moves()
     try:
-        fold(database)
-        old = files_of(database)
-        aside = database.parent / unused((database.parent,), now) if old else None
-        put_in_place(part, database, aside, moves)
-    except BaseException as error:
-        if isinstance(error, OSError | KeyboardInterrupt):
-            moves.take_back()
-        if isinstance(error, OSError):
-            raise Storage(
-                f"The new database cannot be put in its place: {error}.",
-                hint="Everything is as it was. Check the free space and the permissions.",
-            ) from error
-        raise
+        with Moves() as moves:
+            fold(database)
+            old = files_of(database)
+            aside = database.parent / unused((database.parent,), now) if old else None
+            put_in_place(part, database, aside, moves)
+    except OSError as error:
+        raise Storage(
+            f"The new database cannot be put in its place: {error}.",
+            hint="Everything is as it was. Check the free space and the permissions.",
+        ) from error
     confirm(database)
     return aside / database.name if aside else None
 
 
-def check(ends: Ends, tell: Tell) -> Migration:
+def check(ends: MigrationEnds, tell: Tell) -> Migration:
     """Compare both stores without changing either."""
     begun = time.monotonic()
     with (
         sqlite_side.opened(ends.database) as here,
         postgres_side.opened(ends.url, make=False) as server_side,
     ):
-        cargo = ends.cargo(here)
+        plan = ends.plan(here)
         source, target = (here, server_side) if ends.there else (server_side, here)
-        checks = compare(source, target, cargo, tell)
+        checks = compare(source, target, plan, tell)
         return _report(ends, source.where, target.where, checks, begun, moved=False)
 
 
 def _report(
-    ends: Ends,
+    ends: MigrationEnds,
     source: str,
     target: str,
     checks: list[TableCheck],

@@ -1,6 +1,6 @@
 """``fleetd --migrate``: keeps daemons out, does what is asked, and tells of it line by line.
 
-The errand is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
+The request is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
 shows it to people.
 """
 
@@ -17,25 +17,27 @@ from ...domain.system import relocation
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidParams, InvalidState, Unavailable
-from ...protocol.migration import Errand, Migration, Said
+from ...protocol.migration import Migration, MigrationReply, MigrationRequest
 from ...store.api import StoreRefused
 from ...store.open import check_library
 from ..engine import Engine
 
 if TYPE_CHECKING:
-    from .migrate_plan import Ends
+    from .migrate_plan import MigrationEnds
 
 # Oftener nobody looks.
 TELL_S = 0.1
-ERRAND_BYTES = 65_536
+REQUEST_BYTES = 65_536
 
 
 def run(loaded: Loaded) -> int:
     """Do what standard input asks for; return the exit status."""
     try:
         check_library()
-        errand = msgspec.json.decode(sys.stdin.buffer.readline(ERRAND_BYTES), type=Errand)
-        said = _done(loaded, errand)
+        request = msgspec.json.decode(
+            sys.stdin.buffer.readline(REQUEST_BYTES), type=MigrationRequest
+        )
+        said = _done(loaded, request)
     except FleetError as error:
         return _refuse(error)
     except msgspec.DecodeError as error:
@@ -48,18 +50,19 @@ def run(loaded: Loaded) -> int:
     return int(said.report is not None and not said.report.same)
 
 
-def _done(loaded: Loaded, errand: Errand) -> Said:
+def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
     from .migrate_plan import ends_of  # not earlier: it needs the library that was looked for
 
-    if errand.what == "look":
-        return Said(done=_look(loaded))
-    if errand.what == "schema":  # which other daemons may go on working meanwhile
-        return Said(done=_schema(ends_of(loaded.config, errand)))
+    if request.what == "look":
+        return MigrationReply(done=_look(loaded))
+    if request.what == "schema":  # which other daemons may go on working meanwhile
+        return MigrationReply(done=_schema(ends_of(loaded.config, request)))
     try:
-        with only_instance(loaded.config):
-            if errand.what == "undo":
-                return Said(done=_undo(loaded, errand))
-            return Said(report=_carried(ends_of(loaded.config, errand), errand))
+        config = loaded.config
+        with only_instance(config.database, config.checkpoints, config.socket):
+            if request.what == "undo":
+                return MigrationReply(done=_undo(loaded, request))
+            return MigrationReply(report=_carried(ends_of(loaded.config, request), request))
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; to move its store it has to be stopped.",
@@ -70,12 +73,12 @@ def _done(loaded: Loaded, errand: Errand) -> Said:
 def _look(loaded: Loaded) -> str:
     """Say what a start would find on the server; raises Unavailable, which says what it meets."""
     from ...store.open import check_url
-    from ...store.postgres.looking import Unusable, seen
+    from ...store.postgres.checks import ServerUnusable, probe
 
     check_url(loaded)
     try:
-        where, found = seen(loaded.config.store)
-    except Unusable as unusable:
+        where, found = probe(loaded.config.store)
+    except ServerUnusable as unusable:
         what = "refuses to start" if unusable.final else "starts without it, and tries again"
         raise Unavailable(
             f"{unusable.where} {unusable}; fleetd {what}.", retry=not unusable.final
@@ -83,15 +86,15 @@ def _look(loaded: Loaded) -> str:
     return f"{where} answers: {found}"
 
 
-def _carried(ends: "Ends", errand: Errand) -> Migration:
+def _carried(ends: "MigrationEnds", request: MigrationRequest) -> Migration:
     from .migrate import check, move
 
-    if errand.what not in ("move", "check"):
-        raise InvalidParams(f"Nobody knows how to {errand.what!r}.", hint="fleetctl migrate")
-    return (check if errand.what == "check" else move)(ends, _Telling())
+    if request.what not in ("move", "check"):
+        raise InvalidParams(f"Nobody knows how to {request.what!r}.", hint="fleetctl migrate")
+    return (check if request.what == "check" else move)(ends, _ProgressPrinter())
 
 
-def _schema(ends: "Ends") -> str:
+def _schema(ends: "MigrationEnds") -> str:
     from ...store.transfer import postgres_side
 
     if not ends.there:
@@ -101,9 +104,9 @@ def _schema(ends: "Ends") -> str:
         return f"{side.where} has schema version {version}."
 
 
-def _undo(loaded: Loaded, errand: Errand) -> str:
+def _undo(loaded: Loaded, request: MigrationRequest) -> str:
     """Go on with a store that was moved away."""
-    store = {"": loaded.config.store, "sqlite": ""}.get(errand.to, errand.to)
+    store = {"": loaded.config.store, "sqlite": ""}.get(request.to, request.to)
     config = msgspec.structs.replace(loaded.config, store=store)
     return trio.run(_reopened, msgspec.structs.replace(loaded, config=config), config)
 
@@ -124,7 +127,7 @@ async def _reopened(loaded: Loaded, config: Config) -> str:
     return f"{where} is in use again, under a new epoch."
 
 
-class _Telling:
+class _ProgressPrinter:
     """Says how far it is, now and then."""
 
     def __init__(self) -> None:
@@ -132,11 +135,11 @@ class _Telling:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() >= self._next:
-            _say(Said(progress=(what, done, total)))
+            _say(MigrationReply(progress=(what, done, total)))
             self._next = time.monotonic() + TELL_S
 
 
-def _say(said: Said) -> None:
+def _say(said: MigrationReply) -> None:
     with suppress(BrokenPipeError):  # whoever asked is gone; what was begun is finished
         sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
         sys.stdout.buffer.flush()
@@ -144,5 +147,5 @@ def _say(said: Said) -> None:
 
 def _refuse(error: FleetError) -> int:
     document = {"code": error.code, "message": error.message, "data": error.data()}
-    _say(Said(error=document))
+    _say(MigrationReply(error=document))
     return error.exit_status

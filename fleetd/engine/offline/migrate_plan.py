@@ -1,4 +1,4 @@
-"""Which store goes where, and whether it may: the refusals of a move; must not carry anything."""
+"""Plan of a store migration: which store goes where, and what is refused."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,19 +9,19 @@ import msgspec
 from ...config import Config, without_password
 from ...domain.system.relocation import StoreIdentity, identity
 from ...protocol.errors import InvalidParams, InvalidState
-from ...protocol.migration import Errand
+from ...protocol.migration import MigrationRequest
 from ...store.postgres.machine_id import machine_id
-from ...store.transfer.copy import Cargo, size
-from ...store.transfer.postgres_side import ServerSide
-from ...store.transfer.side import Side, Table
-from ...store.transfer.sqlite_side import LocalSide
+from ...store.transfer.copy import TransferPlan, size
+from ...store.transfer.postgres_side import PostgresSide
+from ...store.transfer.side import StoreSide, Table
+from ...store.transfer.sqlite_side import SqliteSide
 
 LOCAL = "sqlite"
 # What a store has before anybody used it.
 BARE = {"store_meta", "counters", "tallies", "machines"}
 
 
-class Ends(msgspec.Struct, frozen=True):
+class MigrationEnds(msgspec.Struct, frozen=True):
     """The server and the database file of this machine, and whether the move goes to the server."""
 
     url: str
@@ -29,9 +29,9 @@ class Ends(msgspec.Struct, frozen=True):
     machine: str
     there: bool
 
-    def cargo(self, local: LocalSide) -> Cargo:
+    def plan(self, local: SqliteSide) -> TransferPlan:
         """Return what goes along."""
-        return Cargo(
+        return TransferPlan(
             tables=tuple(local.tables()),
             counted=frozenset(local.counted()),
             machine=self.machine,
@@ -44,9 +44,9 @@ class Ends(msgspec.Struct, frozen=True):
         return bare(self.url) if self.there else ""
 
 
-def ends_of(config: Config, errand: Errand) -> Ends:
+def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
     """Return what an errand and the settings mean; raises InvalidParams for what has no sense."""
-    to, source = errand.to or config.store, errand.source
+    to, source = request.to or config.store, request.source
     there = to != LOCAL
     url = to if there else (source or config.store)
     if not url:
@@ -59,7 +59,7 @@ def ends_of(config: Config, errand: Errand) -> Ends:
             "A store moves between this machine's database and a server, not between two servers.",
             hint="pg_dump and pg_restore move a database from server to server.",
         )
-    return Ends(url, config.database.resolve(), machine_id(config.database.parent), there)
+    return MigrationEnds(url, config.database.resolve(), machine_id(config.database.parent), there)
 
 
 def bare(url: str) -> str:
@@ -68,7 +68,7 @@ def bare(url: str) -> str:
     return re.sub(r"(?i)[&?\s]?\bpassword\s*=\s*\*\*\*", "", shown)
 
 
-def check_source(side: Side) -> StoreIdentity:
+def check_source(side: StoreSide) -> StoreIdentity:
     """Return what the store is that is to move; raises InvalidState for one that moved away."""
     known = identity(side.tx)
     if known.moved_to is not None:
@@ -80,7 +80,7 @@ def check_source(side: Side) -> StoreIdentity:
     return known
 
 
-def check_target(side: Side, tables: Sequence[Table], source: StoreIdentity) -> None:
+def check_target(side: StoreSide, tables: Sequence[Table], source: StoreIdentity) -> None:
     """Raise InvalidState when a target holds what is nowhere else.
 
     What came from this same store and was not used since, or was moved back to it, is replaced.
@@ -95,13 +95,13 @@ def check_target(side: Side, tables: Sequence[Table], source: StoreIdentity) -> 
         )
 
 
-def _held(side: Side, tables: Iterable[Table]) -> list[str]:
+def _held(side: StoreSide, tables: Iterable[Table]) -> list[str]:
     """Return how many rows a store has of what somebody recorded."""
     counts = {table.name: size(side, table) for table in tables if table.name not in BARE}
     return [f"{number:,} {name}" for name, number in sorted(counts.items()) if number]
 
 
-def check_alone(side: ServerSide, machine: str) -> None:
+def check_alone(side: PostgresSide, machine: str) -> None:
     """Raise InvalidState while other machines are at work with a shared store."""
     if names := side.at_work(machine):
         raise InvalidState(

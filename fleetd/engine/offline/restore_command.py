@@ -7,19 +7,18 @@ from pathlib import Path
 import msgspec
 
 from ...config import Loaded, without_password
-from ...domain.system.epoch import Extent
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidState
 from ...protocol.invisible import escaped
 from ...store.api import StoreRefused
-from .restore import Aside, aside_for, carry_out
-from .restore_plan import Plan, look
+from .restore import MovedAside, aside_for, restore
+from .restore_plan import RestorePlan, look
 
 STOP = "fleetctl daemon stop"
 
 
-class Report(msgspec.Struct, kw_only=True):
+class OfflineRestoreReport(msgspec.Struct, kw_only=True):
     """What was done, or would be done: the copy, and where the old state lies."""
 
     restored: bool
@@ -57,7 +56,7 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
     return 0
 
 
-def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
+def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreReport:
     config = loaded.config
     if config.store:
         raise InvalidState(
@@ -66,11 +65,11 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
             "copy on this machine alone, take store out of the settings first.",
         )
     try:
-        with only_instance(config):
+        with only_instance(config.database, config.checkpoints, config.socket):
             plan = look(config, file)
             if preview:
                 return _report(plan, aside_for(plan, config.checkpoints), restored=False)
-            return _report(plan, carry_out(loaded, plan), restored=True)
+            return _report(plan, restore(loaded, plan), restored=True)
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",
@@ -78,10 +77,10 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> Report:
         ) from None
 
 
-def _report(plan: Plan, aside: Aside, *, restored: bool) -> Report:
+def _report(plan: RestorePlan, aside: MovedAside, *, restored: bool) -> OfflineRestoreReport:
     replaced = aside.database / plan.database.name if aside.database else None
     undo = f"fleetctl restore {shlex.quote(str(replaced))}" if replaced else None
-    return Report(
+    return OfflineRestoreReport(
         restored=restored,
         file=str(plan.source),
         database=str(plan.database),
@@ -94,16 +93,12 @@ def _report(plan: Plan, aside: Aside, *, restored: bool) -> Report:
         moved=plan.moved,
         moved_to=str(aside.checkpoints) if aside.checkpoints else None,
         warnings=plan.warnings,
-        undo=undo if restored and _can_undo(plan.before) else None,
+        # A damaged database could not be put back.
+        undo=undo if restored and plan.before is not None else None,
     )
 
 
-def _can_undo(before: Extent | None) -> bool:
-    """Whether the old database could be put back: a damaged one could not."""
-    return before is not None
-
-
-def _lines(report: Report) -> list[str]:
+def _lines(report: OfflineRestoreReport) -> list[str]:
     lasting = f"up to event {report.end}" + (
         f" of {report.last_event_at}" if report.last_event_at else ""
     )

@@ -1,4 +1,4 @@
-"""Looks at the copy, at the database it replaces and at the checkpoint files; changes nothing."""
+"""Plan of a restore: looks at the copy, the database it replaces and the checkpoint files."""
 
 import os
 import stat
@@ -14,19 +14,19 @@ from ...protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState,
 from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
 from ...store.files.layout import LAYOUTS
-from ...store.files.record_files import BackupFile, Backups
+from ...store.files.record_files import RecordFile, RecordFiles
 from ...store.sqlite.high_water_mark import reached
-from ...store.sqlite.offline import Resting, resting
+from ...store.sqlite.offline import OfflineDatabase, open_offline
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class RestorePlan(msgspec.Struct, kw_only=True):
     """What a restore is to do; ``before`` is None when the old database cannot be read."""
 
     source: Path
     database: Path
     copy: Extent
     before: Extent | None = None
-    newer: dict[Noun, list[BackupFile]] = {}
+    newer: dict[Noun, list[RecordFile]] = {}
     moved: list[str] = []
     present: set[str] = set()
     seq: int = 0
@@ -45,25 +45,25 @@ class Plan(msgspec.Struct, kw_only=True):
         return None
 
 
-def look(config: Config, source: Path) -> Plan:
+def look(config: Config, source: Path) -> RestorePlan:
     """Return what restoring a copy means here; raises FleetError when it cannot be done."""
     database = config.database.resolve()
     _check_file(source, database)
-    with resting(source) as found:
+    with open_offline(source) as found:
         if damage := found.damage():
             raise Corrupt(
                 f"The copy {source} is damaged: {'; '.join(damage)}.", hint="Use another copy."
             )
-        plan = Plan(source=source, database=database, copy=_extent(found))
+        plan = RestorePlan(source=source, database=database, copy=_extent(found))
     plan.seq, plan.token = plan.copy.end, plan.copy.token
     _look_at_old(plan)
     _check_readable(config.checkpoints)
     for noun in KINDS:
-        _look_at_files(plan, Backups(config.checkpoints, noun))
+        _look_at_files(plan, RecordFiles(config.checkpoints, noun))
     return plan
 
 
-def _extent(found: Resting) -> Extent:
+def _extent(found: OfflineDatabase) -> Extent:
     """Read how far a database reaches; one from before there were snapshots has none."""
     return extent(found.tx, [noun for noun in KINDS if found.has(KINDS[noun].table)])
 
@@ -84,11 +84,11 @@ def _check_file(source: Path, database: Path) -> None:
         )
 
 
-def _look_at_old(plan: Plan) -> None:
+def _look_at_old(plan: RestorePlan) -> None:
     """Read how far the old database reached; one that is damaged is moved aside all the same."""
     if plan.database.exists():
         try:
-            with resting(plan.database) as found:
+            with open_offline(plan.database) as found:
                 plan.before = _extent(found)
         except InvalidState:  # somebody uses it
             raise
@@ -102,7 +102,7 @@ def _look_at_old(plan: Plan) -> None:
         plan.token = max(plan.token, plan.before.token)
 
 
-def _look_at_files(plan: Plan, backups: Backups) -> None:
+def _look_at_files(plan: RestorePlan, backups: RecordFiles) -> None:
     kind = KINDS[backups.layout.noun]
     known = {each.id for each in plan.copy.records[kind.noun]}
     for file in backups.files():
@@ -124,7 +124,7 @@ def _look_at_files(plan: Plan, backups: Backups) -> None:
             plan.moved += map(str, forms_of(backups, file))
 
 
-def forms_of(backups: Backups, file: BackupFile) -> list[Path]:
+def forms_of(backups: RecordFiles, file: RecordFile) -> list[Path]:
     """Return where a record lies, in each form that is there."""
     plain = backups.path_of(file.owner_id, file.record_id)
     forms = (plain.with_name(f"{file.record_id}{each}") for each in backups.layout.endings)

@@ -1,4 +1,4 @@
-"""A copy of the whole database while it is in use; bringing one back is the daemon program's."""
+"""Backup: a copy of the whole database while it is in use."""
 
 import os
 from functools import partial

@@ -5,12 +5,11 @@ from typing import TypeVar, cast
 import msgspec
 import trio
 
-from ...domain.artifacts import inventory
 from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
+from ...domain.core.ids import whole_id
 from ...domain.core.registry import method
-from ...domain.erasure.erase import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -21,7 +20,7 @@ from ...protocol.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
 )
-from ...protocol.requests.mission import Deleted, MissionGet, MissionSelect
+from ...protocol.requests.mission import Deleted, MissionSelect
 from ..engine import Engine
 from ..files import read_repair
 from ..files.read_repair import read, read_latest
@@ -81,7 +80,7 @@ async def compare(
 async def _mission_id(engine: Engine, given: str) -> str:
     """Return a mission's whole id; one that has no row may still have files."""
     try:
-        return (await engine.execute(MissionGet(given))).id
+        return await engine.read(whole_id, "mission", given)
     except NotFound:
         return given
 
@@ -90,10 +89,10 @@ async def _mission_id(engine: Engine, given: str) -> str:
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:
-        whole = await engine.read(inventory.whole_id, "checkpoint", request.checkpoint_id)
+        whole = await engine.read(whole_id, "checkpoint", request.checkpoint_id)
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
-    deleted = await engine.run(delete_checkpoint, request, caller)
+    deleted = await engine.run(checkpoints.delete, request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.attempted(whole)
     return deleted

@@ -1,10 +1,10 @@
-"""Reading a cursor, which is to use it; must not move one."""
+"""Reading a cursor, which is to use it."""
 
 import logging
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events.cursors import CursorLook, CursorUsed
+from ...domain.events import cursors
 from ...protocol.errors import FleetError
 from ...protocol.requests.event import CursorGet, CursorPosition
 from ..engine import Engine
@@ -15,10 +15,10 @@ log = logging.getLogger("fleetd")
 @method(CursorGet)
 async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosition:
     """Return a consumer's position, and note that somebody asked for it."""
-    looked = await engine.execute(CursorLook(request.consumer, request.stream), caller)
-    if looked.to_note:
+    found, to_note = await engine.read(cursors.look, request.consumer, request.stream)
+    if to_note:
         try:
-            await engine.execute(CursorUsed(request.consumer, request.stream))
+            await engine.write(cursors.note_used, request.consumer, request.stream)
         except FleetError as error:  # a full disk, say: the next one who asks may have more luck
             log.warning("The use of a cursor could not be noted: %s", error.message)
-    return looked.found
+    return found

@@ -10,7 +10,7 @@ from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events.cursors import CursorLine, CursorsGet
+from ...domain.events.cursors import CursorLine, least_used
 from ...host import progress
 from ...host.clock import wall_clock
 from ...protocol.durations import duration
@@ -20,7 +20,7 @@ from ...protocol.requests.system import Findings, SystemDoctor
 from ...protocol.status import MachineLine
 from ...protocol.types import Noun
 from ...store import disk_audit
-from ...store.sqlite.left_behind import missions_in
+from ...store.sqlite.offline import missions_in
 from ..engine import Engine
 from .verify import VerifyTarget, checked
 
@@ -39,7 +39,9 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
     if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
         return await _examine(engine, fix=False)
-    if engine.store.reach.away is not None:  # nothing can be kept, and what it mends stays mended
+    if (
+        engine.store.availability.away is not None
+    ):  # nothing can be kept, and what it mends stays mended
         return await _examine(engine, fix=True)
     return await engine.remembered(request, lambda: _examine(engine, fix=True))
 
@@ -49,7 +51,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     findings = await _store(engine)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in KINDS if engine.store.reach.away is None else ():
+    for noun in KINDS if engine.store.availability.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
@@ -65,7 +67,7 @@ async def _store(engine: Engine) -> list[Finding]:
 
 
 def _away(engine: Engine, error: Unavailable) -> Finding:
-    away, where = engine.store.reach.away, engine.store.where
+    away, where = engine.store.availability.away, engine.store.where
     detail = error.message
     if away is not None:
         since = duration(max(0, engine.clock() - away.since_ms))
@@ -86,7 +88,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
-    known = await engine.execute(CursorsGet(MOST_CURSORS))
+    known = await engine.read(least_used, MOST_CURSORS)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has one")]
     found = [
@@ -191,7 +193,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
     ]
 
 
-def _permissions(places: Iterable[disk_audit.Place], fix: bool) -> list[Finding]:
+def _permissions(places: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
     """Nobody else may look into what fleetd keeps."""
     wrong, looked_at = [], 0
     for place in places:
@@ -245,11 +247,13 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
 
 def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     """What hooks left is taken in within half a minute, or something keeps it from being."""
-    heap = engine.spool.heap()
+    heap = engine.spool.size()
     subject = str(engine.spool.directory or "")
     found = []
     oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
-    away = engine.store.reach.away is not None  # then they wait for what another finding tells of
+    away = (
+        engine.store.availability.away is not None
+    )  # then they wait for what another finding tells of
     if oldest_ms is not None and not away and engine.clock() - oldest_ms > SPOOL_MS:
         detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
@@ -257,7 +261,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
         detail = f"{heap.unreadable} *.unreadable there, none of the hook client's"
         if fix:
             engine.spool.clear()
-        fixed = fix and not engine.spool.heap().unreadable
+        fixed = fix and not engine.spool.size().unreadable
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 

@@ -26,7 +26,7 @@ from ...protocol.requests.system import Forgotten, SystemForget
 from ...store.disk_audit import replaced
 from ..engine import Engine
 from ..files.erase import Lying, clear, elsewhere, size_of, weigh, with_files
-from ..hooks.spool import leave_nothing
+from ..hooks.deliver import clear_spool
 from ..jobs.legacy_import import NAME
 
 log = logging.getLogger("fleetd")
@@ -94,7 +94,7 @@ async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
 
 
 async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
-    await leave_nothing(engine)
+    await clear_spool(engine)
     target = await _target(engine, request)
     # Once begun it is brought to its end: half of a mission is worse than either.
     with trio.CancelScope(shield=True):

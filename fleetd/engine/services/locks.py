@@ -14,7 +14,7 @@ from ...protocol.records import Lock
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage, Validity
 from ...protocol.timestamps import to_ms
-from ...store.availability import StoreAway
+from ...store.api import StoreAway
 from ..engine import Engine
 from ..projects import Scope
 from .callers import standing_in

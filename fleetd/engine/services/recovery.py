@@ -18,7 +18,7 @@ from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
 from ...protocol.records import RestoreResult
 from ...protocol.request import Request
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
-from .. import places
+from .. import repositories
 from ..engine import DAEMON, Engine
 from ..files.read_repair import get, kept_on, repaired, warnings_of
 from ..files.reconcile import IngestResult, ingest_orphans
@@ -152,5 +152,5 @@ async def _repository(engine: Engine, directory: str | None) -> tuple[str, ...]:
     if directory is not None:
         with contextlib.suppress(PathUnanswered):
             await engine.files.look(directory, seconds=HOOK_SECONDS)
-            return await places.repository(directory)
+            return await repositories.summary(directory)
     return ()

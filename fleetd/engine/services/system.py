@@ -51,7 +51,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
     seen = await report.overview_now(engine)
-    heap = await engine.outbox.in_thread(engine.spool.heap)
+    heap = await engine.outbox.in_thread(engine.spool.size)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
         version=__version__,
@@ -80,13 +80,13 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
 
 
 def _store(engine: Engine) -> StoreStatus:
-    store, away = engine.store, engine.store.reach.away
+    store, away = engine.store, engine.store.availability.away
     return StoreStatus(
         kind=store.kind,
         where=store.where,
         version=store.engine_version,
         since=iso(engine.ready_ms) if engine.ready_ms is not None else None,
-        reconnects=store.reach.reconnects,
+        reconnects=store.availability.reconnects,
         away=AwayStatus(
             since_at=iso(away.since_ms),
             for_ms=max(0, engine.clock() - away.since_ms),

@@ -1,4 +1,4 @@
-"""Requests about agents; must not hold rules."""
+"""Requests about agents."""
 
 from typing import Annotated, ClassVar
 

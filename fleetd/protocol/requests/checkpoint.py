@@ -1,13 +1,12 @@
-"""Requests about checkpoints and errors; must not hold rules."""
+"""Requests about checkpoints and errors."""
 
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
 from ..checkpoint_diff import CheckpointDifference
-from ..progress import LongMutation
 from ..records import Checkpoint, CheckpointSummary, Record
-from ..request import Mutation, Query
+from ..request import LongMutation, Mutation, Query
 from ..types import (
     AgentId,
     CheckpointId,

@@ -1,4 +1,4 @@
-"""Requests about the event log and its consumers; must not hold rules."""
+"""Requests about the event log and its consumers."""
 
 from typing import Annotated, Any, ClassVar
 

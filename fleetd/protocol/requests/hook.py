@@ -1,4 +1,4 @@
-"""Requests about the hooks of agent CLIs; must not hold rules."""
+"""Requests about the hooks of agent CLIs."""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,4 @@
-"""Requests about locks; must not hold rules."""
+"""Requests about locks."""
 
 from typing import Annotated, ClassVar
 

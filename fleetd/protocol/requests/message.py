@@ -1,4 +1,4 @@
-"""Requests about mail; must not hold rules."""
+"""Requests about mail."""
 
 from typing import Annotated, ClassVar
 

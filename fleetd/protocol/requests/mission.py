@@ -1,12 +1,11 @@
-"""Requests about missions; must not hold rules."""
+"""Requests about missions."""
 
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..progress import LongMutation
 from ..records import Mission, Record, RecoveryCandidate
-from ..request import Mutation, Query
+from ..request import LongMutation, Mutation, Query
 from ..types import (
     AgentId,
     ClosedReason,

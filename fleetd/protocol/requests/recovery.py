@@ -1,4 +1,4 @@
-"""Requests about recovery; must not hold rules."""
+"""Requests about recovery."""
 
 from typing import Annotated, ClassVar
 

@@ -1,12 +1,11 @@
-"""Requests about run snapshots; must not hold rules."""
+"""Requests about run snapshots."""
 
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..progress import LongMutation
 from ..records import Record
-from ..request import Mutation, Query
+from ..request import LongMutation, Mutation, Query
 from ..snapshots import SUMMARY_CHARS, Count, Snapshot, SnapshotSummary
 from ..types import (
     AgentId,

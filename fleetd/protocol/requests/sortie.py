@@ -1,4 +1,4 @@
-"""Requests about sorties; must not hold rules.
+"""Requests about sorties.
 
 ``agent_id``, where it is optional, says who reports; without it the sortie's own agent does.
 Who adds one is, without it, the agent in whose process the caller runs.

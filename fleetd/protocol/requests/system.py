@@ -1,12 +1,11 @@
-"""Requests about the daemon itself; must not import other requests."""
+"""Requests about the daemon itself."""
 
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from ..progress import LongMutation
 from ..records import Finding, Record
-from ..request import Query
+from ..request import LongMutation, Query
 from ..status import Status
 from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 

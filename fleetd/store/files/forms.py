@@ -1,5 +1,7 @@
-"""One form of a record's file as it lies on the disk, plain or compressed; must not judge it."""
+"""A record's file as it lies on the disk, plain or compressed with gzip."""
 
+import gzip
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -7,7 +9,10 @@ import msgspec
 from ...host.atomic_files import Directory, NotAFile, read_file
 from ...protocol.errors import Corrupt
 from .layout import GZIP, Layout
-from .packing import unpacked
+
+# A snapshot is far smaller; whoever made a larger one wants to fill our memory.
+MOST_BYTES = 64 * 1024 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,3 +55,22 @@ def form_of(layout: Layout, files: Directory, name: str) -> Form | None:
     except ValueError as error:
         return Form(path=path, raw=raw, trouble=layout.damaged(path, str(error)))
     return Form(path=path, raw=raw, data=data)
+
+
+def packed(data: bytes) -> bytes:
+    """Return the bytes compressed, without a name or a time in them."""
+    return gzip.compress(data, mtime=0)
+
+
+def unpacked(raw: bytes) -> bytes:
+    """Return what was compressed; raises ValueError for anything that is not whole."""
+    unpacking = zlib.decompressobj(_GZIP)
+    try:
+        data = unpacking.decompress(raw, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"it is no gzip file: {error}") from error
+    if not unpacking.eof:
+        raise ValueError("it ends early" if not unpacking.unconsumed_tail else "it is too large")
+    if unpacking.unused_data:
+        raise ValueError("something follows its end")
+    return data

@@ -1,4 +1,4 @@
-"""How the files of a noun lie below the root: the two layouts; must not touch the disk.
+"""File layout: where the files of checkpoints and snapshots lie below their root.
 
 A checkpoint's: ``<mission_id>/<checkpoint_id>.json``, with ``latest.json`` a relative symlink to
 the newest. A snapshot's: ``<run_id>/history/<snapshot_id>.json``, or ``.json.gz`` when it is old,

@@ -1,12 +1,16 @@
-"""What lies in an owner's directory, by names alone; must not read a file nor change anything."""
+"""An owner's directory: opened without following symlinks, listed, emptied of what is ours."""
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
-from ...host.atomic_files import TEMP, Directory
+from ...host.atomic_files import ASIDE, TEMP, Directory, make_directories
 from .layout import LATEST, Layout
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,37 +54,118 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         return "" if there else f"is {self.latest_kind}"
 
 
-def listing_of(layout: Layout, top: Directory, files: Directory | None) -> Listing:
-    """Look at the names in an owner's directory, and in the one inside it that holds the files."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    foreign: list[str] = []
-    latest, kind = None, "missing"
-    rooms = [top] if files in (None, top) else [top, files]
-    for room in filter(None, rooms):
-        for entry in _entries(room):
-            if room is top and entry.name == LATEST:
-                latest, kind = _latest(room, entry)
-            elif room is files and (record_id := layout.record_in(entry.name)) is not None:
-                found[entry.is_file(follow_symlinks=False)].add(record_id)
-            elif not _is_ours(layout, entry, at_top=room is top):
-                foreign.append(entry.name if room is top else f"{layout.inside}/{entry.name}")
-    return Listing(
-        files=frozenset(found[True]),
-        blocked=frozenset(found[False] - found[True]),
-        foreign=sorted(foreign),
-        latest=latest,
-        latest_kind=kind,
-        copies=layout.copies,
-    )
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed, or would be: names, bytes; and the paths that are none of ours."""
+
+    names: list[str] = []
+    bytes: int = 0
+    left: list[str] = []
+
+    @classmethod
+    def joined(cls, found: dict[Directory, "Cleared"]) -> "Cleared":
+        """Return what is ours in several directories, and what is not but for themselves."""
+        themselves = {str(directory.path) for directory in found}
+        return cls(
+            names=[name for each in found.values() for name in each.names],
+            bytes=sum(each.bytes for each in found.values()),
+            left=[path for each in found.values() for path in each.left if path not in themselves],
+        )
 
 
-def _entries(room: Directory) -> Iterable[os.DirEntry[str]]:
-    with os.scandir(room.descriptor) as entries:
-        return list(entries)
+class OwnerDirectory(msgspec.Struct, frozen=True):
+    """The directory of one owner, and the one that holds its files, if it is there."""
+
+    layout: Layout
+    top: Directory
+    files: Directory | None
+
+    @property
+    def all(self) -> list[Directory]:
+        """Return the directories there are, each once."""
+        return [self.top] if self.files in (None, self.top) else [self.top, self.files]
+
+    def list(self) -> Listing:
+        """Look at the names in the directories."""
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        foreign, latest, kind = [], None, "missing"
+        for directory in self.all:
+            at_top = directory is self.top
+            with os.scandir(directory.descriptor) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if at_top and name == LATEST:
+                        latest, kind = _latest(directory, entry)
+                    elif record_id := self._record_in(directory, name):
+                        found[entry.is_file(follow_symlinks=False)].add(record_id)
+                    elif not name.startswith(TEMP) and not (at_top and name == self.layout.inside):
+                        foreign.append(name if at_top else f"{self.layout.inside}/{name}")
+        return Listing(
+            files=frozenset(found[True]),
+            blocked=frozenset(found[False] - found[True]),
+            foreign=sorted(foreign),
+            latest=latest,
+            latest_kind=kind,
+            copies=self.layout.copies,
+        )
+
+    def weigh(self) -> dict[Directory, Cleared]:
+        """Tell what is ours, also what a crash left or was moved aside, from what is not."""
+        return {directory: self._weighed(directory) for directory in self.all}
+
+    def _weighed(self, directory: Directory) -> Cleared:
+        names, size, left = [], 0, []
+        with os.scandir(directory.descriptor) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                if entry.is_dir(follow_symlinks=False) or not self._is_ours(directory, entry.name):
+                    left.append(str(directory.path / entry.name))
+                else:
+                    names.append(entry.name)
+                    size += entry.stat(follow_symlinks=False).st_size
+        return Cleared(names=names, bytes=size, left=left)
+
+    def _is_ours(self, directory: Directory, name: str) -> bool:
+        if name.startswith(TEMP) or ASIDE in name or (name == LATEST and directory == self.top):
+            return True
+        return self._record_in(directory, name) is not None
+
+    def _record_in(self, directory: Directory, name: str) -> str | None:
+        return self.layout.record_in(name) if directory == self.files else None
 
 
-def _is_ours(layout: Layout, entry: os.DirEntry[str], *, at_top: bool) -> bool:
-    return entry.name.startswith(TEMP) or (at_top and entry.name == layout.inside)
+@contextlib.contextmanager
+def opened(root: Path, layout: Layout, owner_id: str, *, make: bool) -> Iterator[OwnerDirectory]:
+    """Open an owner's directories while the block runs; ``make`` makes those that are missing.
+
+    Raises OSError, FileNotFoundError when the owner has none.
+    """
+    if make:
+        make_directories(root)
+    with contextlib.ExitStack() as stack:
+        base = _open(stack, root, None)
+        if make:
+            _make(base, owner_id)
+        top = _open(stack, Path(owner_id), base)
+        files = top if layout.inside is None else None
+        if layout.inside is not None:
+            if make:
+                _make(top, layout.inside)
+            with contextlib.suppress(FileNotFoundError):
+                files = _open(stack, Path(layout.inside), top)
+        yield OwnerDirectory(layout, top, files)
+
+
+def _open(stack: contextlib.ExitStack, path: Path, above: Directory | None) -> Directory:
+    """Open a directory; only the root, which a person has chosen, may be a symlink."""
+    flags = _OPEN if above is None else _OPEN | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, dir_fd=above.descriptor if above else None)
+    stack.callback(os.close, descriptor)
+    return Directory(descriptor, above.path / path if above else path)
+
+
+def _make(above: Directory, name: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        os.fsync(above.descriptor)
 
 
 def _latest(top: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
@@ -90,3 +175,15 @@ def _latest(top: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
     if entry.is_dir(follow_symlinks=False):
         return None, "a directory"
     return None, "a file" if entry.is_file(follow_symlinks=False) else "no file"
+
+
+def remove_all(directory: Directory, names: list[str]) -> None:
+    """Remove names from a directory; raises OSError with the whole path of the one that stays."""
+    for name in names:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory.descriptor)
+        except OSError as error:
+            path = str(directory.path / name)
+            raise OSError(error.errno, error.strerror, path) from error
+    os.fsync(directory.descriptor)

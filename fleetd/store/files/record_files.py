@@ -1,4 +1,4 @@
-"""The files of checkpoints or snapshots: whole or not there, found again, removed; reads no clock.
+"""Record files: the files of checkpoints or snapshots, each whole or not there.
 
 Where they lie is the layout's word. Everything is opened relative to a directory descriptor and
 without following symlinks.
@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from ...host.atomic_files import (
-    FILE_MAX,
     Directory,
     NotAFile,
     point,
@@ -23,24 +22,19 @@ from ...host.atomic_files import (
 )
 from ...protocol.errors import Corrupt
 from ...protocol.types import Noun
-from . import clearing
-from .clearing import Cleared
 from .forms import Form, form_of
 from .layout import GZIP, LATEST, LAYOUTS, PLAIN
-from .owner_dir import Listing, listing_of
-from .rooms import Rooms, opened
-
-__all__ = ["FILE_MAX", "LATEST", "BackupFile", "Backups", "Cleared", "Listing"]
+from .owner_dir import Cleared, Listing, OwnerDirectory, opened, remove_all
 
 
-class BackupFile(msgspec.Struct, frozen=True):
+class RecordFile(msgspec.Struct, frozen=True):
     """A file that looks like a checkpoint's or a snapshot's."""
 
     owner_id: str
     record_id: str
 
 
-class Backups:
+class RecordFiles:
     """The files of one noun below a root. Methods raise OSError when the disk refuses."""
 
     def __init__(self, root: Path, noun: Noun = "checkpoint") -> None:
@@ -68,17 +62,17 @@ class Backups:
         not there. ``latest_data`` is what the newest one's file holds, for a layout of copies;
         None leaves a copy that is there as it is.
         """
-        with self._rooms(owner_id, make=True) as rooms:
-            files = rooms.files or rooms.top
+        with self._opened(owner_id, make=True) as owner:
+            files = owner.files or owner.top
             write_file(files, f"{self.layout.record(record_id)}{PLAIN}", data)
             for ending in self.layout.endings[1:]:
                 remove_file(files, f"{record_id}{ending}")
-            self._set_latest(rooms.top, latest_id, latest_data)
+            self._set_latest(owner.top, latest_id, latest_data)
 
     def compress(self, owner_id: str, record_id: str, data: bytes) -> None:
         """Put the compressed form ``data`` of a file in its place."""
-        with self._rooms(owner_id, make=True) as rooms:
-            files = rooms.files or rooms.top
+        with self._opened(owner_id, make=True) as owner:
+            files = owner.files or owner.top
             write_file(files, f"{self.layout.record(record_id)}{GZIP}", data)
             remove_file(files, f"{record_id}{PLAIN}")
             os.fsync(files.descriptor)
@@ -102,37 +96,37 @@ class Backups:
         """Return the forms of a file that are there, the plain one first; both after a crash."""
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         try:
-            with self._rooms(owner_id) as rooms:
-                found = [form_of(self.layout, rooms.files, n) for n in names if rooms.files]
+            with self._opened(owner_id) as owner:
+                found = [form_of(self.layout, owner.files, n) for n in names if owner.files]
         except FileNotFoundError:
             return ()
         return [form for form in found if form is not None]
 
     def latest_bytes(self, owner_id: str) -> bytes | None:
         """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""
-        with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
-            return _held(rooms.top)
+        with contextlib.suppress(OSError), self._opened(owner_id) as owner:
+            return _held(owner.top)
         return None
 
-    def find(self, record_id: str) -> Sequence[BackupFile]:
+    def find(self, record_id: str) -> Sequence[RecordFile]:
         """Return the files that are named like a record whose owner is not known.
 
         There are several when somebody copied a directory; what they hold says whose it is.
         """
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         return [
-            BackupFile(owner_id, record_id)
+            RecordFile(owner_id, record_id)
             for owner_id in self.owners()
             if any(os.path.lexists(self._place(owner_id) / name) for name in names)
         ]
 
-    def files(self) -> Iterator[BackupFile]:
+    def files(self) -> Iterator[RecordFile]:
         """Yield everything that is named like one of these files, ordered by name."""
         for owner_id in self._readable():
             with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
                 listing = self.list(owner_id)
                 for record_id in sorted(listing.files | listing.blocked):
-                    yield BackupFile(owner_id, record_id)
+                    yield RecordFile(owner_id, record_id)
 
     def owners(self) -> list[str]:
         """Return what is named like an owner's directory, ordered; nothing without a root."""
@@ -153,8 +147,8 @@ class Backups:
         Raises OSError for a directory that is no directory, or that may not be read.
         """
         try:
-            with self._rooms(owner_id) as rooms:
-                return listing_of(self.layout, rooms.top, rooms.files)
+            with self._opened(owner_id) as owner:
+                return owner.list()
         except FileNotFoundError:
             return Listing(copies=self.layout.copies)
 
@@ -162,8 +156,8 @@ class Backups:
         self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None
     ) -> None:
         """Let ``latest.json`` be the newest, or remove it; see ``write``."""
-        with self._rooms(owner_id) as rooms:
-            self._set_latest(rooms.top, latest_id, latest_data)
+        with self._opened(owner_id) as owner:
+            self._set_latest(owner.top, latest_id, latest_data)
 
     def _set_latest(self, top: Directory, latest_id: str | None, data: bytes | None) -> None:
         if not self.layout.copies:
@@ -188,15 +182,15 @@ class Backups:
         """
         stuck: dict[str, OSError] = {}
         try:
-            with self._rooms(owner_id) as rooms:
-                for record_id in record_ids if rooms.files else ():
+            with self._opened(owner_id) as owner:
+                for record_id in record_ids if owner.files else ():
                     try:
-                        self._remove(rooms.files or rooms.top, record_id)
+                        self._remove(owner.files or owner.top, record_id)
                     except OSError as error:
                         stuck[record_id] = error
-                self._set_latest(rooms.top, latest_id, latest_data)
-                for room in rooms.all:
-                    os.fsync(room.descriptor)
+                self._set_latest(owner.top, latest_id, latest_data)
+                for directory in owner.all:
+                    os.fsync(directory.descriptor)
         except FileNotFoundError:
             return stuck
         if latest_id is None:
@@ -210,20 +204,10 @@ class Backups:
     def weigh(self, owner_id: str) -> Cleared:
         """Say what ``clear`` would remove and leave."""
         try:
-            with self._rooms(owner_id) as rooms:
-                return clearing.joined(self._weighed(rooms))
+            with self._opened(owner_id) as owner:
+                return Cleared.joined(owner.weigh())
         except FileNotFoundError:
             return Cleared()
-
-    def _weighed(self, rooms: Rooms) -> dict[Directory, Cleared]:
-        return {room: clearing.weigh(room, self._ours(rooms, room)) for room in rooms.all}
-
-    def _ours(self, rooms: Rooms, room: Directory) -> clearing.Ours:
-        def ours(name: str) -> bool:
-            latest = name == LATEST and room == rooms.top
-            return latest or (room == rooms.files and self.layout.record_in(name) is not None)
-
-        return ours
 
     def clear(self, owner_id: str) -> Cleared:
         """Remove every file that was ever written for an owner, and its directories if empty.
@@ -232,14 +216,14 @@ class Backups:
         that could not be removed.
         """
         try:
-            with self._rooms(owner_id) as rooms:
-                found = self._weighed(rooms)
-                for room, cleared in found.items():
-                    clearing.remove_all(room, cleared.names)
+            with self._opened(owner_id) as owner:
+                found = owner.weigh()
+                for directory, cleared in found.items():
+                    remove_all(directory, cleared.names)
         except FileNotFoundError:
             return Cleared()
         self._remove_empty(owner_id)
-        return clearing.joined(found)
+        return Cleared.joined(found)
 
     def _remove_empty(self, owner_id: str) -> None:
         for directory in dict.fromkeys((self._place(owner_id), self.root / owner_id)):
@@ -250,16 +234,16 @@ class Backups:
         """Remove the temp files that a crash left, and nothing else; returns how many."""
         removed = 0
         for owner_id in self._readable():
-            with contextlib.suppress(OSError), self._rooms(owner_id) as rooms:
-                for room in rooms.all:
-                    names = os.listdir(room.descriptor)  # noqa: PTH208 - it takes the descriptor
-                    removed += sum(remove_temp(room, name) for name in names)
+            with contextlib.suppress(OSError), self._opened(owner_id) as owner:
+                for directory in owner.all:
+                    names = os.listdir(directory.descriptor)  # noqa: PTH208 - it takes the descriptor
+                    removed += sum(remove_temp(directory, name) for name in names)
         return removed
 
-    def _rooms(
+    def _opened(
         self, owner_id: str, *, make: bool = False
-    ) -> contextlib.AbstractContextManager[Rooms]:
-        return opened(self.root, self.layout.owner(owner_id), self.layout.inside, make=make)
+    ) -> contextlib.AbstractContextManager[OwnerDirectory]:
+        return opened(self.root, self.layout, self.layout.owner(owner_id), make=make)
 
 
 def _held(top: Directory) -> bytes | None:

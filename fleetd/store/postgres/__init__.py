@@ -1,1 +1,1 @@
-"""What the store on PostgreSQL is made of; must not know the rules."""
+"""The store on PostgreSQL, which several machines share."""

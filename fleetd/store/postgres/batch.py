@@ -1,4 +1,4 @@
-"""One batch of requests as one transaction, in few round trips; must not connect or try again.
+"""One batch of requests as one transaction, in few round trips.
 
 It begins by taking a lock that every daemon's batch takes: one writes at a time, so the rules see
 what they see on SQLite, and the log's numbers follow each other in the order of commits. It counts
@@ -14,7 +14,7 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.tx import Ring, Tx
 from ..worker_thread import Job
-from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, Line
+from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, ServerConnection
 from .errors import (
     ServerAway,
     ends_connection,
@@ -23,7 +23,7 @@ from .errors import (
     other_schema,
     translate,
 )
-from .executing import Executor, executor_of
+from .executor import PostgresExecutor, executor_of
 from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
@@ -65,20 +65,20 @@ _SAME_ID = (
 )
 
 
-def prepare(line: Line) -> None:
+def prepare(connection: ServerConnection) -> None:
     """Make a connection ready to run batches."""
-    line.say(_PREPARED)
+    connection.simple_query(_PREPARED)
 
 
-def begin(line: Line, machine: str, number: int, version: int) -> float:
+def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:
     """Take the lock and count the batch; return how many seconds the turn may take.
 
     ``number`` follows the last one that was committed.
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
     begun = time.monotonic()
-    with line.in_the_queue():
-        found = _number(line.say((_BEGIN % (machine, number)).encode())[-1])
+    with connection.queued():
+        found = _number(connection.simple_query((_BEGIN % (machine, number)).encode())[-1])
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
@@ -94,36 +94,44 @@ def _number(result: PGresult) -> int | None:
 
 
 def requests(
-    line: Line, jobs: list[Job], where: str, turn_s: float
+    connection: ServerConnection, jobs: list[Job], where: str, turn_s: float
 ) -> tuple[int, list[tuple[Job, Any]]]:
     """Run each job in a savepoint of its own, as many as there is time for.
 
     Returns how many, and those of them that are to be committed, with their results; who raises is
     given his error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = executor_of(line)
+    execute = executor_of(connection)
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
-        _one(line, jobs[0], execute, done, where)
+        _one(connection, jobs[0], execute, done, where)
         return 1, done
     until = time.monotonic() + turn_s
     for number, job in enumerate(jobs):
         if number and time.monotonic() > until:
             return number, done
-        line.say(b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request")
-        if not _one(line, job, execute, done, where):
-            line.say(b"ROLLBACK TO request")
+        connection.simple_query(
+            b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
+        )
+        if not _one(connection, job, execute, done, where):
+            connection.simple_query(b"ROLLBACK TO request")
     return len(jobs), done
 
 
-def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], where: str) -> bool:
+def _one(
+    connection: ServerConnection,
+    job: Job,
+    execute: PostgresExecutor,
+    done: list[tuple[Job, Any]],
+    where: str,
+) -> bool:
     tx = Tx(execute)
     try:
         value = job.run(tx)
-        if line.pgconn.transaction_status != TransactionStatus.INTRANS:
+        if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
             raise psycopg.errors.InFailedSqlTransaction("a rule passed over a failed statement")
     except Exception as error:
-        if _all_is_lost(line, error):
+        if _all_is_lost(connection, error):
             raise
         job.effects = []
         job.fail(translate(error, where))
@@ -133,8 +141,8 @@ def _one(line: Line, job: Job, execute: Executor, done: list[tuple[Job, Any]], w
     return True
 
 
-def _all_is_lost(line: Line, error: Exception) -> bool:
-    if line.closed:
+def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
+    if connection.closed:
         return True
     return ends_connection(error) or is_for_all(error) or is_transient(error)
 
@@ -144,23 +152,23 @@ def rings(done: list[tuple[Job, Any]]) -> bool:
     return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
 
 
-def commit(line: Line, *, ring: bool) -> int:
+def commit(connection: ServerConnection, *, ring: bool) -> int:
     """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
 
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    results = line.say(_RING if ring else _COMMIT)
+    results = connection.simple_query(_RING if ring else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
     if results[-1].command_status != b"COMMIT":
         raise psycopg.errors.TransactionRollback("the server rolled back")
     return (_number(results[0]) or 0) if ring else 0
 
 
-def counted(line: Line, machine: str) -> int:
+def counted(connection: ServerConnection, machine: str) -> int:
     """Return the number of a machine's last batch that was committed; none is under way then.
 
     Whoever was committing has the lock until it is done.
     """
-    with line.in_the_queue():
-        return _number(line.say((_COUNTED % machine).encode())[-2]) or 0
+    with connection.queued():
+        return _number(connection.simple_query((_COUNTED % machine).encode())[-2]) or 0

@@ -1,10 +1,17 @@
-"""Looks at whether a server keeps what fleetd promises, and rewrites its tables; knows no rule."""
+"""Server checks: whether it keeps what fleetd promises, and a look at it before a start."""
 
+from contextlib import closing
+
+import psycopg
 from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from ...protocol.errors import Storage
-from .connection import Line
-from .errors import said
+from ..api import StoreRefused
+from .connect import connect, name_of, shown_version
+from .connection import ServerConnection
+from .errors import ServerAway, away, refused, said
+from .migrate import look
+from .url import named
 
 _DAMAGED = (DataCorrupted, IndexCorrupted)
 _LONG_S = 3_600.0
@@ -42,49 +49,84 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' ORDER BY 1
 """
 
 
-def size_of(line: Line) -> int:
+class ServerUnusable(Exception):
+    """The server cannot be used; names it, the step, and whether a start is refused for it."""
+
+    def __init__(self, where: str, gone: ServerAway) -> None:
+        super().__init__(f"cannot be used ({gone.step}): {gone.said}")
+        self.where = where
+        self.final = gone.final
+
+
+def probe(url: str) -> tuple[str, str]:
+    """Return what the server is called, and what a start would find there.
+
+    Raises StoreRefused for a URL that is none, ServerUnusable for everything else.
+    """
+    where = named(url)
+    try:
+        with closing(connect(url, "doctor")) as connection:
+            return name_of(connection), f"{shown_version(connection)}, {_schema(connection, where)}"
+    except ServerAway as gone:
+        raise ServerUnusable(where, gone) from None
+
+
+def _schema(connection: ServerConnection, where: str) -> str:
+    try:
+        version, newest = look(connection, where)
+    except StoreRefused as error:
+        raise refused(error, where) from None
+    except psycopg.Error as error:
+        raise away(error, "opening") from None
+    if version == newest:
+        return f"schema version {version}"
+    there = f"schema version {version}" if version else "no tables yet"
+    return f"{there}: a start makes version {newest}, where its role may"
+
+
+def size_of(connection: ServerConnection) -> int:
     """Return the bytes that the tables of the store take, with their indexes."""
-    row = line.execute(
+    row = connection.execute(
         "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class"
         " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
     ).fetchone()
     return int(row[0] or 0) if row else 0
 
 
-def findings(line: Line) -> list[str]:
+def findings(connection: ServerConnection) -> list[str]:
     """Return what is wrong with the server and its tables, a sentence each."""
-    with line.taking_its_time(_LONG_S):
+    with connection.without_timeout(_LONG_S):
         found = [
             str(row[0])
             for query in (_SETTINGS, _INDEXES, _PRIVILEGES)
-            for row in line.execute(query.encode()).fetchall()
+            for row in connection.execute(query.encode()).fetchall()
         ]
-        return found + _damage(line)
+        return found + _damage(connection)
 
 
-def _damage(line: Line) -> list[str]:
+def _damage(connection: ServerConnection) -> list[str]:
     """Look through every index, where the administrator has installed what can."""
-    row = line.execute(_AMCHECK.encode()).fetchone()
+    row = connection.execute(_AMCHECK.encode()).fetchone()
     if row is None:
         return []
     function = str(row[0]).partition("(")[0]
     found = []
-    for (index,) in line.execute(_BTREES.encode()).fetchall():
+    for (index,) in connection.execute(_BTREES.encode()).fetchall():
         try:
-            line.execute(f"SELECT {function}(%s::regclass)".encode(), (index,))
+            connection.execute(f"SELECT {function}(%s::regclass)".encode(), (index,))
         except _DAMAGED as error:
             found.append(f"the index {index} is damaged: {said(error)}")
     return found
 
 
-def scrub(line: Line) -> None:
+def scrub(connection: ServerConnection) -> None:
     """Rewrite every table without what was deleted from it; writers wait for each meanwhile."""
-    with line.taking_its_time(_LONG_S):
-        for name, ours in line.execute(_TABLES.encode()).fetchall():
+    with connection.without_timeout(_LONG_S):
+        for name, ours in connection.execute(_TABLES.encode()).fetchall():
             if not ours:
                 raise Storage(
                     f"The table {name} belongs to another role, so that what was deleted still"
                     " stands in it.",
                     hint="Its owner can run VACUUM FULL.",
                 )
-            line.execute(f"VACUUM (FULL, ANALYZE) {name}".encode())
+            connection.execute(f"VACUUM (FULL, ANALYZE) {name}".encode())

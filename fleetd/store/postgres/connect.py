@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from .connection import STATEMENT_MS, TABLE_MS, Line
+from .connection import STATEMENT_MS, TABLE_MS, ServerConnection
 from .errors import ServerAway, is_final, said
 from .executor import adapt
 from .url import parsed, spelled
@@ -45,14 +45,14 @@ _PREPARE_AFTER = 1
 _PREPARED_MAX = 1_000
 
 
-def connect(url: str, purpose: str) -> Line:
+def connect(url: str, purpose: str) -> ServerConnection:
     """Open a connection; ``purpose`` is what the server's own lists call it.
 
     Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
     """
     given = parsed(url)
     try:
-        line = Line.connect(
+        connection = ServerConnection.connect(
             url,
             autocommit=True,
             prepare_threshold=_PREPARE_AFTER,
@@ -61,14 +61,14 @@ def connect(url: str, purpose: str) -> Line:
     except psycopg.Error as error:
         told = _without(said(error), given)
         raise ServerAway("connecting", told, final=is_final(str(error))) from None
-    line.prepared_max = _PREPARED_MAX
+    connection.prepared_max = _PREPARED_MAX
     try:
-        adapt(line)
-        _set(line)
+        adapt(connection)
+        _set(connection)
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
 def _added(given: Mapping[str, Any], purpose: str) -> dict[str, Any]:
@@ -88,19 +88,19 @@ def _without(text: str, given: Mapping[str, Any]) -> str:
     return text
 
 
-def _set(line: Line) -> None:
-    version = line.info.server_version // 10_000
+def _set(connection: ServerConnection) -> None:
+    version = connection.info.server_version // 10_000
     if version < OLDEST:
         why = f"it is PostgreSQL {version}, and fleetd needs {OLDEST} or newer"
         raise ServerAway("connecting", why, final=True)
     try:
-        cursor = line.execute(_SETTINGS, prepare=False)
+        cursor = connection.execute(_SETTINGS, prepare=False)
     except psycopg.Error as error:
         raise ServerAway("connecting", said(error)) from None
     while cursor.nextset():
         pass
     encoding, schema, read_only, *backend = _fetched(cursor)
-    line.backend = (backend[0], backend[1])
+    connection.backend = (backend[0], backend[1])
     if encoding != "UTF8":
         why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
         raise ServerAway("connecting", why, final=True)
@@ -115,13 +115,15 @@ def _fetched(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
     return cursor.fetchone() or ("UTF8", "", None, 0, "")
 
 
-def name_of(line: Line) -> str:
+def name_of(connection: ServerConnection) -> str:
     """Return what the server at the other end of a connection is called."""
-    info = line.info
+    info = connection.info
     return spelled(info.user, info.host, str(info.port), info.dbname)
 
 
-def shown_version(line: Line) -> str:
+def shown_version(connection: ServerConnection) -> str:
     """Return the server's name and version, as in ``PostgreSQL 15.18``."""
-    number = line.info.parameter_status("server_version") or str(line.info.server_version)
+    number = connection.info.parameter_status("server_version") or str(
+        connection.info.server_version
+    )
     return f"PostgreSQL {number.split(' ')[0]}"

@@ -1,4 +1,4 @@
-"""A connection on which nothing is waited for without end; must not know any table.
+"""A PostgreSQL connection of which every answer has a deadline.
 
 libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
 that swallows everything, for ever for a server that stands still.
@@ -18,7 +18,7 @@ from psycopg.pq.abc import PGresult
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
 # server itself allows (see connecting.py): who is only slow says so, and the connection remains.
-PATIENCE_S = 9.0
+TIMEOUT_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
 # What it allows the wait for a table that somebody has locked, and for the fleet's turn: that wait
@@ -35,7 +35,7 @@ class Stalled(psycopg.OperationalError):
 
 
 class Hurry:
-    """Whether everything has to end soon, and what lines know of each other; one for a store."""
+    """Whether everything has to end soon, and when a connection of the store was answered last."""
 
     def __init__(self) -> None:
         self.now = False
@@ -43,10 +43,10 @@ class Hurry:
         """When any of them had an answer last, by the monotonic clock."""
 
 
-class Line(psycopg.Connection[Any]):
+class ServerConnection(psycopg.Connection[Any]):
     """A connection of which every answer has a deadline."""
 
-    patience_s = PATIENCE_S
+    timeout_s = TIMEOUT_S
     hurry = Hurry()
     backend = (0, "")
     """The process at the server, and when it began: together they are of one process only."""
@@ -57,7 +57,7 @@ class Line(psycopg.Connection[Any]):
     executor: Any = None
     """What rules run their statements with here; made by who runs them."""
 
-    def say(self, text: bytes) -> list[PGresult]:
+    def simple_query(self, text: bytes) -> list[PGresult]:
         """Send statements without parameters as one message; return what each came to.
 
         Beside psycopg's cursors, which forget all that is prepared whenever one rolls back.
@@ -72,7 +72,7 @@ class Line(psycopg.Connection[Any]):
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
         """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""
         try:
-            value: T = super().wait(self._patiently(gen), min(interval, _LOOK_S))
+            value: T = super().wait(self._with_deadline(gen), min(interval, _LOOK_S))
         except Stalled:
             self.close()  # nobody could tell a late answer from that to the next question
             raise
@@ -80,7 +80,7 @@ class Line(psycopg.Connection[Any]):
         return value
 
     @contextmanager
-    def in_the_queue(self) -> Iterator[None]:
+    def queued(self) -> Iterator[None]:
         """Wait for a turn for as long as the server is there."""
         self.queueing = True
         try:
@@ -88,7 +88,7 @@ class Line(psycopg.Connection[Any]):
         finally:
             self.queueing = False
 
-    def _patiently(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    def _with_deadline(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         begun = time.monotonic()
         try:
             state = next(gen)
@@ -102,23 +102,23 @@ class Line(psycopg.Connection[Any]):
             return value
 
     def _look(self, waited_s: float) -> None:
-        patience_s = min(self.patience_s, HURRIED_S) if self.hurry.now else self.patience_s
-        if waited_s > patience_s and not self._moves_up(waited_s, patience_s):
+        timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s
+        if waited_s > timeout_s and not self._moves_up(waited_s, timeout_s):
             raise Stalled(f"no answer for {waited_s:.0f} s")
 
-    def _moves_up(self, waited_s: float, patience_s: float) -> bool:
-        if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + patience_s:
+    def _moves_up(self, waited_s: float, timeout_s: float) -> bool:
+        if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + timeout_s:
             return False
-        return time.monotonic() - self.hurry.answered < patience_s
+        return time.monotonic() - self.hurry.answered < timeout_s
 
     @contextmanager
-    def taking_its_time(self, seconds: float) -> Iterator[None]:
+    def without_timeout(self, seconds: float) -> Iterator[None]:
         """Be patient with work that takes as long as there is data."""
         self.execute(b"SET statement_timeout = 0")
-        self.patience_s = seconds
+        self.timeout_s = seconds
         try:
             yield
         finally:
-            del self.patience_s  # what it was is the class's
+            del self.timeout_s  # what it was is the class's
             if not self.closed:
                 self.execute(f"SET statement_timeout = {STATEMENT_MS}".encode())

@@ -1,11 +1,11 @@
-"""Who has which connection: one for each lane, anew when it is lost; must not know any job."""
+"""Connection slot: the connection of one worker thread, replaced when it is lost."""
 
 import threading
 from collections.abc import Callable
 
 import psycopg
 
-from .connection import Line
+from .connection import ServerConnection
 from .errors import away
 
 # Of the role's own processes only, which needs no privilege.
@@ -17,58 +17,58 @@ _END = (
 _REMEMBERED = 3
 
 
-class Holder:
-    """The line of one lane: opened when it is needed, or brought by somebody who reconnects."""
+class ConnectionSlot:
+    """A thread's connection: opened when it is needed, or brought by whoever reconnects."""
 
-    def __init__(self, open_line: Callable[[], Line]) -> None:
-        self.open = open_line
-        self._line: Line | None = None
-        self._brought: Line | None = None
+    def __init__(self, open_connection: Callable[[], ServerConnection]) -> None:
+        self.open = open_connection
+        self._connection: ServerConnection | None = None
+        self._brought: ServerConnection | None = None
         self._left: list[tuple[int, str]] = []
         self._lock = threading.Lock()
 
-    def get(self) -> Line:
-        """Return an open line; only the lane's own thread may ask. Raises as ``open_line``."""
+    def get(self) -> ServerConnection:
+        """Return an open connection; for the worker thread only. Raises as ``open_connection``."""
         if (brought := self._take()) is not None:
             self.drop()
-            self._line = brought
-        if self._line is None or self._line.closed:
+            self._connection = brought
+        if self._connection is None or self._connection.closed:
             self.drop()
-            self._line = self.open()
-        self._end_what_was_left(self._line)
-        return self._line
+            self._connection = self.open()
+        self._end_what_was_left(self._connection)
+        return self._connection
 
-    def _end_what_was_left(self, line: Line) -> None:
+    def _end_what_was_left(self, connection: ServerConnection) -> None:
         """End what may still be under way on a connection that only we know is gone.
 
         The server notices it in minutes, and whatever is locked there stays so until then.
         """
         try:
             while self._left:
-                line.execute(_END, self._left[-1])
+                connection.execute(_END, self._left[-1])
                 self._left.pop()
         except psycopg.Error as error:
-            line.close()
+            connection.close()
             raise away(error, "connecting") from error
 
-    def bring(self, line: Line) -> None:
-        """Have a new line used from the next job on; any thread may bring one."""
+    def bring(self, connection: ServerConnection) -> None:
+        """Have a new connection used from the next job on; any thread may bring one."""
         with self._lock:
-            earlier, self._brought = self._brought, line
+            earlier, self._brought = self._brought, connection
         if earlier is not None:
             earlier.close()
 
-    def _take(self) -> Line | None:
+    def _take(self) -> ServerConnection | None:
         with self._lock:
             brought, self._brought = self._brought, None
             return brought
 
     def drop(self) -> None:
-        """Close the line; the next job takes another one."""
-        if self._line is not None:
-            self._left = [*self._left[-_REMEMBERED:], self._line.backend]
-            self._line.close()
-            self._line = None
+        """Close the connection; the next job takes another one."""
+        if self._connection is not None:
+            self._left = [*self._left[-_REMEMBERED:], self._connection.backend]
+            self._connection.close()
+            self._connection = None
 
     def close(self) -> None:
         """Close what there is."""

@@ -1,4 +1,4 @@
-"""What an error of the server means, and what a client is told; must not run any statement.
+"""Error classification for PostgreSQL, and what a client is told.
 
 Four things are kept apart: a connection that is gone (the batch runs again on another one), a
 server that cannot be used for now (everybody is refused until it can), what one request met (the
@@ -65,7 +65,7 @@ class ServerAway(Exception):
         self.final = final
 
 
-class Behind(ServerAway):
+class ServerBehind(ServerAway):
     """The server lacks what was known to be committed; raised once, then everybody knows."""
 
     def __init__(self, said: str) -> None:

@@ -11,12 +11,12 @@ import psycopg
 from ...host.histogram import Histogram
 from ..worker_thread import Job
 from . import batch
-from .connection import Line, Stalled
-from .connection_slot import Holder
+from .connection import ServerConnection, Stalled
+from .connection_slot import ConnectionSlot
 from .errors import (
-    Behind,
     InDoubt,
     ServerAway,
+    ServerBehind,
     away,
     ends_connection,
     is_for_all,
@@ -26,7 +26,7 @@ from .errors import (
     translate,
     unknown,
 )
-from .server import Server
+from .server import PostgresServer
 
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
@@ -34,16 +34,16 @@ _DOUBT_S = 5.0
 _DOUBT_PAUSE_S = 0.2
 
 
-class Committer:
-    """Runs batches of writing jobs on the lines of one holder."""
+class PostgresCommitter:
+    """Runs batches of writing jobs on the connections of one slot."""
 
-    def __init__(self, holder: Holder, server: Server) -> None:
-        self._holder = holder
+    def __init__(self, slot: ConnectionSlot, server: PostgresServer) -> None:
+        self._slot = slot
         self._server = server
-        self._reckoning = server.reckoning
+        self._lost_commits = server.lost_commits
         self._machine = server.machine
-        self._where = server.place
-        self._counted_on: Line | None = None
+        self._where = server.address
+        self._counted_on: ServerConnection | None = None
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took."""
 
@@ -76,19 +76,19 @@ class Committer:
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
             _forget(jobs)
-            line = self._holder.get()
+            connection = self._slot.get()
             try:
-                if taken := self._together(line, jobs):
+                if taken := self._together(connection, jobs):
                     return taken
             except psycopg.Error as error:
                 trouble = error
                 if stood_still(error):
-                    self._holder.drop()
+                    self._slot.drop()
                     raise
-                if not self._is_worth_another(line, error):
+                if not self._is_worth_another(connection, error):
                     break
             except BaseException:
-                self._holder.drop()
+                self._slot.drop()
                 raise
         if trouble is None or ends_connection(trouble) or not state(trouble):
             raise ServerAway("writing", "its connections are lost again and again")
@@ -100,38 +100,38 @@ class Committer:
             job.effects = []
             job.fail(translate(error, self._where.name))
 
-    def _is_worth_another(self, line: Line, error: psycopg.Error) -> bool:
+    def _is_worth_another(self, connection: ServerConnection, error: psycopg.Error) -> bool:
         """Clear up after a transaction of which nothing was committed."""
-        if line.closed or ends_connection(error):
-            self._holder.drop()
+        if connection.closed or ends_connection(error):
+            self._slot.drop()
             if isinstance(error, Stalled):  # whoever tries again would wait as long again
                 raise away(error, "writing") from error
             return True
         if is_for_all(error):
-            self._holder.drop()
+            self._slot.drop()
             raise away(error, "writing") from error
         try:
-            line.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
         except psycopg.Error:
-            self._holder.drop()
+            self._slot.drop()
             return True
         return is_transient(error)
 
-    def _together(self, line: Line, jobs: list[Job]) -> int:
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> int:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
-        if line is not self._counted_on:
+        if connection is not self._counted_on:
             # A daemon of this machine that was killed, or a connection that was lost, may have had
             # a COMMIT under way that is counted only now.
-            self._reckoning.reach(batch.counted(line, self._machine), 0)
-            self._counted_on = line
-        number = self._reckoning.batch + 1
-        turn_s = batch.begin(line, self._machine, number, self._server.schema)
-        taken, done = batch.requests(line, jobs, self._where.name, turn_s)
+            self._lost_commits.note(batch.counted(connection, self._machine), 0)
+            self._counted_on = connection
+        number = self._lost_commits.batch + 1
+        turn_s = batch.begin(connection, self._machine, number, self._server.schema)
+        taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
         if not done:
-            line.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
             return taken
         try:
-            if not self._commit(line, number, ring=batch.rings(done)):
+            if not self._commit(connection, number, ring=batch.rings(done)):
                 return 0
         except InDoubt as doubt:
             for job, _ in done:
@@ -142,17 +142,17 @@ class Committer:
             job.succeed(value)
         return taken
 
-    def _commit(self, line: Line, number: int, *, ring: bool) -> bool:
+    def _commit(self, connection: ServerConnection, number: int, *, ring: bool) -> bool:
         begun = time.perf_counter_ns()
         try:
-            end = batch.commit(line, ring=ring)
+            end = batch.commit(connection, ring=ring)
         except psycopg.Error as error:
-            if stood_still(error) or not (line.closed or ends_connection(error)):
+            if stood_still(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
-            self._holder.drop()
+            self._slot.drop()
             return self._was_committed(number, error)
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._reckoning.reach(number, end)
+        self._lost_commits.note(number, end)
         return True
 
     def _was_committed(self, number: int, error: psycopg.Error) -> bool:
@@ -164,15 +164,15 @@ class Committer:
         deadline = time.monotonic() + _DOUBT_S
         while True:
             try:
-                line = self._holder.get()
-                if batch.counted(line, self._machine) < number:
+                connection = self._slot.get()
+                if batch.counted(connection, self._machine) < number:
                     return False
-                self._reckoning.reach(number, 0)
+                self._lost_commits.note(number, 0)
                 return True
-            except Behind:
+            except ServerBehind:
                 raise  # whatever became of it, there it is not
             except (ServerAway, psycopg.Error) as trouble:
-                self._holder.drop()
+                self._slot.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
                     raise InDoubt(away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Which start of this machine's daemon this is; must not know the store, nor who else is at work.
+"""Which start of this machine's daemon this is: a nonce for each start.
 
 The machine's id alone proves nothing: it goes along with a copy of the directory. So every start
 draws a nonce, which stands here and in the store. Whoever finds a nonce in the store that never
@@ -21,7 +21,7 @@ NAME = "machine-nonces"
 KEPT = 4
 
 
-class Start(msgspec.Struct, frozen=True):
+class DaemonStart(msgspec.Struct, frozen=True):
     """One start of a daemon with this directory: its nonce, and the process that it was."""
 
     nonce: str
@@ -38,7 +38,7 @@ class Incarnation:
     def __init__(self, directory: Path) -> None:
         self.nonce = secrets.token_hex(8)
         self.boot_id = f"{uptime().boot_id}/{_pid_namespace()}"
-        self.earlier: list[Start] = []
+        self.earlier: list[DaemonStart] = []
         self._directory = directory
         self._begun = False
 
@@ -54,7 +54,7 @@ class Incarnation:
         path = self._directory / NAME
         try:
             self.earlier = _starts(path)
-            now = Start(self.nonce, os.getpid(), started)
+            now = DaemonStart(self.nonce, os.getpid(), started)
             _write(self._directory, [*self.earlier, now][-KEPT:])
         except (OSError, msgspec.DecodeError) as error:
             log.warning("%s cannot be used: %s", path, error)
@@ -68,16 +68,16 @@ def _pid_namespace() -> str:
         return ""
 
 
-def _starts(path: Path) -> list[Start]:
+def _starts(path: Path) -> list[DaemonStart]:
     """Return the starts that a file holds, oldest first; raises OSError, DecodeError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    return msgspec.json.decode(data, type=list[Start])
+    return msgspec.json.decode(data, type=list[DaemonStart])
 
 
-def _write(directory: Path, starts: list[Start]) -> None:
+def _write(directory: Path, starts: list[DaemonStart]) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         write_file(Directory(descriptor, directory), NAME, msgspec.json.encode(starts))

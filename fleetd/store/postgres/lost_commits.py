@@ -1,7 +1,6 @@
-"""What this machine knows to be committed, and whether a server it finds again has all of it.
+"""Lost-commit detection: whether a server that is found again has all that was committed.
 
-After a failover the server is another one, which may lack the last commits of the one before. It
-knows the end of the log and the store's epoch, and must not change them.
+After a failover the server is another one, which may lack the last commits of the one before.
 """
 
 import threading
@@ -9,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from ..sqlite.high_water_mark import Lost
-from .connection import Line
-from .errors import Behind
-from .url import Place
+from ..sqlite.high_water_mark import LostCommits
+from .connection import ServerConnection
+from .errors import ServerBehind
+from .url import ServerAddress
 
 END = (
     "greatest((SELECT max(seq) FROM events), (SELECT value FROM counters WHERE name = 'events'), 0)"
@@ -23,7 +22,7 @@ _STANDS = (
 )
 
 
-class Stand(msgspec.Struct, frozen=True):
+class CommitPosition(msgspec.Struct, frozen=True):
     """How far a server has come: this machine's last batch, the log's end, the epoch.
 
     ``own`` is the log's end after that batch: where the batch is, everything up to there is.
@@ -35,15 +34,15 @@ class Stand(msgspec.Struct, frozen=True):
     own: int = 0
 
 
-class Reckoning:
+class LostCommitDetector:
     """Compares each server that is found with the one that was lost; used by several threads."""
 
-    def __init__(self, machine: str, where: Place) -> None:
+    def __init__(self, machine: str, where: ServerAddress) -> None:
         self._machine = machine
         self._where = where
-        self._known: Stand | None = None
+        self._known: CommitPosition | None = None
         self._lock = threading.Lock()
-        self.lost: Lost | None = None
+        self.lost: LostCommits | None = None
         """What the newest server lacked that was known, None when it lacked nothing."""
 
     @property
@@ -51,36 +50,40 @@ class Reckoning:
         """Return the number of this machine's last batch that is known to be committed."""
         return self._known.batch if self._known else 0
 
-    def look(self, line: Line, *, acts: bool = True) -> None:
+    def look(self, connection: ServerConnection, *, acts: bool = True) -> None:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
-        Raises Behind, once, when it lacks anything: nobody may go on as if it did not. Whoever
-        does not act on that leaves it to the next who looks.
+        Raises ServerBehind, once, when it lacks anything: nobody may go on as if it did not.
+        Whoever does not act on that leaves it to the next who looks.
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
-        found = self._ask(line)
+        found = self._ask(connection)
         if known is None or not (_behind(found, known) or _in_doubt(found, known)):
             self._advance(found if known is None else _of_others(found))
             return
         lost = self._lost(found, known)
         if acts:
             self._known, self.lost = found, lost
-        raise Behind(lost.why)
+        raise ServerBehind(lost.why)
 
-    def _lost(self, found: Stand, known: Stand) -> Lost:
+    def _lost(self, found: CommitPosition, known: CommitPosition) -> LostCommits:
         """Return what is missing, or was until others gave its numbers to something else."""
         why = self._why(found, known)
         # A store that was new when it was looked at had no epoch yet.
         if known.epoch in (None, found.epoch):
-            return Lost(found.end, max(known.end, found.end), why)
+            return LostCommits(found.end, max(known.end, found.end), why)
         # Another machine has begun an epoch. Ours will do when it began above what we have told.
-        return Lost(min(known.end, found.end), known.end, why)
+        return LostCommits(min(known.end, found.end), known.end, why)
 
-    def _ask(self, line: Line) -> Stand:
-        row: tuple[Any, ...] = line.execute(_STANDS, (self._machine,)).fetchone() or (0, 0, None)
-        return Stand(row[0] or 0, row[1], row[2])
+    def _ask(self, connection: ServerConnection) -> CommitPosition:
+        row: tuple[Any, ...] = connection.execute(_STANDS, (self._machine,)).fetchone() or (
+            0,
+            0,
+            None,
+        )
+        return CommitPosition(row[0] or 0, row[1], row[2])
 
-    def _why(self, found: Stand, known: Stand) -> str:
+    def _why(self, found: CommitPosition, known: CommitPosition) -> str:
         missing = max(0, known.batch - found.batch)
         batches = f", and {missing} of this machine's last commits are missing" if missing else ""
         return (
@@ -88,19 +91,19 @@ class Reckoning:
             f" log ends at {found.end}, and it had come to {known.end}{batches}"
         )
 
-    def follow(self, line: Line) -> None:
+    def follow(self, connection: ServerConnection) -> None:
         """Keep up with what others commit, on a server that was looked at."""
-        self._advance(_of_others(self._ask(line)))
+        self._advance(_of_others(self._ask(connection)))
 
-    def reach(self, batch: int, end: int) -> None:
+    def note(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""
-        self._advance(Stand(batch, end, own=end))
+        self._advance(CommitPosition(batch, end, own=end))
 
-    def _advance(self, found: Stand) -> None:
+    def _advance(self, found: CommitPosition) -> None:
         """Go on from what is known; what is older says nothing."""
         with self._lock:
-            known = self._known or Stand()
-            self._known = Stand(
+            known = self._known or CommitPosition()
+            self._known = CommitPosition(
                 max(known.batch, found.batch),
                 max(known.end, found.end),
                 found.epoch or known.epoch,
@@ -108,7 +111,7 @@ class Reckoning:
             )
 
 
-def _of_others(found: Stand) -> Stand:
+def _of_others(found: CommitPosition) -> CommitPosition:
     """Return what is seen without this machine's batches, which its writer counts.
 
     Those that it did not are another daemon's under our id, and that has to be noticed.
@@ -116,10 +119,10 @@ def _of_others(found: Stand) -> Stand:
     return msgspec.structs.replace(found, batch=0)
 
 
-def _behind(found: Stand, known: Stand) -> bool:
+def _behind(found: CommitPosition, known: CommitPosition) -> bool:
     return found.batch < known.batch or found.end < known.end
 
 
-def _in_doubt(found: Stand, known: Stand) -> bool:
+def _in_doubt(found: CommitPosition, known: CommitPosition) -> bool:
     """Whether numbers that others had given out may mean something else in a new epoch."""
     return known.epoch not in (None, found.epoch) and known.own < known.end

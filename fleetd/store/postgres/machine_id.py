@@ -1,4 +1,4 @@
-"""What this machine is called in a store that several share; must not know the store."""
+"""The id of this machine in a shared store."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""Brings a PostgreSQL schema to the one of this program by numbered migrations; knows no table."""
+"""Schema migrations of PostgreSQL."""
 
 from collections.abc import Sequence
 from importlib import resources

@@ -1,4 +1,4 @@
-"""Hears of the commits of all daemons of a store; must not know what was committed.
+"""LISTEN/NOTIFY: hears of the commits of all daemons of a store.
 
 Whoever may connect to the database may notify, and say what he likes: it is a bell and no more.
 """
@@ -11,30 +11,30 @@ import psycopg
 import trio
 
 from .batch import CHANNEL
-from .connection import Line
+from .connection import ServerConnection
 
 _NAME = f"SELECT {CHANNEL}".encode()
 
 
-def listen(line: Line, heard: Callable[[int], None]) -> None:
+def listen(connection: ServerConnection, heard: Callable[[int], None]) -> None:
     """Ask to be told of every commit, and by which process at the server.
 
     ``heard`` is told what arrives while something else is asked.
     """
-    row = line.execute(_NAME).fetchone()
-    line.add_notify_handler(lambda notice: heard(notice.pid))
-    line.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
+    row = connection.execute(_NAME).fetchone()
+    connection.add_notify_handler(lambda notice: heard(notice.pid))
+    connection.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
 
 
-class Ear:
-    """Waits for what the server says by itself on a line that listens."""
+class NotificationListener:
+    """Waits for what the server says by itself on a connection that listens."""
 
-    def __init__(self, line: Line, heard: Callable[[int], None]) -> None:
-        self._line = line
+    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
+        self._connection = connection
         self._heard = heard
         # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
         # waiting for a number that means another file by then.
-        self._descriptor = os.dup(line.fileno())
+        self._descriptor = os.dup(connection.fileno())
 
     async def wait(self) -> None:
         """Wait until something was said; raises psycopg.Error once the server is gone."""
@@ -42,7 +42,7 @@ class Ear:
         self._take()
 
     def _take(self) -> None:
-        pgconn = self._line.pgconn
+        pgconn = self._connection.pgconn
         pgconn.consume_input()
         while (notice := pgconn.notifies()) is not None:
             self._heard(notice.be_pid)

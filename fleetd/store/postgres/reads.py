@@ -1,25 +1,25 @@
-"""Reads on a server, each on one consistent snapshot; must not know any table."""
+"""Reads on a server, each on one consistent snapshot."""
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from ...domain.core.tx import Tx
 from ..worker_thread import Job
-from .connection import Line, Stalled
-from .connection_slot import Holder
+from .connection import ServerConnection, Stalled
+from .connection_slot import ConnectionSlot
 from .errors import ServerAway, away, ends_connection, stood_still, translate
-from .executing import Executor, executor_of
-from .url import Place
+from .executor import PostgresExecutor, executor_of
+from .url import ServerAddress
 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _TRIES = 2
 
 
-class Reader:
-    """Runs batches of reading jobs on the lines of one holder."""
+class SnapshotReader:
+    """Runs batches of reading jobs on the connections of one slot."""
 
-    def __init__(self, holder: Holder, where: Place) -> None:
-        self._holder = holder
+    def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
+        self._slot = slot
         self._where = where
 
     def run(self, jobs: list[Job]) -> None:
@@ -39,11 +39,11 @@ class Reader:
     def _some(self, jobs: list[Job]) -> None:
         """Run jobs; raises psycopg.Error when one of them stood still for too long."""
         for left in reversed(range(_TRIES)):
-            line = self._holder.get()
+            connection = self._slot.get()
             try:
-                self._together(line, [job for job in jobs if job.result is None])
+                self._together(connection, [job for job in jobs if job.result is None])
             except psycopg.Error as error:
-                self._holder.drop()
+                self._slot.drop()
                 if stood_still(error):
                     raise
                 if isinstance(error, Stalled) or not left:
@@ -52,28 +52,28 @@ class Reader:
                 return
         raise ServerAway("reading", "its connections are lost again and again")
 
-    def _together(self, line: Line, jobs: list[Job]) -> None:
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> None:
         """Run jobs on one snapshot, which is newer than all that they were asked after."""
-        execute = executor_of(line)
+        execute = executor_of(connection)
         begun = False
         for job in jobs:
             if not begun:
-                line.say(_BEGIN)
-            begun = self._one(line, job, execute)
+                connection.simple_query(_BEGIN)
+            begun = self._one(connection, job, execute)
             if not begun:
-                line.say(b"ROLLBACK")
+                connection.simple_query(b"ROLLBACK")
         if begun:
-            line.say(b"ROLLBACK")
+            connection.simple_query(b"ROLLBACK")
 
-    def _one(self, line: Line, job: Job, execute: Executor) -> bool:
+    def _one(self, connection: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
         """Run a job; False when the snapshot went with it."""
         try:
             job.succeed(job.run(Tx(execute)))
         except psycopg.Error as error:
-            if line.closed or ends_connection(error):
+            if connection.closed or ends_connection(error):
                 raise
             job.fail(translate(error, self._where.name))
             return False
         except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(error)
-        return line.pgconn.transaction_status == TransactionStatus.INTRANS
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS

@@ -1,6 +1,6 @@
-"""Keeps a store's connections: notices that the server is gone, and comes back when it is there.
+"""Reconnection: notices that the server is gone, and comes back when it is there.
 
-Connecting takes a thread, as it takes as long as a network likes. What is stored it must not know.
+Connecting takes a thread, as it takes as long as a network likes.
 """
 
 import logging
@@ -8,17 +8,19 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
 import trio
 
-from ..availability import Away, Reach
-from .abandoning import on_a_thread
-from .connection import Line
-from .errors import Behind, ServerAway, away
-from .notify import Ear, listen
-from .server import Server
+from ..api import Availability, Away
+from .connection import ServerConnection
+from .errors import ServerAway, ServerBehind, away
+from .notify import NotificationListener, listen
+from .server import PostgresServer
 
+T = TypeVar("T")
+_LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
 BEAT_S = 10.0
@@ -27,24 +29,32 @@ _FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
-class Keeper:
-    """Tells ``reach`` whether the server is there, and sees to it that it is again.
+async def on_abandonable_thread(work: Callable[[], T]) -> T:
+    """Run ``work`` on a thread; cancelled, it goes on there and nobody hears how it ended."""
+    result: T = await trio.to_thread.run_sync(work, **_LEFT_BEHIND)
+    return result
+
+
+class Reconnector:
+    """Tells ``availability`` whether the server is there, and sees to it that it is again.
 
     ``heard`` is called on the trio thread when anybody has committed.
     """
 
-    def __init__(self, reach: Reach, server: Server, heard: Callable[[], None]) -> None:
-        self._where = server.place
-        self.reach = reach
+    def __init__(
+        self, availability: Availability, server: PostgresServer, heard: Callable[[], None]
+    ) -> None:
+        self._where = server.address
+        self.availability = availability
         self._server = server
         self._heard = heard
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
         self._handing = threading.Lock()
-        self._connected: Line | None = None
+        self._connected: ServerConnection | None = None
         """What a thread has connected and nobody has taken yet."""
         self._at_work = threading.Lock()
-        self._left: Line | None = None
+        self._left: ServerConnection | None = None
         self._said = False
 
     def message(self, gone: ServerAway) -> str:
@@ -58,16 +68,16 @@ class Keeper:
 
     def lose(self, gone: ServerAway) -> None:
         """Note that the server is away, and look for it; called on the trio thread."""
-        if self.reach.away is None:
+        if self.availability.away is None:
             log.warning("%s. It is tried again until it is back", self.message(gone))
-        self.reach.lose(self.away(gone))
+        self.availability.lose(self.away(gone))
         if self._attending is not None:
             self._attending.cancel()
 
     async def run(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         """Listen while the server is there, look for it while it is away; until cancelled.
 
-        ``bring`` gives the lanes new connections, on a thread; ``back`` is called before
+        ``bring`` gives the threads new connections, on a thread; ``back`` is called before
         others may use them.
         """
         pauses = _pauses()
@@ -81,7 +91,12 @@ class Keeper:
                     in_vain += 1
                     # Others find it at work: a connection may fail alone, and one that is ended
                     # is made again before anybody hears of it.
-                    if in_vain > 1 or gone.final or isinstance(gone, Behind) or self.reach.away:
+                    if (
+                        in_vain > 1
+                        or gone.final
+                        or isinstance(gone, ServerBehind)
+                        or self.availability.away
+                    ):
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0
@@ -104,40 +119,40 @@ class Keeper:
             untaken.close()
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
-        connect = partial(self._connect, bring if self.reach.away else None)
-        line = await on_a_thread(connect)
+        connect = partial(self._connect, bring if self.availability.away else None)
+        connection = await on_abandonable_thread(connect)
         self._connected = None
         try:
-            if self.reach.away is not None:
+            if self.availability.away is not None:
                 back()
                 log.warning("%s is back", self._where.name)
-                self.reach.regain()
+                self.availability.regain()
             self._heard()  # what was committed before we listened
-            await self._attend(line)
+            await self._attend(connection)
         finally:
-            self._closing(line)
+            self._closing(connection)
 
-    def _connect(self, bring: Callable[[], None] | None) -> Line:
+    def _connect(self, bring: Callable[[], None] | None) -> ServerConnection:
         """Connect, on a thread that nobody may be waiting for any more."""
         if bring is not None:
             bring()  # the writer comes first: the schema may have to be made
-        line = self._server.open("listener")
+        connection = self._server.open("listener")
         try:
-            listen(line, self._overheard)
+            listen(connection, self._overheard)
             with self._handing:
                 if self._closed.is_set():
                     raise ServerAway("connecting", "fleetd ends")
-                self._connected = line
+                self._connected = connection
         except psycopg.Error as error:
-            line.close()
+            connection.close()
             raise away(error, "connecting") from error
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
-    async def _attend(self, line: Line) -> None:
-        ear = Ear(line, self._overheard)
+    async def _attend(self, connection: ServerConnection) -> None:
+        ear = NotificationListener(connection, self._overheard)
         beat, soon = trio.current_time() + BEAT_S, 0.0
         rung = False
         try:
@@ -146,16 +161,20 @@ class Keeper:
                     await self._hear(ear, min(beat, soon) if rung else beat, soon)
                     soon = trio.current_time() + _FOLLOW_S
                     if trio.current_time() < beat:
-                        await on_a_thread(partial(self._look, line, self._server.follow))
+                        await on_abandonable_thread(
+                            partial(self._look, connection, self._server.follow)
+                        )
                     else:
-                        await on_a_thread(partial(self._look, line, self._server.beat))
+                        await on_abandonable_thread(
+                            partial(self._look, connection, self._server.beat)
+                        )
                         beat = trio.current_time() + BEAT_S
                     rung = self._pass_on()
         finally:
             self._attending = None
             ear.close()
 
-    async def _hear(self, ear: Ear, until: float, soon: float) -> None:
+    async def _hear(self, ear: NotificationListener, until: float, soon: float) -> None:
         """Ring for what others commit until it is time to look at the server.
 
         That is soon once anybody has committed: what is read then must not be unknown here when a
@@ -167,20 +186,20 @@ class Keeper:
                 if self._pass_on():
                     scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
 
-    def _look(self, line: Line, ask: Callable[[Line], None]) -> None:
+    def _look(self, connection: ServerConnection, ask: Callable[[ServerConnection], None]) -> None:
         try:
             with self._at_work:
-                if self._left is not line:
-                    ask(line)
+                if self._left is not connection:
+                    ask(connection)
         finally:
-            if self._left is line:
-                line.close()
+            if self._left is connection:
+                connection.close()
 
-    def _closing(self, line: Line) -> None:
-        """Close a line, unless a thread still waits on it: then it closes when that ends."""
-        self._left = line
+    def _closing(self, connection: ServerConnection) -> None:
+        """Close a connection, unless a thread still waits on it: then it closes when that ends."""
+        self._left = connection
         if self._at_work.acquire(blocking=False):
-            line.close()
+            connection.close()
             self._at_work.release()
 
     def _overheard(self, pid: int) -> None:

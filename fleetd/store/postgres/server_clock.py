@@ -1,10 +1,10 @@
-"""The one clock of a fleet: the server's, run on by this machine's own between two looks at it."""
+"""Server clock: the server's time, run on by this machine's clock between two looks at it."""
 
 import time
 
 from ...host.clock import Uptime
 from ...protocol.timestamps import to_ms
-from .connection import Line
+from .connection import ServerConnection
 
 # Of one store all "awake" figures are of one clock, whichever machine wrote them.
 BOOT = "shared"
@@ -26,7 +26,7 @@ def _own_ms() -> int:
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
-class FleetClock:
+class ServerClock:
     """Tells the server's time in ms since the Unix epoch; the machine's own until it was asked.
 
     It never goes back once the server was asked: ahead of it, it waits for the server to catch up.
@@ -39,25 +39,25 @@ class FleetClock:
         # ahead of ours, how far we had told more than that, and when.
         self._course = (time.time_ns() // 1_000_000 - _own_ms(), 0, _own_ms())
 
-    def ask(self, line: Line) -> None:
+    def ask(self, connection: ServerConnection) -> None:
         """Compare with the server's clock; of several answers the quickest is the truest."""
-        self.set(min(self._compared(line) for _ in range(_QUESTIONS))[1])
+        self.set(min(self._compared(connection) for _ in range(_QUESTIONS))[1])
 
-    def _compared(self, line: Line) -> tuple[int, int]:
+    def _compared(self, connection: ServerConnection) -> tuple[int, int]:
         asked = time.clock_gettime_ns(_CLOCK)
-        row = line.execute(ASK).fetchone()
+        row = connection.execute(ASK).fetchone()
         answered = time.clock_gettime_ns(_CLOCK)
         told = int(row[0]) if row else 0
         return answered - asked, told - (asked + answered) // 2_000_000
 
-    def begin(self, line: Line) -> None:
+    def begin(self, connection: ServerConnection) -> None:
         """Compare with the server's clock, and go no further back than the store has been told.
 
         A server may be set back, or replaced by one that is behind: who connects to it then keeps
         with the machines that have gone by it all the time.
         """
-        self.ask(line)
-        heard, last = line.execute(_TOLD).fetchone() or (None, None)
+        self.ask(connection)
+        heard, last = connection.execute(_TOLD).fetchone() or (None, None)
         self.keep_with(max(heard or 0, to_ms(last) if last else 0))
 
     def keep_with(self, told_ms: int) -> None:

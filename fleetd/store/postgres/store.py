@@ -1,7 +1,6 @@
 """The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
 
-Two connections work, a writer's and a reader's; a third one listens for the commits of others. What
-happens when they break is told in ``shared``.
+Two connections work, a writer's and a reader's; a third one listens for the commits of others.
 """
 
 import logging
@@ -9,45 +8,46 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import psycopg
 import trio
 
+from ...domain.core.text import without_nul
 from ...domain.core.tx import Effect, Tx
 from ...host import trace
-from ...host.clock import Uptime
+from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
-from ..api import StoreRefused
-from ..availability import Reach
-from ..load import Load
-from ..sqlite.high_water_mark import Lost
-from ..worker_thread import Job, Lane
+from ...protocol.requests.system import Check
+from ..api import Availability, CopyRefused, Load, StoreRefused
+from ..sqlite.high_water_mark import LostCommits
+from ..worker_thread import Job, WorkerThread
 from . import checks
-from .abandoning import on_a_thread
-from .connection import Line
-from .connection_slot import Holder
-from .elsewhere import Elsewhere
+from .connection import ServerConnection
+from .connection_slot import ConnectionSlot
 from .errors import ServerAway, translate
-from .group_commit import Committer
+from .group_commit import PostgresCommitter
 from .incarnation import Incarnation
 from .machine_id import machine_id
-from .reads import Reader
-from .reconnect import Keeper
-from .server import Server
+from .reads import SnapshotReader
+from .reconnect import Reconnector, on_abandonable_thread
+from .server import PostgresServer
 
-log = logging.getLogger("fleetd")
 T = TypeVar("T")
+log = logging.getLogger("fleetd")
 
 
-class PostgresStore(Elsewhere):
+class PostgresStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
     thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
-    failure of the store: ``reach`` tells of it, and who comes meanwhile is refused at once.
+    failure of the store: ``availability`` tells of it, and who comes meanwhile is refused at once.
     """
 
+    kind: Literal["postgresql"] = "postgresql"
+    reserve = 0
+    """The room on this machine's disk is not what it needs."""
     sqlite_version = ""
 
     def __init__(
@@ -64,22 +64,22 @@ class PostgresStore(Elsewhere):
         self.failed = trio.Event()
         """Never set: no trouble of a server makes what was acknowledged doubtful."""
         self.failure: BaseException | None = None
-        self.reach = Reach()
+        self.availability = Availability()
         self._on_commit = on_commit
         self._inline = inline
         self._token: trio.lowlevel.TrioToken | None = None
         self._gone: ServerAway | None = None
-        self._server = server = Server(url, self.machine)
-        self.now_ms = server.clock.now_ms
+        self._server = server = PostgresServer(url, self.machine)
+        self.now_ms: Callable[[], int] = server.clock.now_ms
         self.uptime: Callable[[], Uptime] = server.clock.uptime
-        self._holders = [Holder(partial(server.open, name)) for name in ("writer", "reader")]
-        self._committer = Committer(self._holders[0], server)
-        self._reads = Reader(self._holders[1], server.place)
+        self._slots = [ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")]
+        self._committer = PostgresCommitter(self._slots[0], server)
+        self._reads = SnapshotReader(self._slots[1], server.address)
         write = partial(self._work, self._committer.run)
         read = partial(self._work, self._reads.run)
-        self._writer = Lane("writer", write, self._wrote, inline=inline)
-        self._reader = Lane("reader", read, lambda _: None, inline=inline)
-        self._keeper = Keeper(self.reach, server, on_news)
+        self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
+        self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
+        self._reconnector = Reconnector(self.availability, server, on_news)
         self._begin()
 
     def _begin(self) -> None:
@@ -89,14 +89,14 @@ class PostgresStore(Elsewhere):
         except ServerAway as gone:
             self._close()
             if gone.final:
-                raise StoreRefused(f"{self._keeper.message(gone)}.") from None
+                raise StoreRefused(f"{self._reconnector.message(gone)}.") from None
             self._gone = gone
-            self._keeper.lose(gone)
+            self._reconnector.lose(gone)
 
     def _bring(self) -> None:
-        """Give both lanes new connections."""
-        for holder in self._holders:
-            holder.bring(holder.open())
+        """Give both threads new connections."""
+        for slot in self._slots:
+            slot.bring(slot.open())
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""
@@ -107,16 +107,16 @@ class PostgresStore(Elsewhere):
     async def run(self) -> None:
         """Hear of other machines' commits, and find the server again, until cancelled."""
         if not self._inline:
-            await self._keeper.run(self._bring, self._come_back)
+            await self._reconnector.run(self._bring, self._come_back)
 
     def _come_back(self) -> None:
-        """Let the lanes work again."""
+        """Let the threads work again."""
         self._gone = None
 
     @property
     def where(self) -> str:
         """Return what the server is called, without any secret."""
-        return self._server.place.name
+        return self._server.address.name
 
     @property
     def engine_version(self) -> str:
@@ -124,9 +124,9 @@ class PostgresStore(Elsewhere):
         return self._server.version
 
     @property
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostCommits | None:
         """Return what the newest server lacked of what was committed, None when nothing."""
-        return self._server.reckoning.lost
+        return self._server.lost_commits.lost
 
     async def write(self, rule: Callable[[Tx], T]) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback.
@@ -143,8 +143,8 @@ class PostgresStore(Elsewhere):
         return await self._reader.submit(rule)
 
     def _refuse_while_away(self) -> None:
-        if self.reach.away is not None and not self._inline:
-            raise self.reach.away.refusal(self.now_ms())
+        if self.availability.away is not None and not self._inline:
+            raise self.availability.away.refusal(self.now_ms())
 
     def _work(self, run: Callable[[list[Job]], None], jobs: list[Job]) -> None:
         if self._gone is not None and not self._inline:
@@ -163,19 +163,19 @@ class PostgresStore(Elsewhere):
     def _there(self) -> None:
         if self._inline and self._gone is not None:
             self._gone = None
-            self.reach.regain()
+            self.availability.regain()
 
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
         self._gone = gone
         self._refuse(jobs, gone)
         if self._inline:
-            self._keeper.lose(gone)
+            self._reconnector.lose(gone)
         elif self._token is not None:
-            self._token.run_sync_soon(self._keeper.lose, gone)
+            self._token.run_sync_soon(self._reconnector.lose, gone)
 
     def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
         """Tell those that have no answer yet."""
-        away, now_ms = self._keeper.away(gone), self.now_ms()
+        away, now_ms = self._reconnector.away(gone), self.now_ms()
         for job in jobs:
             if job.result is None:
                 job.fail(away.refusal(now_ms))
@@ -189,8 +189,28 @@ class PostgresStore(Elsewhere):
     @property
     def load(self) -> Load:
         """Return what the writer's queue and commits are like; the histograms go on counting."""
-        lane = self._writer
-        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+        writer = self._writer
+        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
+
+    def from_wall(self, ms: int) -> int:
+        """Return the time of the fleet for one that this machine's own clock told."""
+        return ms + self.now_ms() - wall_clock()
+
+    def held(self, value: T) -> T:
+        """Return a request as its texts come back from the store, which holds no NUL in any."""
+        return without_nul(value)
+
+    def checks(self) -> list[Check]:
+        """Return what of the store's upkeep can be looked at from here, which is nothing."""
+        return []
+
+    async def copy_to(self, target: Path) -> int:
+        """Refuse: the server's own means make its backups."""
+        raise CopyRefused(
+            f"The store is on a server, which fleetd does not copy into {target}",
+            "Back it up where it runs, with pg_dump; or take everything into a file of this "
+            "machine: fleetctl migrate",
+        )
 
     def make_way(self) -> None:
         """Do nothing: the room of the server is not ours to make."""
@@ -214,19 +234,19 @@ class PostgresStore(Elsewhere):
         """Return what is wrong with the server or how it is set; empty when nothing is."""
         return await self._aside(checks.findings)
 
-    async def _aside(self, work: Callable[[Line], T]) -> T:
+    async def _aside(self, work: Callable[[ServerConnection], T]) -> T:
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
         try:
-            return await on_a_thread(partial(self._on_a_line, work))
+            return await on_abandonable_thread(partial(self._on_a_connection, work))
         except ServerAway as gone:
-            raise Unavailable(f"{self._keeper.message(gone)}.", retry=True) from gone
+            raise Unavailable(f"{self._reconnector.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:
             raise translate(error, self.where) from error
 
-    def _on_a_line(self, work: Callable[[Line], T]) -> T:
-        with closing(self._server.open("aside")) as line:
-            return work(line)
+    def _on_a_connection(self, work: Callable[[ServerConnection], T]) -> T:
+        with closing(self._server.open("aside")) as connection:
+            return work(connection)
 
     async def last_look(self) -> None:
         """Do nothing: there is no file that could have been taken away."""
@@ -243,5 +263,5 @@ class PostgresStore(Elsewhere):
         self._close()
 
     def _close(self) -> None:
-        for holder in self._holders:
-            holder.close()
+        for slot in self._slots:
+            slot.close()

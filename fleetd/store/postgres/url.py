@@ -1,4 +1,4 @@
-"""Reads the URL of a server and says whom it means, never with a secret; must not connect."""
+"""The URL of a server: parsed, and named without its secrets."""
 
 import difflib
 import re
@@ -25,7 +25,7 @@ _ENCODED = (
 )
 
 
-class Place:
+class ServerAddress:
     """A server as people know it; ``name`` becomes that of the one that answers, of several."""
 
     def __init__(self, url: str) -> None:

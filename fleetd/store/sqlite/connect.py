@@ -1,6 +1,6 @@
-"""Opening the database: what is refused, who may read it, the settings promises rest on.
+"""Opens the SQLite database: what is refused, who may read it, its settings, its WAL.
 
-Must not know any table. A database is looked at before anything of it is changed.
+A database is looked at before anything of it is changed.
 """
 
 import contextlib
@@ -12,13 +12,12 @@ from pathlib import Path
 
 import apsw
 
-from ...host.atomic_files import make_directories
+from ...host.atomic_files import make_directories, sync
 from ..api import StoreFull, StoreRefused, StoreUnready
 from . import page_checksums, schema_check
-from .errors import FULL, verdict
+from .errors import FULL, classify
 from .high_water_mark import ENDING as MARK
 from .migrate import check_ours, migrate
-from .syncing import write_wal_anew
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
@@ -29,6 +28,9 @@ STATEMENTS = 500
 BUSY_LOOK_MS = 0.5
 # What may be over the next time: a disk that fails, too much in use at once.
 _PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+# SQLite never writes more at a time, and its own file system cannot.
+_PIECE = 65_536
+_SYNC_FULL = 3
 
 
 def check_sqlite(version: str) -> None:
@@ -138,7 +140,7 @@ def _prepare(
     except (apsw.Error, OSError) as error:
         if page_checksums.is_damage(error):
             raise _damaged(path) from error
-        raise _cannot_open(path, verdict(error, connection.system_errno)) from error
+        raise _cannot_open(path, classify(error, connection.system_errno)) from error
     try:
         migrate(connection, str(path))
         _add_checksums(connection)
@@ -147,7 +149,7 @@ def _prepare(
     except apsw.Error as error:
         if page_checksums.is_damage(error):
             raise _damaged(path) from error
-        raise _refusal(verdict(error, connection.system_errno))(
+        raise _refusal(classify(error, connection.system_errno))(
             f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
             "does it fail? Free some space or look at it, then start fleetd again."
         ) from error
@@ -173,7 +175,7 @@ def _add_checksums(connection: apsw.Connection) -> None:
     try:
         page_checksums.rewrite(connection)
     except apsw.Error as error:
-        told = verdict(error, connection.system_errno)
+        told = classify(error, connection.system_errno)
         if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
             raise
 
@@ -219,3 +221,37 @@ def _refusal(error: BaseException) -> type[StoreRefused]:
         return StoreFull
     passing = isinstance(error, apsw.IOError) or reason in _PASSING
     return StoreUnready if passing else StoreRefused
+
+
+def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
+    """Write what an unclean end left in the WAL over itself, and sync it.
+
+    When a sync fails, the kernel keeps what was to be synced for everybody to read, and takes it
+    for written: a WAL that is read back whole may have holes on the disk, and everything that is
+    appended to it goes with the first of them at the next power cut. Only what is written anew is
+    synced anew. (The pages of the database need no such care: a checkpoint of the WAL whose sync
+    failed does not count, and copies them all again.)
+
+    Raises apsw.Error and OSError when the disk refuses: nothing may be built on that WAL then.
+    """
+    wal = Path(f"{path}-wal")
+    if not wal.exists() or not wal.stat().st_size:
+        return
+    connection.execute("BEGIN IMMEDIATE")  # so that nobody appends to it meanwhile
+    try:
+        flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
+        file = apsw.VFSFile(vfs or "", str(wal), flags)
+        try:
+            _write_anew(file)
+        finally:
+            file.xClose()
+        sync(wal.parent)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _write_anew(file: apsw.VFSFile) -> None:
+    size = file.xFileSize()
+    for offset in range(0, size, _PIECE):
+        file.xWrite(file.xRead(min(_PIECE, size - offset), offset), offset)
+    file.xSync(_SYNC_FULL)

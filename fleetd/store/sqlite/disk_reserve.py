@@ -1,4 +1,4 @@
-"""Room that is kept on the disk for the day when it is full; must not know who may use it.
+"""Disk reserve: a file whose room is given up when the disk is full.
 
 In a full disk nothing can be deleted from a database either: what is deleted is first written to
 its WAL. So a file beside it keeps some room, and gives it up in parts.
@@ -16,7 +16,7 @@ SIZE = 8 * 1024 * 1024
 PART = 2 * 1024 * 1024
 
 
-class Ballast:
+class DiskReserve:
     """A file of ``size`` bytes beside a database."""
 
     def __init__(self, database: Path, size: int = SIZE) -> None:

@@ -1,4 +1,4 @@
-"""What an error of the database means, and what a client is told; must not run any statement.
+"""Error classification for SQLite, and what a client is told.
 
 Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
 that failed (nothing is known any more, the daemon stops), and everything else.
@@ -25,7 +25,7 @@ class DiskFull(Storage):
     """There is no room; nothing was stored, and nothing else is wrong."""
 
 
-def verdict(error: BaseException, system_errno: int = 0) -> BaseException:
+def classify(error: BaseException, system_errno: int = 0) -> BaseException:
     """Turn an I/O error that only says that there is no room into the error of a full disk.
 
     ``system_errno`` is the one of the connection that the error came from.

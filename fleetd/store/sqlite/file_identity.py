@@ -1,4 +1,4 @@
-"""Whether the files of the database are still the ones that were opened; must not know any table.
+"""File identity: whether the database's files still are the ones that were opened.
 
 SQLite goes on writing into files that were removed or replaced under it, and whatever it
 acknowledges from then on is gone when they are closed.
@@ -17,7 +17,7 @@ class Displaced(Exception):
     """A file of the database was removed or replaced while it was in use; the text says which."""
 
 
-class Standing:
+class FileIdentity:
     """Remembers which files stood in their places when the database was opened."""
 
     def __init__(self, path: Path) -> None:

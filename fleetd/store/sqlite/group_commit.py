@@ -1,4 +1,4 @@
-"""Group commit and what to do when it fails; must not know threads, trio or any table.
+"""Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
 own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full
@@ -21,9 +21,9 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
-from .errors import leaves_doubt, translate, unreadable, verdict
-from .file_identity import Displaced, Standing
-from .high_water_mark import Watch
+from .errors import classify, leaves_doubt, translate, unreadable
+from .file_identity import Displaced, FileIdentity
+from .high_water_mark import HighWaterMark
 
 log = logging.getLogger("fleetd")
 
@@ -34,7 +34,7 @@ STATEMENT_S = 30.0
 _STEPS = 200_000
 
 
-class Executor:
+class SqliteExecutor:
     """What a Tx runs its statements with, on one connection.
 
     A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError.
@@ -81,7 +81,7 @@ class Executor:
         self._connection.executemany(sql, params)
 
 
-class Outside(msgspec.Struct, frozen=True):
+class OutsideTransaction(msgspec.Struct, frozen=True):
     """Work on the writer's connection that cannot be part of a transaction."""
 
     work: Callable[[apsw.Connection], None]
@@ -91,18 +91,20 @@ class Outside(msgspec.Struct, frozen=True):
         self.work(connection)
 
 
-class Committer:
+class SqliteCommitter:
     """Runs batches of writing jobs on one connection.
 
     ``failure`` is set once an I/O error made the store's state unknown, or a file of the database
     was taken away; nothing is written after. Another thread may set it at any moment.
     """
 
-    def __init__(self, connection: apsw.Connection, standing: Standing, watch: Watch) -> None:
+    def __init__(
+        self, connection: apsw.Connection, identity: FileIdentity, mark: HighWaterMark
+    ) -> None:
         self._connection = connection
-        self._standing = standing
-        self._watch = watch
-        self._execute = Executor(connection)
+        self._identity = identity
+        self._mark = mark
+        self._execute = SqliteExecutor(connection)
         self.failure: BaseException | None = None
         self.landed = False
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
@@ -112,9 +114,11 @@ class Committer:
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is None and (trouble := self._standing.trouble()):
-            self.failure = Displaced(f"{trouble}; {self._standing.save(self._connection)}")
-        for outside, group in itertools.groupby(jobs, lambda job: isinstance(job.fn, Outside)):
+        if self.failure is None and (trouble := self._identity.trouble()):
+            self.failure = Displaced(f"{trouble}; {self._identity.save(self._connection)}")
+        for outside, group in itertools.groupby(
+            jobs, lambda job: isinstance(job.fn, OutsideTransaction)
+        ):
             members = list(group)
             if self.failure is not None:
                 self._refuse(members, self.failure)
@@ -162,11 +166,11 @@ class Committer:
         if changes == self._changes:  # nothing to sync would not say how long a sync takes
             self._connection.execute("COMMIT")
             return
-        end = self._watch.coming(self._connection)
+        end = self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._watch.note(end)
+        self._mark.note(end)
         self._changes = changes
 
     def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:
@@ -175,7 +179,7 @@ class Committer:
         try:
             value = job.run(tx)
         except Exception as raised:
-            error = self._verdict(raised)
+            error = self._classify(raised)
             if leaves_doubt(error):
                 raise
             if not self._connection.in_transaction:
@@ -190,7 +194,7 @@ class Committer:
 
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
-        error = self._verdict(raised)
+        error = self._classify(raised)
         _roll_back(self._connection)
         if leaves_doubt(error) or self._connection.in_transaction:
             self.failure = error
@@ -198,8 +202,8 @@ class Committer:
             return False
         return self._refuse(jobs, error)
 
-    def _verdict(self, error: BaseException) -> BaseException:
-        return verdict(error, self._connection.system_errno)
+    def _classify(self, error: BaseException) -> BaseException:
+        return classify(error, self._connection.system_errno)
 
     def _refuse(self, jobs: list[Job], error: BaseException) -> bool:
         for job in jobs:
@@ -223,7 +227,7 @@ def _roll_back(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def run_reads(connection: apsw.Connection, execute: Executor, jobs: list[Job]) -> None:
+def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[Job]) -> None:
     """Give every reading job its result, each from one consistent snapshot of a connection."""
     for job in jobs:
         _roll_back(connection)  # what the last one left, if its own end failed

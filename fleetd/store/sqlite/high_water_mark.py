@@ -1,9 +1,8 @@
-"""A file that says how far the log had come, so that what damage took from its end is missed.
+"""High-water mark: a file that says how far the log had come, to notice lost commits.
 
 A WAL that was cut, or has a flipped bit, ends there for SQLite, which drops what follows without a
 word: so ends a WAL after a crash, too. The mark is written after each commit and never synced: it
-lies behind the database after a power cut, and never before it. It knows one
-column of one table, and must not change the database.
+lies behind the database after a power cut, and never before it.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ _MARK = struct.Struct(">QI")
 _END = "SELECT max(seq) FROM events"
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostCommits(msgspec.Struct, frozen=True):
     """A log that ends at ``end`` and had come to ``reached``; ``why`` says it in words."""
 
     end: int
@@ -31,14 +30,14 @@ class Lost(msgspec.Struct, frozen=True):
     why: str
 
 
-class Watch:
+class HighWaterMark:
     """Writes the mark of a database, and misses what is not there any more."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self._descriptor: int | None = None
         self._reached = reached(database)
-        self.lost: Lost | None = None
+        self.lost: LostCommits | None = None
 
     def look(self, connection: apsw.Connection) -> None:
         """Compare the mark with a database as it was left; what remains of its WAL is kept."""
@@ -51,9 +50,9 @@ class Watch:
             f"{self._database} is damaged or was replaced: its log ends at {end}, and it had come"
             f" to {self._reached}{where}"
         )
-        self.lost = Lost(end, self._reached, why)
+        self.lost = LostCommits(end, self._reached, why)
 
-    def coming(self, connection: apsw.Connection) -> int:
+    def end_at_commit(self, connection: apsw.Connection) -> int:
         """Return how far the log will have come; asked within a transaction, before its COMMIT.
 
         After it, SQLite would have to take and leave its locks once more to tell.

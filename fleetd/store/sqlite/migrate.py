@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this program by numbered migrations; knows no table."""
+"""Schema migrations of SQLite."""
 
 import re
 from collections.abc import Sequence

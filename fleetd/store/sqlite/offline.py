@@ -1,4 +1,4 @@
-"""A database that nobody uses, looked at without changing anything of it; knows no table."""
+"""Offline database: one that no daemon uses, read without changing it."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,17 +18,19 @@ from ...protocol.errors import (
 )
 from ..api import CopyDamaged
 from . import page_checksums, schema_check
-from .group_commit import Executor
+from .group_commit import SqliteExecutor
 from .migrate import APPLICATION_ID, migrations
 from .online_backup import copy, damage_of
 
+WAIT_MS = 500
 
-class Resting:
+
+class OfflineDatabase:
     """One database, opened for reading; ``tx`` runs queries on it."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self.tx = Tx(Executor(connection))
+        self.tx = Tx(SqliteExecutor(connection))
 
     def has(self, table: str) -> bool:
         """Whether there is a table; one of an older schema may lack it."""
@@ -49,7 +51,7 @@ class Resting:
 
 
 @contextlib.contextmanager
-def resting(path: Path) -> Iterator[Resting]:
+def open_offline(path: Path) -> Iterator[OfflineDatabase]:
     """Open a database of fleetd's that nobody uses, its WAL included when it has one.
 
     Raises InvalidParams for what is no database of fleetd's, Incompatible for a newer schema,
@@ -58,7 +60,7 @@ def resting(path: Path) -> Iterator[Resting]:
     try:
         with contextlib.closing(_open(path)) as connection:
             _check_ours(connection, path)
-            yield Resting(connection)
+            yield OfflineDatabase(connection)
     except apsw.Error as error:
         raise _told(path, error) from error
 
@@ -134,3 +136,23 @@ def _told(path: Path, error: apsw.Error) -> FleetError:
         f"The database {path} cannot be read or copied: {error}.",
         hint="Check its permissions, the free space and the disk.",
     )
+
+
+def missions_in(database: Path) -> list[str]:
+    """Return the ids of the missions in a database file, none where there is no such file.
+
+    Raises OSError for a file that cannot be read.
+    """
+    if not database.is_file():
+        return []
+    try:
+        with contextlib.closing(
+            page_checksums.opened(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        ) as connection:
+            connection.set_busy_timeout(WAIT_MS)
+            there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'missions'"
+            if next(connection.execute(there), None) is None:
+                return []
+            return [str(row[0]) for row in connection.execute("SELECT id FROM missions")]
+    except apsw.Error as error:
+        raise OSError(str(error)) from error

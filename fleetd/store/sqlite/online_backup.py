@@ -1,7 +1,6 @@
-"""Copies of a whole database by SQLite's own means: checked and on disk, or not there at all.
+"""Online backup: a checked copy of the database on disk, or none.
 
 A copy is one file: it needs no WAL beside it, and opens from a place where nothing can be written.
-Must not know any table.
 """
 
 import contextlib
@@ -30,7 +29,7 @@ BEAT_STEPS = 10_000
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-def copy_in_use(path: str, target: Path, vfs: str | None, beat: Callable[[], None]) -> int:
+def online_copy(path: str, target: Path, vfs: str | None, beat: Callable[[], None]) -> int:
     """Copy a database that others write to; return the copy's size in bytes.
 
     The copy shows one moment. ``beat`` is called between the steps and may raise to end it.

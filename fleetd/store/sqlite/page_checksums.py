@@ -1,4 +1,4 @@
-"""A checksum on every page of the database, by SQLite's own extension; knows no table.
+"""Page checksums, by SQLite's own extension.
 
 SQLite notices damage to the structure of a file, and none to what stands in it: a flipped bit in a
 title would be served as the title. With its VFS ``cksmvfs`` below every connection a page that is

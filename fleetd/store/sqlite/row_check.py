@@ -1,4 +1,4 @@
-"""Looks for rows that no rule can read: text that should be JSON, numbers beyond all counting.
+"""Row check: rows that no rule can read.
 
 It knows columns by their names and types, and no table but the log's.
 """

@@ -1,4 +1,4 @@
-"""Compares what a database declares with the schema that its version has; knows no table.
+"""Schema check: compares what a database declares with the schema of its version.
 
 A copy that somebody else made may declare more than fleetd does: a trigger would run with every
 write, and a view in the place of a table would answer every read. Nothing of a database is read

@@ -18,26 +18,24 @@ from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
-from ..api import CopyDamaged, CopyFailed, StoreFailed
-from ..availability import Reach
-from ..load import Load
+from ..api import Availability, CopyDamaged, CopyFailed, Load, StoreFailed
 from ..postgres.incarnation import Incarnation
-from ..worker_thread import Job, Lane
+from ..worker_thread import Job, WorkerThread
 from . import page_checksums, schema_check
 from .connect import check_sqlite, connect, open_database
 from .disk_reserve import SIZE
-from .file_identity import Standing
-from .group_commit import Committer, Executor, Outside, run_reads
-from .high_water_mark import Lost, Watch
+from .file_identity import FileIdentity
+from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
+from .high_water_mark import HighWaterMark, LostCommits
 from .migrate import newest
-from .online_backup import copy_in_use, damage_of
-from .wal_checkpointer import WalUpkeep, check_of
+from .online_backup import damage_of, online_copy
+from .wal_checkpointer import WalCheckpointer, check_of
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
 
 
-class Store:
+class SqliteStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
@@ -66,19 +64,19 @@ class Store:
         self.path = path
         self.where = str(path)
         self.failed = trio.Event()
-        self.reach = Reach()
+        self.availability = Availability()
         self._on_commit = on_commit
         self._inline = inline
         self._vfs = vfs
-        self._watch = Watch(path)
-        self._writer_connection = open_database(path, vfs, self._watch.look)
+        self._mark = HighWaterMark(path)
+        self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
-        self._query = Executor(self._reader_connection)
-        self._standing = Standing(path)
-        self._committer = Committer(self._writer_connection, self._standing, self._watch)
-        self._writer = Lane("writer", self._committer.run, self._wrote, inline=inline)
-        self._reader = Lane("reader", self._read, lambda _: None, inline=inline)
-        self._upkeep = WalUpkeep(str(path), vfs, self._fail)
+        self._query = SqliteExecutor(self._reader_connection)
+        self._identity = FileIdentity(path)
+        self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
+        self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
+        self._reader = WorkerThread("reader", self._read, lambda _: None, inline=inline)
+        self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
 
@@ -102,9 +100,9 @@ class Store:
         return self._committer.failure
 
     @property
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostCommits | None:
         """Return what is missing at the end of the log, None when nothing is."""
-        return self._watch.lost
+        return self._mark.lost
 
     def from_wall(self, ms: int) -> int:
         """Return the store's time for one that this machine's own clock told: the same."""
@@ -116,7 +114,7 @@ class Store:
         self._writer.start()
         self._reader.start()
         # Inline is for virtual time: there is no use in fast commits, and none in waiting for it.
-        self._upkeep.start(lay_out=not self._inline)
+        self._wal.start(lay_out=not self._inline)
 
     def _fail(self, error: BaseException) -> None:
         """Stop for an error that was met beside the writer, on a thread of its own."""
@@ -139,7 +137,7 @@ class Store:
     def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
         """Called by SQLite after each commit of a change, on the writer's thread."""
         self._committer.landed = True
-        return self._upkeep.wal_grew(connection, name, pages)
+        return self._wal.wal_grew(connection, name, pages)
 
     def _read(self, jobs: list[Job]) -> None:
         run_reads(self._reader_connection, self._query, jobs)
@@ -155,13 +153,13 @@ class Store:
     @property
     def load(self) -> Load:
         """Return what the writer's queue and commits are like; the histograms go on counting."""
-        lane = self._writer
-        return Load(lane.waiting, lane.most_waiting, lane.batches, self._committer.commits)
+        writer = self._writer
+        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
     @property
     def wal_is_kept_short(self) -> bool:
         """Whether the thread that copies the WAL back still runs."""
-        return self._upkeep.alive
+        return self._wal.alive
 
     def checks(self) -> list[Check]:
         """Return how it is with what is kept short by a thread of its own."""
@@ -172,7 +170,7 @@ class Store:
 
     def make_way(self) -> None:
         """Have the WAL copied back soon, so that it is used anew in the place that it has."""
-        self._upkeep.hurry()
+        self._wal.hurry()
 
     def sizes(self) -> tuple[int, int]:
         """Return the bytes of the database file and of its WAL."""
@@ -189,12 +187,12 @@ class Store:
         Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
         it ends soon and leaves none either. Raises FileExistsError when the name is taken.
         """
-        if trouble := self._standing.trouble():
+        if trouble := self._identity.trouble():
             raise CopyFailed(trouble)
         beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
-                copy_in_use, str(self.path), target, self._vfs, beat
+                online_copy, str(self.path), target, self._vfs, beat
             )
         except FileExistsError:
             raise
@@ -213,11 +211,11 @@ class Store:
         Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
         not let go of the WAL.
         """
-        await self._writer.submit(Outside(self._scrub))
+        await self._writer.submit(OutsideTransaction(self._scrub))
 
     def _scrub(self, connection: apsw.Connection) -> None:
         # Two that copy the WAL back at once do not wait for each other: the second is refused.
-        with self._upkeep.at_work:
+        with self._wal.at_work:
             connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
             try:
                 page_checksums.rewrite(connection)
@@ -226,7 +224,7 @@ class Store:
 
     async def check(self) -> list[str]:
         """Return what is wrong with the database file; empty when nothing is."""
-        if trouble := self._standing.trouble():
+        if trouble := self._identity.trouble():
             return [trouble]
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
 
@@ -241,14 +239,14 @@ class Store:
         """Finish what is queued, empty the WAL and close the database."""
         await self._reader.aclose()
         await self._writer.aclose()
-        self._upkeep.stop()
+        self._wal.stop()
         self._reader_connection.close()
         # What cannot be copied back now stays in the WAL, and is read from there next time. After
         # a failure nothing at all is written.
         if self.failure is not None or not self._empty_wal():
             self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
-        self._watch.close()
+        self._mark.close()
 
     def _empty_wal(self) -> bool:
         try:

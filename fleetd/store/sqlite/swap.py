@@ -1,4 +1,4 @@
-"""Moves files of the store aside step by step, so that each step can be taken back.
+"""Database swap: puts a finished database in another one's place, in steps that can be undone.
 
 Every step leaves on disk either what was there or what comes: a crash loses neither.
 """
@@ -9,24 +9,32 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from ...host.atomic_files import sync
+from ..disk_audit import DATABASE_ENDINGS, REPLACED, second_names
+from .online_backup import PART
 
 _NOT_BY_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
 class Moves:
-    """Steps that were taken and how to take them back; methods raise OSError."""
+    """Steps that are undone, as far as the disk lets us, where a block of them fails.
+
+    A bug undoes nothing: who knows what was done. Methods raise OSError.
+    """
 
     def __init__(self) -> None:
         self._back: list[Callable[[], object]] = []
 
-    def take_back(self) -> None:
-        """Undo every step, the last one first, as far as the disk lets us."""
-        for step in reversed(self._back):
-            with contextlib.suppress(OSError):
-                step()
-        self._back.clear()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError | KeyboardInterrupt):
+            for step in reversed(self._back):
+                with contextlib.suppress(OSError):
+                    step()
 
     def then(self, back: Callable[[], object]) -> None:
         """Remember how to take back a step that somebody else takes."""
@@ -77,3 +85,51 @@ def _undo_moving(moved: Path, path: Path) -> None:
     for directory in (path.parent.parent, path.parent):  # they may have become empty
         directory.mkdir(mode=0o700, exist_ok=True)
     _undo_keeping(moved, path)
+
+
+def files_of(database: Path) -> list[Path]:
+    """Return the files of a database: they belong together, also when it is damaged."""
+    names = (Path(f"{database}{ending}") for ending in DATABASE_ENDINGS)
+    return [path for path in names if os.path.lexists(path)]
+
+
+def clear_up(database: Path) -> None:
+    """Remove what was left beside a database by a program that was to replace it and was killed."""
+    with contextlib.suppress(OSError):
+        for path in (*database.parent.glob(f"{PART}*"), *second_names(database)):
+            path.unlink()
+
+
+def unused(places: tuple[Path, ...], now: str) -> str:
+    """Return a name for a directory that nothing has in any of these places; ``now`` is ISO."""
+    stamp = now[:19].replace("-", "").replace(":", "")
+    number, name = 1, f"{REPLACED}{stamp}Z"
+    while any((place / name).exists() for place in places):
+        number += 1
+        name = f"{REPLACED}{stamp}Z-{number}"
+    return name
+
+
+def put_in_place(part: Path, database: Path, aside: Path | None, moves: Moves) -> None:
+    """Give a finished file the name of a database, whose old files go to ``aside``.
+
+    Until the one rename the old one is in place and whole. Raises OSError; ``moves`` can take back
+    what was done by then.
+    """
+    if aside is not None:
+        moves.make_directory(aside)
+        for path in files_of(database):
+            moves.keep(path, aside)
+    # A WAL must never meet another database than its own. Of a database that is whole there
+    # is none by now; of a damaged one it lies beside its copy.
+    for path in files_of(database):
+        if path != database:
+            path.unlink()
+    sync(database.parent)
+    part.rename(database)
+
+
+def confirm(database: Path) -> None:
+    """Bring the new name to the disk; it is done, and a disk that fails now is met again."""
+    with contextlib.suppress(OSError):
+        sync(database.parent)

@@ -1,4 +1,4 @@
-"""The upkeep of the write-ahead log, beside the writer; must not know any table."""
+"""WAL checkpointer: copies the write-ahead log back on a thread of its own."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ import apsw
 
 from ...protocol.requests.system import Check
 from .connect import connect, wait_while_busy
-from .errors import leaves_doubt, verdict
+from .errors import classify, leaves_doubt
 
 log = logging.getLogger("fleetd")
 PAGES = 1_000
@@ -23,7 +23,7 @@ BUSY_MS = 10
 LARGE_BYTES = 64_000_000
 
 
-class WalUpkeep:
+class WalCheckpointer:
     """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
 
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
@@ -80,7 +80,7 @@ class WalUpkeep:
         except apsw.Error as error:
             # Busy, or full: everything is in the WAL still, and it is tried again. But of a
             # sync that failed here nobody else ever hears: the next one succeeds.
-            if leaves_doubt(verdict(error, self._connection.system_errno)):
+            if leaves_doubt(classify(error, self._connection.system_errno)):
                 self._failed(error)
                 return False
         except Exception:

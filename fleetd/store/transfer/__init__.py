@@ -1,1 +1,1 @@
-"""Carries a whole store to one of another engine, row by row; must not know the rules."""
+"""Store migration: moves all rows between SQLite and PostgreSQL."""

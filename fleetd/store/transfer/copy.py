@@ -1,4 +1,4 @@
-"""Carries rows from one store to the other, and compares both; must not open or commit either.
+"""Copies rows from one store to the other, and compares both.
 
 Rows are carried as they are, but for whose machine they are of: ``''`` in a store that one machine
 has to itself. What only has a meaning where it is stays there.
@@ -15,7 +15,7 @@ from ...domain.core.text import without_nul
 from ...domain.rules import KINDS
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck
-from .side import Side, Table, Values
+from .side import StoreSide, Table, Values
 
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
@@ -29,7 +29,7 @@ TELL_EVERY = 500
 Tell = Callable[[str, int, int], None]
 
 
-class Cargo(msgspec.Struct, frozen=True):
+class TransferPlan(msgspec.Struct, frozen=True):
     """What goes from one store to another: to which, and under which names of machines.
 
     ``machine`` is this one's id in the shared store; ``shared`` says that it goes there.
@@ -101,25 +101,27 @@ def _with(row: Values, place: int, value: Any) -> Values:
     return (*row[:place], value, *row[place + 1 :])
 
 
-def carry(source: Side, target: Side, cargo: Cargo, tell: Tell) -> None:
+def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell) -> None:
     """Replace whatever the target holds by the rows of the source."""
-    target.empty(cargo.tables)
-    for table in cargo.carried:
-        rows = cargo.leaving(table, source.rows(table))
+    target.empty(plan.tables)
+    for table in plan.carried:
+        rows = plan.leaving(table, source.rows(table))
         target.fill(table, _told(table.name, rows, size(source, table), tell))
-    given = source.numbers(cargo.numbered)
+    given = source.numbers(plan.numbered)
     target.count_on({name: number for name, number in given.items() if number})
 
 
-def compare(source: Side, target: Side, cargo: Cargo, tell: Tell) -> list[TableCheck]:
+def compare(
+    source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell
+) -> list[TableCheck]:
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
-    for table in cargo.carried:
-        rows = _left(source, cargo, table)
+    for table in plan.carried:
+        rows = _left(source, plan, table)
         here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
-        there = _digest(_came(target, cargo, table))
+        there = _digest(_came(target, plan, table))
         differs = here != there
-        first = _first_difference(source, target, cargo, table) if differs else None
+        first = _first_difference(source, target, plan, table) if differs else None
         found.append(
             TableCheck(
                 table=table.name,
@@ -130,21 +132,23 @@ def compare(source: Side, target: Side, cargo: Cargo, tell: Tell) -> list[TableC
                 first_difference=first,
             )
         )
-    return [*found, *_compared_numbers(source, target, cargo)]
+    return [*found, *_compared_numbers(source, target, plan)]
 
 
-def _left(source: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
-    return cargo.leaving(table, source.rows(table))
+def _left(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.leaving(table, source.rows(table))
 
 
-def _came(target: Side, cargo: Cargo, table: Table) -> Iterator[Values]:
-    return cargo.staying_out(table, target.rows(table))
+def _came(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.staying_out(table, target.rows(table))
 
 
-def _compared_numbers(source: Side, target: Side, cargo: Cargo) -> Iterator[TableCheck]:
+def _compared_numbers(
+    source: StoreSide, target: StoreSide, plan: TransferPlan
+) -> Iterator[TableCheck]:
     """Tell of the numbers that are given out next, which no row need show."""
     here, there = (
-        _digest(sorted(side.numbers(cargo.numbered).items())) for side in (source, target)
+        _digest(sorted(side.numbers(plan.numbered).items())) for side in (source, target)
     )
     yield TableCheck(
         table="numbers given out",
@@ -156,7 +160,7 @@ def _compared_numbers(source: Side, target: Side, cargo: Cargo) -> Iterator[Tabl
     )
 
 
-def size(side: Side, table: Table) -> int:
+def size(side: StoreSide, table: Table) -> int:
     """Return how many rows a table has."""
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
 
@@ -178,9 +182,11 @@ def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
     return number, total.hexdigest()
 
 
-def _first_difference(source: Side, target: Side, cargo: Cargo, table: Table) -> str | None:
+def _first_difference(
+    source: StoreSide, target: StoreSide, plan: TransferPlan, table: Table
+) -> str | None:
     """Return the key of the first row that is not the same on both sides."""
-    pairs = itertools.zip_longest(_left(source, cargo, table), _came(target, cargo, table))
+    pairs = itertools.zip_longest(_left(source, plan, table), _came(target, plan, table))
     for here, there in pairs:
         if here != there:
             keys = [table.key_of(row) for row in (here, there) if row is not None]

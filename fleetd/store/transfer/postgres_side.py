@@ -1,4 +1,4 @@
-"""The PostgreSQL end of a move: the store that machines share; must not know what is carried.
+"""The PostgreSQL end of a store migration.
 
 All that is written is one transaction: until its COMMIT nobody sees any of it, and whatever ends it
 before leaves the store as it was.
@@ -15,9 +15,9 @@ from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage,
 from ..api import StoreRefused
 from ..postgres.batch import LOCK
 from ..postgres.connect import connect
-from ..postgres.connection import Line
+from ..postgres.connection import ServerConnection
 from ..postgres.errors import ServerAway, said
-from ..postgres.executing import Executor
+from ..postgres.executor import PostgresExecutor
 from ..postgres.migrate import migrate
 from ..postgres.url import named
 from .side import Table, Values
@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 100
 # A machine that was heard of since then is at work, or was killed just now.
 AT_WORK_MS = 60_000
 # A whole store takes longer than the transaction of a request.
-PATIENCE_S = 3_600.0
+TIMEOUT_S = 3_600.0
 _LET_IN = (
     "Give the role a password (\\password in psql), and this computer the same in ~/.pgpass;"
     " nothing was changed."
@@ -38,12 +38,12 @@ _AT_WORK = (
 )
 
 
-class ServerSide:
+class PostgresSide:
     """One schema of a PostgreSQL database, in a transaction that keeps all daemons from writing."""
 
-    def __init__(self, connection: Line, where: str) -> None:
+    def __init__(self, connection: ServerConnection, where: str) -> None:
         self.where = where
-        self.tx = Tx(Executor(connection))
+        self.tx = Tx(PostgresExecutor(connection))
         self._connection = connection
 
     def at_work(self, own: str) -> list[str]:
@@ -129,7 +129,7 @@ def _names(names: Iterable[str]) -> sql.Composable:
 
 
 @contextlib.contextmanager
-def opened(url: str, *, make: bool) -> Iterator[ServerSide]:
+def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
     """Connect, keep daemons from writing, and begin; what is not committed is rolled back.
 
     With ``make`` a schema that is missing or older is made first. Raises FleetError.
@@ -138,7 +138,7 @@ def opened(url: str, *, make: bool) -> Iterator[ServerSide]:
     with (
         _told(where),
         contextlib.closing(connect(url, "migration")) as connection,
-        connection.taking_its_time(PATIENCE_S),
+        connection.without_timeout(TIMEOUT_S),
     ):
         connection.execute(_PATIENT)
         _prepare(connection, where, make=make)
@@ -146,7 +146,7 @@ def opened(url: str, *, make: bool) -> Iterator[ServerSide]:
         connection.execute(LOCK.replace("_xact_", "_").encode())
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         try:
-            yield ServerSide(connection, where)
+            yield PostgresSide(connection, where)
         finally:
             if not connection.closed:
                 connection.execute("ROLLBACK")
@@ -159,7 +159,7 @@ def _named(url: str) -> str:
         raise InvalidState(str(error), hint="Nothing was changed.") from error
 
 
-def _prepare(connection: Line, where: str, *, make: bool) -> None:
+def _prepare(connection: ServerConnection, where: str, *, make: bool) -> None:
     there = connection.execute("SELECT to_regclass('schema_version')").fetchone()
     if not make and (there is None or there[0] is None):
         raise InvalidState(f"{where} holds no store of fleetd.", hint="Is it the right database?")

@@ -1,4 +1,4 @@
-"""What either end of a move can do, whichever engine it is; must not know any table."""
+"""What either end of a store migration can do."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ class Table(msgspec.Struct, frozen=True):
         return ", ".join(str(row[self.columns.index(name)]) for name in self.key)
 
 
-class Side(Protocol):
+class StoreSide(Protocol):
     """One end, within a transaction that whoever opened it commits."""
 
     where: str

@@ -1,4 +1,4 @@
-"""The SQLite end of a move: the store of this machine alone; must not know what is carried."""
+"""The SQLite end of a store migration."""
 
 import contextlib
 import math
@@ -13,18 +13,18 @@ from ...protocol.errors import Corrupt, InvalidState, Storage
 from ..api import StoreRefused
 from ..sqlite import page_checksums
 from ..sqlite.connect import open_database
-from ..sqlite.group_commit import Executor
+from ..sqlite.group_commit import SqliteExecutor
 from ..sqlite.high_water_mark import end_of, reached
 from ..sqlite.online_backup import damage_of
 from .side import Table, Values
 
 
-class LocalSide:
+class SqliteSide:
     """One database file, which nobody else uses."""
 
     def __init__(self, connection: apsw.Connection, where: str) -> None:
         self.where = where
-        self.tx = Tx(Executor(connection, math.inf))  # whole tables at once
+        self.tx = Tx(SqliteExecutor(connection, math.inf))  # whole tables at once
         self._connection = connection
 
     def tables(self) -> list[Table]:
@@ -95,7 +95,7 @@ class LocalSide:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[LocalSide]:
+def opened(path: Path) -> Iterator[SqliteSide]:
     """Open the database of this machine, in a transaction; what is not committed is rolled back.
 
     One of an older schema is brought to this one first. Raises FleetError.
@@ -112,11 +112,11 @@ def opened(path: Path) -> Iterator[LocalSide]:
                 hint="Start fleetd once with this database: it says what is lost, and goes on.",
             )
         with _transaction(connection):
-            yield LocalSide(connection, str(path))
+            yield SqliteSide(connection, str(path))
 
 
 @contextlib.contextmanager
-def made(part: Path) -> Iterator[LocalSide]:
+def made(part: Path) -> Iterator[SqliteSide]:
     """Fill a file that is there and empty; it is whole and on the disk when the block is left."""
     with told(part):
         with contextlib.closing(_open(part)) as connection:
@@ -124,7 +124,7 @@ def made(part: Path) -> Iterator[LocalSide]:
             # Nobody knows the file before it is whole, so nothing of it needs to be synced earlier.
             connection.pragma("synchronous", "off")
             with _transaction(connection):
-                yield LocalSide(connection, str(part))
+                yield SqliteSide(connection, str(part))
             if damage := damage_of(connection):
                 raise Corrupt(
                     f"The new database did not come out whole: {'; '.join(damage)}",

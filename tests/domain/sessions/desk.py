@@ -13,7 +13,7 @@ from fleetd.domain.missions import missions, sorties
 from fleetd.domain.sessions import plan_sync
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, NewSortie
-from fleetd.store.sqlite.group_commit import Executor
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from fleetd.store.sqlite.migrate import schema
 from tests import shared_store
 from tests.fleet import NOON
@@ -42,7 +42,9 @@ class Desk:
 
     def __init__(self, *persons: str, config: Config | None = None, **mission: Any) -> None:
         self.connection = None if shared_store.SERVER else _in_memory()
-        self.tx = Tx(Executor(self.connection) if self.connection else shared_store.executor())
+        self.tx = Tx(
+            SqliteExecutor(self.connection) if self.connection else shared_store.executor()
+        )
         self.numbers = count(1)
         self.now_ms = NOON
         self.config = config or Config()
