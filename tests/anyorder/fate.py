@@ -5,7 +5,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
-from fleetd.domain.erasure.erase import delete_checkpoint
+from fleetd.domain.checkpoints import checkpoints
 from fleetd.protocol.records import Checkpoint, RestoreResult
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
@@ -60,7 +60,7 @@ class TimeRules(Machine):
         """The daemon is killed when the row is marked and the file is still there."""
         request = CheckpointDelete(checkpoint)
         self.crash(
-            lambda fleet: fleet.engine.run(delete_checkpoint, request), Step(gone={checkpoint})
+            lambda fleet: fleet.engine.run(checkpoints.delete, request), Step(gone={checkpoint})
         )
 
     def crash(self, last: Any, step: Step) -> None:

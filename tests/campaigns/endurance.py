@@ -23,9 +23,8 @@ SETTINGS = (
 AGING = (
     "from fleetd.engine.jobs import daily; daily.DAY_S = {day}\n"
     "from fleetd.domain.core import idempotency\n"
-    "from fleetd.domain.system import startup\n"
     "from fleetd.domain.sessions import deliveries\n"
-    "idempotency.KEPT_MS = startup.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
+    "idempotency.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
 # In a few seconds no WAL of the usual length is filled.
 SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"

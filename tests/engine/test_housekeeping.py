@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
+from fleetd.domain.core import idempotency
 from fleetd.domain.retention import events_and_locks
-from fleetd.domain.system import startup
 from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
@@ -31,7 +31,7 @@ PIECE = 5
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces small, so that a few events are many of them."""
     monkeypatch.setattr(events_and_locks, "AT_ONCE", PIECE)
-    monkeypatch.setattr(startup, "KEYS_AT_ONCE", PIECE)
+    monkeypatch.setattr(idempotency, "DROPPED_AT_ONCE", PIECE)
 
 
 async def clean_up(fleet: Fleet) -> None:

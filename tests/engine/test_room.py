@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from fleetd.domain.core.idempotency import drop_expired
 from fleetd.domain.core.registry import REGISTERED, may_use_reserve
 from fleetd.domain.retention.events_and_locks import drop_old, drop_old_locks
 from fleetd.domain.retention.sessions import drop_old_sessions
 from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions.deliveries import OldDeliveriesDrop
-from fleetd.domain.system.startup import drop_old_keys, start_up
+from fleetd.domain.system.startup import start_up
 from fleetd.engine.room import MAKES_ROOM
 from fleetd.protocol.requests.mission import MissionCreate
 from fleetd.store.sqlite.disk_reserve import Ballast
@@ -29,7 +30,7 @@ def test_a_start_makes_room_since_nobody_could_prune_without_one() -> None:
 
 
 def test_what_is_cleaned_up_daily_makes_room() -> None:
-    daily = [drop_old, drop_old_locks, drop_old_keys, drop_old_sessions, drop_empty_runs]
+    daily = [drop_old, drop_old_locks, drop_expired, drop_old_sessions, drop_empty_runs]
     assert all(map(may_use_reserve, daily))
     assert OldDeliveriesDrop in MAKES_ROOM
 
@@ -69,7 +70,7 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
     monkeypatch.setattr(engine.store, "write", on_a_full_disk)
     monkeypatch.setattr(engine.ballast, "give", give)
     monkeypatch.setattr(engine.store, "make_way", lambda: done.append("make way"))
-    await engine.write(drop_old_keys)
+    await engine.write(drop_expired)
     assert done == ["give", "make way"] * 2
     full = 1
     with pytest.raises(DiskFull):

@@ -20,7 +20,6 @@ from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.checkpoints import checkpoints
-from fleetd.domain.erasure.erase import delete_checkpoint
 from fleetd.domain.retention import pruning as rules
 from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
@@ -678,7 +677,9 @@ async def test_a_file_to_write_does_not_wait_for_those_to_remove(
     meet_rules(fleet.engine, monkeypatch, note)
     async with trio.open_nursery() as nursery:
         for checkpoint_id in ids[:-1]:
-            nursery.start_soon(fleet.engine.run, delete_checkpoint, CheckpointDelete(checkpoint_id))
+            nursery.start_soon(
+                fleet.engine.run, checkpoints.delete, CheckpointDelete(checkpoint_id)
+            )
         nursery.start_soon(fleet.engine.run, checkpoints.create, CheckpointCreate(mission.id))
     await fleet.settle()
     assert order.index(backup) < 2

@@ -8,22 +8,24 @@ from collections.abc import Collection
 import msgspec
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
-from ...protocol.events import FleetCheckpointed
+from ...protocol.events import CheckpointDeleted, FleetCheckpointed
 from ...protocol.records import Checkpoint, CheckpointContent, percent
 from ...protocol.requests.checkpoint import (
     CheckpointCreate,
+    CheckpointDelete,
     CheckpointList,
     CheckpointPage,
     DeclaredContext,
 )
+from ...protocol.requests.mission import Deleted
 from ...protocol.types import Trigger
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit, position
 from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
-from ..core.registry import method
-from ..core.soft_delete import LIVE, find_live
+from ..core.registry import frees_space, method
+from ..core.soft_delete import LIVE, find_live, mark_deleted
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
@@ -192,6 +194,15 @@ _SUMMARY = (
     "id, mission_id, timestamp, trigger, trigger_details, progress_percent, sortie_count,"
     " lock_count, message_count, size_bytes, consumed_at, undo"
 )
+
+
+@frees_space
+def delete(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
+    """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
+    row = find_live(tx, "checkpoint", request.checkpoint_id)
+    mark_deleted(tx, ctx, "checkpoint", row["id"])
+    emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
+    return Deleted(deleted=True)
 
 
 @method(CheckpointList)

@@ -8,9 +8,11 @@ import msgspec
 from ...protocol.errors import InvalidParams
 from ...protocol.request import BY_NAME_ONLY, Mutation, result_type
 from .context import Context
+from .registry import frees_space
 from .tx import Tx
 
 KEPT_MS = 86_400_000
+DROPPED_AT_ONCE = 250
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -65,3 +67,16 @@ def disown(tx: Tx, ctx: Context, request: Mutation[Any]) -> None:
         method=request.method,
         key=request.idempotency_key,
     )
+
+
+@frees_space
+def drop_expired(tx: Tx, ctx: Context) -> bool:
+    """Drop some results of requests that nobody will repeat; return whether there were any."""
+    dropped = tx.all(
+        "DELETE FROM idempotency_keys WHERE (method, key) IN (SELECT method, key"
+        " FROM idempotency_keys WHERE created_at < :old ORDER BY created_at LIMIT :limit)"
+        " RETURNING method",
+        old=ctx.at(-KEPT_MS),
+        limit=DROPPED_AT_ONCE,
+    )
+    return bool(dropped)

@@ -11,12 +11,10 @@ from collections.abc import Sequence, Set
 import msgspec
 
 from ...protocol.errors import InvalidState
-from ...protocol.events import CheckpointDeleted, MissionDeleted
+from ...protocol.events import MissionDeleted
 from ...protocol.records import Record
-from ...protocol.requests.checkpoint import CheckpointDelete
-from ...protocol.requests.mission import Deleted
 from ...protocol.types import OPEN_MISSION
-from ..core import soft_delete, tombstones
+from ..core import tombstones
 from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit, position
@@ -34,15 +32,6 @@ ANSWERS_AT_ONCE = 500
 _FEW = 20
 _FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
-
-
-@frees_space
-def delete_checkpoint(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
-    """Mark a checkpoint deleted; its file and then its row go after COMMIT."""
-    row = soft_delete.find_live(tx, "checkpoint", request.checkpoint_id)
-    soft_delete.mark_deleted(tx, ctx, "checkpoint", row["id"])
-    emit(tx, ctx, CheckpointDeleted(checkpoint_id=row["id"]), mission_id=row["mission_id"])
-    return Deleted(deleted=True)
 
 
 def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:

@@ -1,15 +1,12 @@
-"""Start-up: a store is put in order before anybody is served; old idempotency keys go."""
+"""Start-up: a store is put in order before anybody is served."""
 
 import secrets
 
 from ...protocol.records import Record
 from ..core.context import Context
-from ..core.idempotency import KEPT_MS
 from ..core.registry import frees_space
 from ..core.tx import Tx
 from ..liveness.silence import follow_boot
-
-KEYS_AT_ONCE = 250
 
 
 class Done(Record, frozen=True, kw_only=True):
@@ -37,16 +34,3 @@ def start_up(tx: Tx, ctx: Context, in_line: tuple[int, ...] = ()) -> None:
         machine=ctx.machine,
         **standing,
     )
-
-
-@frees_space
-def drop_old_keys(tx: Tx, ctx: Context) -> bool:
-    """Drop some results of requests that nobody will repeat; return whether there were any."""
-    dropped = tx.all(
-        "DELETE FROM idempotency_keys WHERE (method, key) IN (SELECT method, key"
-        " FROM idempotency_keys WHERE created_at < :old ORDER BY created_at LIMIT :limit)"
-        " RETURNING method",
-        old=ctx.at(-KEPT_MS),
-        limit=KEYS_AT_ONCE,
-    )
-    return bool(dropped)

@@ -12,9 +12,10 @@ from functools import partial
 import trio
 
 from ...domain.artifacts import removal
+from ...domain.core import idempotency
 from ...domain.retention import events_and_locks, sessions, snapshots
 from ...domain.sessions.deliveries import OldDeliveriesDrop
-from ...domain.system import daily_rounds, startup
+from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
 from ...protocol.errors import FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
@@ -130,7 +131,7 @@ async def _drop_events(engine: Engine) -> None:
 
 
 async def _drop_keys(engine: Engine) -> None:
-    while await engine.write(startup.drop_old_keys):
+    while await engine.write(idempotency.drop_expired):
         continue
 
 

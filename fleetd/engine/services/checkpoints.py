@@ -10,7 +10,6 @@ from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
-from ...domain.erasure.erase import delete_checkpoint
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.records import Checkpoint
@@ -93,7 +92,7 @@ async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> D
         whole = await engine.read(inventory.whole_id, "checkpoint", request.checkpoint_id)
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
-    deleted = await engine.run(delete_checkpoint, request, caller)
+    deleted = await engine.run(checkpoints.delete, request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
         await engine.outbox.attempted(whole)
     return deleted
