@@ -158,7 +158,7 @@ def _say(
     kind: Callable[..., Payload],
     by: str | None,
     *,
-    activity: bool = True,
+    activity: bool | None = None,
     **more: Any,
 ) -> None:
     """Note in the log what became of a lock; ``by`` is the agent that the event is of."""
