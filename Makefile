@@ -1,11 +1,12 @@
 # Everything sets itself up: Python 3.11 or newer, pip and make are all a machine needs.
 #
 #   make demo    watch a fleet lose an agent and get it back (under a minute)
-#   make test    run the tests, with their coverage
+#   make test    run the tests of rules, protocol, commands, live view and tools (ARGS="tests/store -x")
+#   make test-all  run everything that needs no other program, with its coverage: what CI runs
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make test-postgres  run the tests over PostgreSQL, which it installs where there is none
 #   make test-packaging  build a wheel and an sdist, install them with pip, pipx and uv (needs the network)
-#   make check   format, lint, types, tests: what CI runs
+#   make check   format, lint, order of imports, types, make test-all
 #   make generate  write what is made from the code: completions, man pages, reference pages
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make recording  record the session that README shows
@@ -20,7 +21,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-shared clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-shared clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -42,7 +43,13 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 demo: $(VENV)/.installed
 	$(BIN)/fleetctl demo
 
+# What is run after each change; the others start daemons by the dozen, break disks, or take their time.
+TIERS := tests/unit tests/rules tests/protocol tests/cli tests/tui tests/mcp tests/test_layers.py
+
 test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(TIERS))
+
+test-all: $(VENV)/.installed-dev
 	@rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest --numprocesses=$(JOBS) $(ARGS)
 	@$(BIN)/coverage combine --quiet
@@ -62,7 +69,7 @@ test-postgres: $(VENV)/.installed-dev
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.campaigns $(or $(ARGS),all)
 
-check: lint types test
+check: lint types test-all
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
@@ -71,6 +78,8 @@ format: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@# A report of what is against the order; nothing else is worth a screen.
+	$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

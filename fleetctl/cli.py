@@ -21,7 +21,7 @@ from fleetd.protocol.errors import (
 )
 
 from .args import Parser, UsageError, english
-from .output import console, screen
+from .output import console
 from .prompts import Cancelled
 
 COMMANDS = {
@@ -140,7 +140,7 @@ def _run(arguments: list[str]) -> int:
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
-    screen.be_exact(getattr(args, "exact", False))
+    console.be_exact(getattr(args, "exact", False))
     return int(args.run(args))
 
 

@@ -1,14 +1,24 @@
-"""Which mission and which directory a command means; must not print."""
+"""The context of a command: its directory, its mission, the machines of the store."""
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
+from fleetd.protocol.errors import (
+    Corrupt,
+    Internal,
+    InvalidParams,
+    InvalidState,
+    LimitExceeded,
+    NotFound,
+    Storage,
+)
 from fleetd.protocol.patterns import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
-from .client.models import MissionSelect, SelectedMission
+from .client.models import MissionSelect, SelectedMission, SystemStatus
 
 # How the key of a lock begins, which is the same on every machine.
 KEYS = ("project:", "machine:")
@@ -89,3 +99,23 @@ def this_agent() -> str | None:
 def mission_id(client: Fleet, given: str | None) -> str:
     """Return the id that was given, else that of the mission at work; raises as ``selected``."""
     return given or selected(client, "work").mission.id
+
+
+@contextmanager
+def failing_as(what: str) -> Iterator[None]:
+    """Say which step failed when the daemon could not do it; usage errors keep their own words."""
+    try:
+        yield
+    except (Storage, Corrupt, Internal, LimitExceeded, InvalidState) as error:
+        message = f"{what}: {error.message}"
+        raise type(error)(message, hint=error.hint, **error.values) from error
+
+
+def machine_names(client: Fleet) -> dict[str, str]:
+    """Return what the machines are called, by their ids; empty where one has the store alone."""
+    return {each.machine_id: each.name for each in client.call(SystemStatus()).machines}
+
+
+def machine_name(known: dict[str, str], machine: str | None) -> str:
+    """Return what a machine is called, its id when nobody knows, nothing for none."""
+    return known.get(machine, machine) if machine else ""

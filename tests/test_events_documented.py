@@ -8,6 +8,7 @@ from typing import NamedTuple, get_args, get_type_hints
 import msgspec
 import pytest
 
+from fleetd.protocol.event_types import EVENT_TYPES
 from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY, Payload
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -51,7 +52,7 @@ def test_every_type_is_listed_once_and_nothing_else() -> None:
 @pytest.mark.parametrize("line", [line for line in lines() if line.type in PAYLOADS], ids=str)
 def test_what_fleetd_writes_is_described_as_it_is(line: Line) -> None:
     payload = PAYLOADS[line.type]
-    assert line.activity == ("yes" if payload.activity else "no")
+    assert line.activity == ("yes" if EVENT_TYPES[line.type].activity else "no")
     assert line.fields == fields(payload)
     assert line.meaning
 

@@ -160,7 +160,7 @@ def test_one_file_knows_the_rpc_library() -> None:
 
 def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
     found = importers(ROOT, "mcp") | importers(ROOT, "mcp_types") | importers(ROOT, "anyio")
-    assert found == {"fleetctl.mcp_server.server", "fleetctl.mcp_server.notifications"}
+    assert found == {"fleetctl.mcp_server.server"}
 
 
 def test_only_the_screens_know_the_library_that_draws_them() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import shtab
 
 from fleetctl.cli import COMMANDS, whole_parser
-from fleetctl.client import models
+from fleetctl.client.methods import METHODS
 from fleetctl.integrations.registry import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.protocol import events
@@ -32,7 +32,7 @@ BY_METAVAR = {
 }
 WORDS = {
     "harness": tuple(HARNESSES),
-    "method": tuple(models.METHODS),
+    "method": tuple(METHODS),
     "event_type": tuple(events.PAYLOADS),
     "command": tuple(COMMANDS),
 }

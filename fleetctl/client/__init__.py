@@ -12,21 +12,15 @@ from .protocol import TooSlow as TooSlow
 from .sync import Fleet as Fleet
 
 if TYPE_CHECKING:
+    from .aio import AsyncEvents as AsyncEvents
     from .aio import AsyncFleet as AsyncFleet
-    from .async_subscription import AsyncEvents as AsyncEvents
-    from .subscription_options import EventsMissed as EventsMissed
-    from .subscription_options import Link as Link
-    from .subscription_options import StoreReplaced as StoreReplaced
-    from .sync_subscription import Events as Events
+    from .subscription import Events as Events
+    from .subscription import EventsMissed as EventsMissed
+    from .subscription import Link as Link
+    from .subscription import StoreReplaced as StoreReplaced
 
-_ELSEWHERE = {
-    "AsyncFleet": "aio",
-    "AsyncEvents": "async_subscription",
-    "Events": "sync_subscription",
-    "EventsMissed": "subscription_options",
-    "Link": "subscription_options",
-    "StoreReplaced": "subscription_options",
-}
+_ELSEWHERE = dict.fromkeys(("Events", "EventsMissed", "Link", "StoreReplaced"), "subscription")
+_ELSEWHERE |= dict.fromkeys(("AsyncFleet", "AsyncEvents"), "aio")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,38 +1,253 @@
-"""The client for trio: many calls at a time on one connection; must not know how calls outlive it.
+"""The client for trio: many calls at a time on one connection.
 
 What the blocking client does by blocking is done here by waiting; all else is what both share.
 """
 
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import trio
 
-from fleetd.protocol.errors import Unavailable
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 
-from .async_connection import Connection
-from .async_subscription import AsyncEvents
-from .async_transport import TrioCarrier
-from .protocol import Conversation, Progress
-from .records import encode
+from .models import encode
+from .protocol import Progress, Reply, RpcProtocol, SentCall, TooSlow, lost, progress_of
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
-    insisted,
     keyed,
     new_key,
-    opened_again,
-    patience,
+    reconnect,
+    reply_timeout,
+    retried,
     users_socket,
 )
-from .subscription_options import Link, Wanted
+from .subscription import EventPosition, Link, LogSubscription, SubscriptionOptions
+from .transport import PAUSE_S, attempt
+
+
+class TrioTransport:
+    """A Unix socket, one connection at a time, in trio's time."""
+
+    def __init__(self) -> None:
+        self._stream: trio.SocketStream | None = None
+
+    def now(self) -> float:
+        """Return trio's seconds."""
+        return trio.current_time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await trio.sleep(seconds)
+
+    async def dial(self, path: Path, deadline: float) -> None:
+        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+        self.close()
+        while (found := attempt(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
+            await trio.sleep(PAUSE_S)
+        connected = trio.socket.from_stdlib_socket(socket.socket(fileno=found.detach()))
+        self._stream = trio.SocketStream(connected)
+
+    async def send(self, data: bytes, wait_s: float) -> None:
+        """Send all; raises TooSlow, ConnectionLost."""
+        stream = self._mine()
+        with trio.move_on_after(wait_s) as waiting:
+            try:
+                await stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                # A daemon that refused the line says why before it closes: go on to read that.
+                return
+        if waiting.cancelled_caught:
+            raise TooSlow
+
+    async def receive(self, wait_s: float) -> bytes:
+        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+        stream = self._mine()
+        with trio.move_on_after(wait_s):
+            try:
+                data = await stream.receive_some(262_144)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise lost() from error
+            if not data:
+                raise lost()
+            return bytes(data)
+        raise TooSlow
+
+    def _mine(self) -> trio.SocketStream:
+        if self._stream is None:
+            raise lost()
+        return self._stream
+
+    def close(self) -> None:
+        """Close the connection; closing twice is harmless."""
+        if self._stream is not None:
+            self._stream.socket.close()
+            self._stream = None
+
+
+# How many calls wait to be sent before those who ask wait for that too.
+UNSENT = 32
+# A connection that says nothing is no broken one: each call knows how long it waits.
+FOR_EVER = float("inf")
+
+
+def _ignored(_: Progress) -> None:
+    """Hear what is said of a call that nobody waits for any more."""
+
+
+class _PendingReply:
+    """One call that waits for its reply."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.outcome: Reply | FleetError = lost()
+
+
+class AsyncConnection:
+    """One connection and the calls that are in flight on it."""
+
+    def __init__(self, transport: TrioTransport, protocol: RpcProtocol) -> None:
+        self.broken = False
+        self._transport = transport
+        self._protocol = protocol
+        self._waiting: dict[int, _PendingReply] = {}
+        self._hearing: dict[str, Callable[[Progress], None]] = {}
+        self._give, self._take = trio.open_memory_channel[SentCall](UNSENT)
+
+    async def exchange(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        token: str = "",
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Any:
+        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost.
+
+        ``progress`` hears what is said of the ``token`` meanwhile.
+        """
+        asked = self._protocol.ask(method, params)
+        waiting = self._waiting[asked.number] = _PendingReply()
+        if progress is not None:
+            self._hearing[token] = progress
+        try:
+            with trio.move_on_after(reply_s):
+                with suppress(trio.ClosedResourceError):  # it ended, and has said so
+                    await self._give.send(asked)
+                await waiting.over.wait()
+        finally:
+            # Whoever was cancelled leaves the others whole: his reply is passed over.
+            del self._waiting[asked.number]
+            self._protocol.forget(asked.number)
+            self._hearing.pop(token, None)
+        if not waiting.over.is_set():
+            raise TooSlow
+        if isinstance(waiting.outcome, FleetError):
+            raise waiting.outcome
+        if waiting.outcome.error is not None:
+            raise waiting.outcome.error
+        return waiting.outcome.result
+
+    async def serve(self) -> None:
+        """Send what is asked and hand out what is answered, until the connection is over."""
+        why: FleetError = lost()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send)
+                why = await self._receive()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._end(why)
+
+    async def _send(self) -> None:
+        async for asked in self._take:
+            if asked.number in self._waiting:
+                # Half a line would spoil all that follow: who is cancelled is not waited for here.
+                await self._transport.send(asked.line, FOR_EVER)
+
+    async def _receive(self) -> FleetError:
+        """Hand out replies; return why there are no more."""
+        try:
+            while True:
+                self._protocol.feed(await self._transport.receive(FOR_EVER))
+                while (message := self._protocol.next_message()) is not None:
+                    if isinstance(message, Reply):
+                        self._hand_out(message)
+                    elif (told := progress_of(message)) is not None:
+                        self._hearing.get(told[0], _ignored)(told[1])
+        except FleetError as error:
+            return error
+
+    def _hand_out(self, reply: Reply) -> None:
+        if (waiting := self._waiting.get(reply.number)) is not None:
+            waiting.outcome = reply
+            waiting.over.set()
+
+    def _end(self, why: FleetError) -> None:
+        self.broken = True
+        self._transport.close()
+        self._give.close()
+        self._take.close()
+        for waiting in self._waiting.values():
+            if not waiting.over.is_set():
+                waiting.outcome = why
+                waiting.over.set()
+
 
 R = TypeVar("R")
+
+
+class AsyncEvents(EventPosition):
+    """Events in the order of the log, each once, over restarts of the daemon.
+
+    ``async with fleet.events() as events`` subscribes and ends it. It has a connection of its own.
+    Nothing is read ahead of the loop: one that is slow lags behind and loses nothing. What was
+    cancelled while it waited may be asked again. With a ``consumer`` whoever asks for the next
+    event has dealt with those before, and the end of the block says so of the last one too, unless
+    it was left by an exception.
+
+    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
+    daemon is away for longer than was allowed.
+    """
+
+    def __init__(self, fleet: "AsyncFleet", path: Path, wanted: SubscriptionOptions) -> None:
+        async def call(request: Request[R]) -> R:
+            return await fleet.call(request)
+
+        self._log = LogSubscription(path, TrioTransport(), wanted, call)
+
+    async def __aenter__(self) -> Self:
+        await self._log.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                await self._log.save()
+        finally:
+            self._log.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._log.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
 
 class AsyncFleet:
@@ -59,16 +274,16 @@ class AsyncFleet:
         self._connect_s = connect_s
         self._away_s = away_s
         self._restart_s = restart_s
-        self._conversation = Conversation()
+        self._protocol = RpcProtocol()
         self._connecting = trio.StrictFIFOLock()
-        self._connection: Connection | None = None
+        self._connection: AsyncConnection | None = None
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        carrier = await self._first()
+        transport = await self._first()
         self._lifetime = trio.open_nursery()
         self._nursery = await self._lifetime.__aenter__()
-        self._adopt(carrier)
+        self._adopt(transport)
         return self
 
     async def __aexit__(
@@ -105,8 +320,10 @@ class AsyncFleet:
         request, token = keyed(request), new_key()
         if progress is not None:
             request = request.tracked(token)
-        wait_s = patience(request, reply_s)
-        result = await self._insist(request.method, request.encoded(), wait_s, token, progress)
+        wait_s = reply_timeout(request, reply_s)
+        result = await self._with_retries(
+            request.method, request.encoded(), wait_s, token, progress
+        )
         return answer(request, result)
 
     async def call_raw(
@@ -119,7 +336,7 @@ class AsyncFleet:
         """
         sent = encode({} if params is None else params)
         if again:
-            return await self._insist(method, sent, reply_s)
+            return await self._with_retries(method, sent, reply_s)
         connection = await self._connected()
         return await connection.exchange(method, sent, reply_s)
 
@@ -139,10 +356,12 @@ class AsyncFleet:
 
         The parameters are those of ``Fleet.events``.
         """
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
+        wanted = SubscriptionOptions(
+            since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
+        )
         return AsyncEvents(self, self._path, wanted)
 
-    async def _insist(
+    async def _with_retries(
         self,
         method: str,
         params: bytes,
@@ -156,12 +375,12 @@ class AsyncFleet:
             connection = await self._connected(patient=True)
             return await connection.exchange(method, params, reply_s, token, progress)
 
-        async def come_back(deadline: float) -> Connection:
-            return await opened_again(self._open, TrioCarrier(), deadline)
+        async def come_back(deadline: float) -> AsyncConnection:
+            return await reconnect(self._open, TrioTransport(), deadline)
 
-        return await insisted(exchange, come_back, TrioCarrier(), self._restart_s)
+        return await retried(exchange, come_back, TrioTransport(), self._restart_s)
 
-    async def _first(self) -> TrioCarrier:
+    async def _first(self) -> TrioTransport:
         """Connect for the first time; raises Unavailable when nobody is there in time."""
         deadline = trio.current_time() + self._away_s
         try:
@@ -169,9 +388,9 @@ class AsyncFleet:
         except Unavailable:
             if not self._away_s:
                 raise
-            return await opened_again(self._dialled, TrioCarrier(), deadline)
+            return await reconnect(self._dialled, TrioTransport(), deadline)
 
-    async def _connected(self, *, patient: bool = False) -> Connection:
+    async def _connected(self, *, patient: bool = False) -> AsyncConnection:
         """Return a connection that is not known to be broken.
 
         ``patient`` waits for a daemon as long as a restart may take.
@@ -184,25 +403,25 @@ class AsyncFleet:
             if not patient or self._nursery is None:
                 raise
             deadline = trio.current_time() + self._restart_s
-            return await opened_again(self._open, TrioCarrier(), deadline)
+            return await reconnect(self._open, TrioTransport(), deadline)
 
-    async def _open(self, deadline: float) -> Connection:
+    async def _open(self, deadline: float) -> AsyncConnection:
         """Return a new connection, or the one that another call has opened meanwhile."""
         async with self._connecting:
             if (connection := self._connection) is not None and not connection.broken:
                 return connection
             return self._adopt(await self._dialled(deadline))
 
-    async def _dialled(self, deadline: float) -> TrioCarrier:
-        carrier = TrioCarrier()
-        await carrier.dial(self._path, deadline)
-        return carrier
+    async def _dialled(self, deadline: float) -> TrioTransport:
+        transport = TrioTransport()
+        await transport.dial(self._path, deadline)
+        return transport
 
-    def _adopt(self, carrier: TrioCarrier) -> Connection:
+    def _adopt(self, transport: TrioTransport) -> AsyncConnection:
         if self._nursery is None:
-            carrier.close()
+            transport.close()
             raise Unavailable("This AsyncFleet is not open.", hint="async with AsyncFleet() ...")
-        self._connection = Connection(carrier, self._conversation)
-        self._conversation.begin()
+        self._connection = AsyncConnection(transport, self._protocol)
+        self._protocol.begin()
         self._nursery.start_soon(self._connection.serve)
         return self._connection

@@ -4,9 +4,12 @@ Whoever checks types sees the Structs themselves. What runs are plain stand-ins 
 a request is what it was given, and a record what the daemon answered.
 """
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .records import Asked, Record
+from fleetd.protocol.errors import Incompatible
+
+from .methods import METHODS, RECORDS
 
 if TYPE_CHECKING:
     from fleetd.protocol.checkpoint_diff import *  # noqa: F403
@@ -42,59 +45,83 @@ if TYPE_CHECKING:
     from fleetd.protocol.snapshots import *  # noqa: F403
     from fleetd.protocol.status import *  # noqa: F403
 
-# Of each noun the methods that change nothing, then those that may.
-_NOUNS = {
-    "system": ("hello status health config metrics", "doctor backup forget"),
-    "rpc": ("discover", ""),
-    "mission": ("get list current select", "create start update complete fail cancel delete"),
-    "sortie": ("get list", "create assign start progress block unblock complete fail remove"),
-    "agent": ("get list", "register heartbeat note deregister current"),
-    "lock": ("check list", "acquire renew release force_release"),
-    "message": ("list", "send inbox ack requeue"),
-    "event": ("list subscribe unsubscribe", "append"),
-    "cursor": ("get", "advance"),
-    "checkpoint": ("get latest list compare", "create delete verify prune pull"),
-    "error": ("", "report"),
-    "snapshot": ("latest get list", "record prune verify"),
-    "recovery": ("detect context list", "restore"),
-    "hook": ("status", "deliver"),
-}
-# Every method, and whether it may change something.
-METHODS = {
-    f"{noun}.{action}": bool(changes)
-    for noun, sorts in _NOUNS.items()
-    for changes, actions in enumerate(sorts)
-    for action in actions.split()
-}
-# Those that take long tell how far they are.
-LONG = frozenset(
-    {
-        *("system.doctor", "system.backup", "system.forget", "mission.delete"),
-        *("checkpoint.verify", "checkpoint.prune", "checkpoint.pull"),
-        *("snapshot.verify", "snapshot.prune"),
-    }
-)
-# A request is named after its method, unless a record already is.
-_NAMED_OTHERWISE = {"recovery.context": "RecoveryContextGet", "hook.status": "HookStatusGet"}
-_REQUESTS = {
-    _NAMED_OTHERWISE.get(method) or method.replace(".", "_").title().replace("_", ""): method
-    for method in METHODS
-}
-
-# The records that commands name; whoever names another adds it here.
-_RECORD_NAMES = (
-    "Agent Artifact AwayStatus BackupResult Checkpoint CheckpointPage CheckpointSummary "
-    "CommandOutcome ContextDigest Counts DeclaredCompliance DeclaredDigest DeclaredHints "
-    "DeclaredOutcome DeclaredStep Detection Event Findings Forgotten HarnessStatus Hello Lock "
-    "Message Mission MissionLine Mutation NewSortie PrunedCheckpoint PrunedSnapshot "
-    "PulledCheckpoints Query Recovery RecoveryCandidate RecoveryContext Request RestoreResult "
-    "SelectedMission Setting Snapshot SnapshotPage SnapshotSummary Sortie SourceDetail SpoolStatus "
-    "Status StepState Timing"
-)
-_RECORDS = frozenset(_RECORD_NAMES.split())
+# Fields that go by another name on the wire, since Python has no room for it.
+WIRE_NAMES = {"sender": "from"}
 
 
-class _Finding(Record):
+class MissingMember(Incompatible, AttributeError):
+    """The daemon's answer has no member of this name, so that ``hasattr`` is false."""
+
+
+class PlainRecord(dict[str, Any]):
+    """A JSON object whose members are attributes as well; one that is absent is MissingMember."""
+
+    def __init__(self, *told: Any, **fields: Any) -> None:
+        super().__init__(*told, **fields)
+        for name in WIRE_NAMES.keys() & fields.keys():
+            self[WIRE_NAMES[name]] = self.pop(name)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[WIRE_NAMES.get(name, name)]
+        except KeyError:
+            raise not_understood(f"it has no {name}", MissingMember) from None
+
+
+class PlainRequest(PlainRecord):
+    """A request: the parameters of one method."""
+
+    method: ClassVar[str]
+    changes: ClassVar[bool]
+    long: ClassVar[bool]
+
+    def keyed(self, key: str) -> Self:
+        """Return the request with an idempotency key, if it needs one and has none."""
+        return type(self)({"idempotency_key": key, **self}) if self.changes else self
+
+    def tracked(self, token: str) -> Self:
+        """Return the request as it tells how far it is, if it may take long."""
+        return type(self)({"progress_token": token, **self}) if self.long else self
+
+    def encoded(self) -> bytes:
+        """Return the parameters as JSON."""
+        return encode(self)
+
+    def answer(self, result: Any) -> PlainRecord:
+        """Return what the daemon answered; raises Incompatible for what no method answers with."""
+        return an_object(result, "a result")
+
+
+def encode(value: Any) -> bytes:
+    """Return plain data and records as JSON, in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(data: bytes | bytearray) -> Any:
+    """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
+    return json.loads(data, object_hook=PlainRecord)
+
+
+def an_object(told: Any, what: str) -> PlainRecord:
+    """Return a part of a message that must be an object; raises Incompatible when it is none."""
+    if isinstance(told, PlainRecord):
+        return told
+    raise not_understood(f"{what} is an object")
+
+
+def not_understood(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
+    """Return what is said of an answer that has not the form which was expected."""
+    return kind(
+        f"fleetd answered something this fleetctl does not understand: {why}.",
+        hint="Are both of the same version? Compare: fleetctl --version; "
+        "fleetctl call system.hello",
+    )
+
+
+_REQUESTS = {told[0]: (method, *told[1:]) for method, told in METHODS.items()}
+
+
+class _Finding(PlainRecord):
     """What a check found: commands check things by themselves, and print both alike."""
 
     def __init__(
@@ -116,11 +143,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name == "Finding":
         return _Finding
-    if name in _RECORDS:
-        return Record
-    if (method := _REQUESTS.get(name)) is None:
-        raise AttributeError(f"fleetd knows no request and no record that is called {name}")
-    about = {"method": method, "changes": METHODS[method], "long": method in LONG}
-    asked = type(name, (Asked,), about)
-    globals()[name] = asked
-    return asked
+    if name in _REQUESTS:
+        about = dict(zip(("method", "changes", "long"), _REQUESTS[name], strict=True))
+        globals()[name] = request = type(name, (PlainRequest,), about)
+        return request
+    if name in RECORDS:
+        return PlainRecord
+    raise AttributeError(f"fleetd knows no request and no record that is called {name}")

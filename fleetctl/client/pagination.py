@@ -1,7 +1,12 @@
-"""Lists that come a page at a time, read to their end; must not know what they list."""
+"""Reading lists page by page, the event log backwards, and the fleet's overview."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
+
+from fleetd.protocol.errors import Unavailable
+
+from . import Fleet
+from .models import Event, EventList, Status, SystemStatus
 
 T = TypeVar("T")
 # How many the daemon returns at most, of what it lists whole when there are fewer.
@@ -19,3 +24,50 @@ def every(page: Callable[..., Sequence[T]]) -> list[T]:
         last = page(after=last[-1].id)
         found += last
     return found
+
+
+def newest(
+    client: Fleet,
+    *,
+    mission_id: str | None = None,
+    types: list[str] | None = None,
+    agent_id: str | None = None,
+    since_time: str | None = None,
+    limit: int = PAGE,
+) -> Iterator[Event]:
+    """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most."""
+    before = None
+    while True:
+        page = client.call(
+            EventList(
+                mission_id=mission_id,
+                types=types,
+                agent_id=agent_id,
+                since_time=since_time,
+                newest=True,
+                before=before,
+                limit=min(limit, PAGE),
+            )
+        )
+        yield from page.events
+        if page.position == before or not (page.events or agent_id):
+            return
+        before = page.position
+
+
+def overview(client: Fleet) -> Status:
+    """Return the status; raises Unavailable while the store is away, of which it would tell."""
+    status = client.call(SystemStatus())
+    if status.counts is None:
+        away = status.store.away if status.store else None
+        raise Unavailable(
+            f"The store is away: {away.message if away else 'the daemon ends'}",
+            hint="fleetctl status says since when.",
+            away_ms=away.for_ms if away else 0,
+        )
+    return status
+
+
+def position_of(client: Fleet) -> int:
+    """Return the ``seq`` of the newest event; raises Unavailable while the store is away."""
+    return overview(client).position or 0

@@ -1,4 +1,4 @@
-"""What is said on one connection: calls, replies and notices; must not touch a socket or a clock.
+"""JSON-RPC on one connection: number the calls, match replies to them, read notifications.
 
 The blocking client and the one for trio both speak by this.
 """
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
 from fleetd.protocol.framing import FrameTooLong, Line, LineDecoder
 
-from .records import Record, an_object, decode, encode, not_understood
+from .models import PlainRecord, an_object, decode, encode, not_understood
 
 REPLY_BYTES = 256 * 1024 * 1024
 
@@ -24,7 +24,7 @@ class TooSlow(LimitExceeded):
         super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
 
 
-class Asked(NamedTuple):
+class SentCall(NamedTuple):
     """A call as it is sent: its number and its line."""
 
     number: int
@@ -43,7 +43,7 @@ class Notice(NamedTuple):
     """What the daemon says of its own accord."""
 
     method: str
-    params: Record
+    params: PlainRecord
 
 
 class Progress(NamedTuple):
@@ -70,7 +70,7 @@ def progress_of(notice: Notice) -> tuple[str, Progress] | None:
     return token, Progress(what, done, total)
 
 
-class Conversation:
+class RpcProtocol:
     """Numbers the calls and tells which reply is whose, over as many connections as it takes."""
 
     def __init__(self) -> None:
@@ -83,13 +83,13 @@ class Conversation:
         self._lines = LineDecoder(REPLY_BYTES)
         self._lengths.clear()
 
-    def ask(self, method: str, params: bytes) -> Asked:
+    def ask(self, method: str, params: bytes) -> SentCall:
         """Return the line to send for a call."""
         self._last += 1
         head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (self._last, encode(method))
         line = head + params + b"}\n"
         self._lengths[self._last] = len(line)
-        return Asked(self._last, line)
+        return SentCall(self._last, line)
 
     def forget(self, number: int) -> None:
         """Wait no more for a reply; should it come, it is passed over."""
@@ -123,7 +123,7 @@ class Conversation:
             return Notice(method, an_object(incoming.params, "what a notification tells"))
         return self._reply(incoming)
 
-    def _reply(self, incoming: Record) -> Reply | None:
+    def _reply(self, incoming: PlainRecord) -> Reply | None:
         number, told = incoming.get("id"), incoming.get("error")
         if number is None and told is not None and self._lengths:
             # It answers a line that the daemon did not read to its end: a limit was passed.

@@ -1,7 +1,7 @@
-"""How a call outlives a restart of the daemon; must not know what carries it, or what it says.
+"""Retry over a restart of the daemon: deadlines, timeouts and idempotency keys.
 
 What is written here waits by what it is given: the client for trio gives what trio waits for, and
-the blocking one what blocks, so that ``at_once`` runs it to its end.
+the blocking one what blocks, so that ``run_blocking`` runs it to its end.
 """
 
 import os
@@ -12,9 +12,8 @@ from typing import Any, Protocol, TypeVar
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
-from .models import Request
+from .models import Request, not_understood
 from .protocol import ConnectionLost
-from .records import not_understood
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.
@@ -31,7 +30,7 @@ LONG_S = 86_400.0
 R = TypeVar("R")
 
 
-class Waits(Protocol):
+class Clock(Protocol):
     """Time, as a client waits in it."""
 
     def now(self) -> float:
@@ -41,10 +40,10 @@ class Waits(Protocol):
         """Wait."""
 
 
-async def insisted(
+async def retried(
     exchange: Callable[[], Awaitable[Any]],
     come_back: Callable[[float], Awaitable[Any]],
-    time: Waits,
+    time: Clock,
     restart_s: float,
 ) -> Any:
     """Exchange a call for its result, over restarts of the daemon that end within ``restart_s``.
@@ -73,9 +72,7 @@ async def insisted(
             ) from error
 
 
-async def opened_again(
-    open_one: Callable[[float], Awaitable[R]], time: Waits, deadline: float
-) -> R:
+async def reconnect(open_one: Callable[[float], Awaitable[R]], time: Clock, deadline: float) -> R:
     """Wait for a daemon that restarts; raises Unavailable when it does not come back."""
     while True:
         # The one that ends listens for a moment yet, and nobody else does.
@@ -101,7 +98,7 @@ def away_s(error: FleetError) -> float:
     return away_ms / 1_000 if isinstance(away_ms, int) else 0.0
 
 
-def at_once(steps: Coroutine[Any, Any, R]) -> R:
+def run_blocking(steps: Coroutine[Any, Any, R]) -> R:
     """Run what waits by blocking only, and return what it returns."""
     try:
         steps.send(None)
@@ -111,17 +108,17 @@ def at_once(steps: Coroutine[Any, Any, R]) -> R:
     raise RuntimeError("what blocks does not wait for anybody")
 
 
-def patience(request: Request[Any], reply_s: float | None) -> float:
+def reply_timeout(request: Request[Any], reply_s: float | None) -> float:
     """Return how many seconds a reply is waited for in all, since the request was sent."""
     if reply_s is not None:
         return reply_s
     if not request.changes:
         return READ_S
     wait_ms = getattr(request, "wait_ms", None) or 0
-    return usual(long=request.long, wait_ms=wait_ms)
+    return mutation_timeout(long=request.long, wait_ms=wait_ms)
 
 
-def usual(*, long: bool, wait_ms: int) -> float:
+def mutation_timeout(*, long: bool, wait_ms: int) -> float:
     """Return for how many seconds one waits for what may change something.
 
     ``wait_ms`` is how long the daemon was told to wait with it.

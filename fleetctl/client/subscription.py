@@ -1,26 +1,163 @@
-"""A subscription over as many connections as it takes; must not know what carries them.
+"""Event subscription: follow the log over reconnects, and move the cursor of a consumer.
 
-What is written here waits by its carrier: that of the client for trio lets others run meanwhile,
+What is written here waits by its transport: that of the client for trio lets others run meanwhile,
 the blocking one blocks.
 """
 
 import time as wall
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
-from fleetd.protocol.errors import FleetError, Incompatible, Unavailable
+from fleetd.protocol.errors import FleetError, Incompatible, InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request, learned
-from fleetd.protocol.requests.event import EventSubscribe, Subscription
+from fleetd.protocol.requests.event import (
+    CursorAdvance,
+    CursorGap,
+    CursorGet,
+    CursorPosition,
+    EventList,
+    EventSubscribe,
+    Subscription,
+)
 from fleetd.protocol.requests.system import SystemHello
 
-from .cursor import Cursor
-from .protocol import ConnectionLost, Conversation, Notice, Reply, TooSlow
-from .records import not_understood
-from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, ends
-from .subscription_options import Calls, Carrier, Link, StoreReplaced, Wanted
+from .models import not_understood
+from .protocol import ConnectionLost, Notice, Reply, RpcProtocol, TooSlow
+from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, ends, run_blocking
+from .transport import SocketTransport
+
+if TYPE_CHECKING:
+    from .sync import Fleet
+
+R = TypeVar("R")
+
+
+class StoreReplaced(Incompatible):
+    """The store is another one since it was last heard of: positions in its log mean nothing now.
+
+    Whoever keeps a state that he made of events reads it anew, and follows from there.
+    """
+
+
+class EventsMissed(UserWarning):
+    """A consumer comes back after so long that events it had not read are not there any more."""
+
+
+class Link(NamedTuple):
+    """How a subscription stands with the daemon, since when (seconds since 1970), and why."""
+
+    state: Literal["connected", "away", "back"]
+    since: float
+    error: FleetError | None = None
+
+
+class Transport(Clock, Protocol):
+    """One connection at a time."""
+
+    async def dial(self, path: Path, deadline: float) -> None:
+        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+
+    async def send(self, data: bytes, wait_s: float) -> None:
+        """Send all; raises TooSlow, ConnectionLost."""
+
+    async def receive(self, wait_s: float) -> bytes:
+        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+
+    def close(self) -> None:
+        """Close the connection; closing twice is harmless."""
+
+
+class SubscriptionOptions(NamedTuple):
+    """Which events, from where on, and for how long a daemon that is away is waited for."""
+
+    since: int | None
+    epoch: str | None
+    types: Sequence[str] | None
+    mission_id: str | None
+    consumer: str | None
+    away_s: float | None
+    on_link: Callable[[Link], None] | None
+    agent_id: str | None = None
+
+
+class Caller(Protocol):
+    """How the consumer's cursor is asked for and moved."""
+
+    async def __call__(self, request: Request[R]) -> R:
+        """Carry out a request."""
+
+
+# How often a consumer that gets nothing says that it is still there: its cursor keeps events only
+# while it is used, and those that it does not want no longer than it takes to say so.
+IN_USE_S = 3_600.0
+
+
+class ConsumerCursor:
+    """Remembers with the daemon how far a consumer is; without a consumer it remembers nothing."""
+
+    def __init__(self, wanted: SubscriptionOptions, call: Caller) -> None:
+        self.gap: CursorGap | None = None
+        """Events that nobody can give the consumer any more, None when there are none."""
+        self._wanted = wanted
+        self._call = call
+        self._consumer = wanted.consumer or ""
+        self._stream = f"mission:{wanted.mission_id}" if wanted.mission_id else "fleet"
+        # Up to where nothing came that is wanted, and when that was looked at.
+        self._looked = 0
+        self._used_at = 0.0
+
+    async def get(self) -> CursorPosition:
+        """Return where the consumer is; warns with EventsMissed when it missed events."""
+        found = await self._call(CursorGet(self._consumer, self._stream))
+        self.gap = found.gap
+        if self.gap is not None:
+            warnings.warn(
+                f"The cursor of {self._consumer} on {self._stream} was not used for long, and"
+                f" events up to {self.gap.missed_until} are not there any more that it had not come"
+                f" to; the first one that follows is {self.gap.first_available}.",
+                EventsMissed,
+                stacklevel=2,
+            )
+        return found
+
+    async def advance(self, position: int | None) -> None:
+        """Move the cursor to an event that was dealt with; raises what the daemon refuses."""
+        if self._consumer and position is not None:
+            await self._call(CursorAdvance(self._consumer, self._stream, position))
+
+    async def stay_in_use(self, position: int | None) -> None:
+        """Use the cursor now and then, and let it pass what the consumer does not want."""
+        now = wall.time()
+        if not self._consumer or position is None or abs(now - self._used_at) < IN_USE_S:
+            return
+        self._used_at = now
+        try:
+            looked = await self._unwanted_until(position)
+            if looked > max(position, self._looked):
+                self._looked = looked
+                await self.advance(looked)
+            else:
+                await self._call(CursorGet(self._consumer, self._stream))
+        except (Unavailable, InvalidState, NotFound):
+            return  # away, another of the same name is further, or the mission was deleted
+
+    async def _unwanted_until(self, position: int) -> int:
+        """Return up to where nothing follows that is wanted; the position where something does."""
+        until: int | None = None
+        for kind in self._wanted.types or ():
+            request = EventList(self._wanted.mission_id, kind, since=position, limit=1)
+            page = await self._call(request)
+            if page.events:
+                return position
+            until = page.position if until is None else min(page.position, until)
+        return position if until is None else until
+
 
 # A signal that comes just before the system call does not interrupt it: with a timeout, Ctrl-C is
 # heard a moment later instead of at the next event.
@@ -34,19 +171,21 @@ QUIET_S = 30.0
 UNSAVED = 100
 
 
-class Following:
+class LogSubscription:
     """Gives the events of a log in order, each once, whatever happens to the connection."""
 
-    def __init__(self, path: Path, carrier: Carrier, wanted: Wanted, call: Calls) -> None:
+    def __init__(
+        self, path: Path, transport: Transport, wanted: SubscriptionOptions, call: Caller
+    ) -> None:
         self.position: int | None = wanted.since
         self.epoch: str | None = wanted.epoch
         self.link = Link("away", wall.time())
         self.closed = False
         self._path = path
-        self._carrier = carrier
+        self._transport = transport
         self._wanted = wanted
-        self.cursor = Cursor(wanted, call)
-        self._conversation = Conversation()
+        self.cursor = ConsumerCursor(wanted, call)
+        self._protocol = RpcProtocol()
         # When the daemon was asked something; None when it owes no answer.
         self._asked: float | None = None
         self._connected = False
@@ -61,8 +200,8 @@ class Following:
             found = await self.cursor.get()
             self.position = found.position
             self.epoch = self.epoch or found.epoch
-        await self._carrier.dial(self._path, self._carrier.now() + CONNECT_S)
-        until = self._carrier.now() + RESTART_S
+        await self._transport.dial(self._path, self._transport.now() + CONNECT_S)
+        until = self._transport.now() + RESTART_S
         try:
             await self._subscribe()
             while not self._started:
@@ -74,13 +213,13 @@ class Following:
     async def _wait_for_start(self, until: float) -> None:
         """Take one step towards the answer; a daemon that ends just now is waited for."""
         try:
-            message = self._conversation.next_message()
+            message = self._protocol.next_message()
             if isinstance(message, Reply):
                 self._answered(message)
             elif message is None:
                 await self._go_on(WAKE_S)
         except ConnectionLost:
-            if self._carrier.now() > until:
+            if self._transport.now() > until:
                 raise
             self._disconnect()
 
@@ -90,7 +229,7 @@ class Following:
         Raises StoreReplaced, ConnectionLost when the daemon is away for too long, and what it
         refuses the subscription with; that is the end of it.
         """
-        until = None if wait_s is None else self._carrier.now() + wait_s
+        until = None if wait_s is None else self._transport.now() + wait_s
         while not self.closed:
             try:
                 if self._unsaved >= UNSAVED:
@@ -102,7 +241,7 @@ class Following:
                 if self._connected:
                     await self.save()
                     await self.cursor.stay_in_use(self.position)
-                left = WAKE_S if until is None else min(until - self._carrier.now(), WAKE_S)
+                left = WAKE_S if until is None else min(until - self._transport.now(), WAKE_S)
                 if left <= 0:
                     return None
                 await self._go_on(left)
@@ -136,7 +275,7 @@ class Following:
     async def _subscribe(self) -> None:
         wanted = self._wanted
         self._connected = True
-        self._conversation.begin()
+        self._protocol.begin()
         self._started = False
         types = None if wanted.types is None else list(wanted.types)
         await self._ask(
@@ -144,10 +283,10 @@ class Following:
         )
 
     async def _ask(self, request: Request[Any]) -> None:
-        line = self._conversation.ask(request.method, request.encoded()).line
-        self._asked = self._carrier.now()
+        line = self._protocol.ask(request.method, request.encoded()).line
+        self._asked = self._transport.now()
         try:
-            await self._carrier.send(line, READ_S)
+            await self._transport.send(line, READ_S)
         except BaseException:
             self._disconnect()  # half a line may be out
             raise
@@ -155,14 +294,14 @@ class Following:
     async def _hear(self, wait_s: float) -> None:
         """Take in what comes; ask whether somebody is there when nothing does for long."""
         try:
-            self._conversation.feed(await self._carrier.receive(wait_s))
+            self._protocol.feed(await self._transport.receive(wait_s))
         except TooSlow:
             await self._mind_silence()
         else:
-            self._heard_at = self._carrier.now()
+            self._heard_at = self._transport.now()
 
     async def _mind_silence(self) -> None:
-        now = self._carrier.now()
+        now = self._transport.now()
         if self._asked is not None:
             if now - max(self._asked, self._heard_at) > READ_S:
                 raise ConnectionLost("fleetd does not answer any more.")
@@ -171,7 +310,7 @@ class Following:
 
     def _take(self) -> Event | None:
         """Return the next event that was heard; what else was heard is dealt with."""
-        while (message := self._conversation.next_message()) is not None:
+        while (message := self._protocol.next_message()) is not None:
             if isinstance(message, Reply):
                 self._answered(message)
             elif (event := self._event(message)) is not None:
@@ -196,7 +335,7 @@ class Following:
             started = msgspec.convert(reply.result, learned(Subscription))
         except ValueError as error:
             raise not_understood(error) from error
-        self._started, self._heard_at = True, self._carrier.now()
+        self._started, self._heard_at = True, self._transport.now()
         if self.position is None:
             self.position = started.position
         self.epoch = started.epoch
@@ -219,26 +358,26 @@ class Following:
             await self._hear(wait_s)
             return
         # Who is asked with short waits gets there as well: the pause goes on from one to the next.
-        if (pause := self._dial_at - self._carrier.now()) > 0:
-            await self._carrier.sleep(min(pause, wait_s))
+        if (pause := self._dial_at - self._transport.now()) > 0:
+            await self._transport.sleep(min(pause, wait_s))
             return
-        self._dial_at = self._carrier.now() + RESTART_PAUSE_S
+        self._dial_at = self._transport.now() + RESTART_PAUSE_S
         try:
-            await self._carrier.dial(self._path, self._carrier.now() + wait_s)
+            await self._transport.dial(self._path, self._transport.now() + wait_s)
         except Unavailable as error:
             raise ConnectionLost(error.message, hint=error.hint) from error
         await self._subscribe()
 
     def _disconnect(self) -> None:
-        self._carrier.close()
+        self._transport.close()
         self._connected = False
         self._asked = None
-        self._dial_at = self._carrier.now() + RESTART_PAUSE_S
+        self._dial_at = self._transport.now() + RESTART_PAUSE_S
 
     def _lose(self, error: ConnectionLost) -> None:
         """Note that the daemon is away; raises the error when it has been for too long."""
         self._disconnect()
-        now = self._carrier.now()
+        now = self._transport.now()
         if "away_ms" in error.values:  # the daemon is there, and its store is not
             self._dial_at = now + AWAY_PAUSE_S
         if self._lost_at is None:
@@ -256,3 +395,87 @@ class Following:
         self.link = Link(state, wall.time(), error)
         if self._wanted.on_link is not None:
             self._wanted.on_link(self.link)
+
+
+class EventPosition:
+    """What blocking and trio subscriptions tell of themselves."""
+
+    _log: LogSubscription
+
+    @property
+    def position(self) -> int:
+        """Return the ``seq`` of the last event that was given out, else of the one before."""
+        return self._log.position or 0
+
+    @property
+    def epoch(self) -> str:
+        """Return of which store the position is one."""
+        return self._log.epoch or ""
+
+    @property
+    def gap(self) -> CursorGap | None:
+        """Return which events the consumer has missed for good, None when it missed none."""
+        return self._log.cursor.gap
+
+    @property
+    def link(self) -> Link:
+        """Return how it stands with the daemon."""
+        return self._log.link
+
+
+class Events(EventPosition):
+    """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
+
+    It has a connection of its own. Nothing is read ahead of the loop: one that is slow lags behind
+    and loses nothing. With a ``consumer`` whoever asks for the next event has dealt with those
+    before, and ``with`` says so of the last one too, unless it was left by an exception.
+
+    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
+    daemon is away for longer than was allowed.
+    """
+
+    def __init__(
+        self, fleet: "Fleet", path: Path, transport: SocketTransport, wanted: SubscriptionOptions
+    ) -> None:
+        async def call(request: Request[R]) -> R:
+            return fleet.call(request)
+
+        self._log = LogSubscription(path, transport, wanted, call)
+        run_blocking(self._log.begin())
+
+    @property
+    def closed(self) -> bool:
+        """Return whether nothing comes any more."""
+        return self._log.closed
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = run_blocking(self._log.next_event())
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, wait_s: float) -> Event | None:
+        """Return the next event; None when ``wait_s`` seconds went by without one."""
+        return run_blocking(self._log.next_event(wait_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                run_blocking(self._log.save())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End it; a consumer's cursor stays where it was moved last."""
+        self._log.close()

@@ -1,4 +1,4 @@
-"""``Fleet``, the client that blocks; must not know commands or output."""
+"""``Fleet``, the blocking client."""
 
 import os
 import time
@@ -10,27 +10,25 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fleetd.protocol.errors import Unavailable
 
-from .models import Request
-from .protocol import Asked, Conversation, Progress, Reply, TooSlow, progress_of
-from .records import encode
+from .models import Request, encode
+from .protocol import Progress, Reply, RpcProtocol, SentCall, TooSlow, progress_of
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
-    at_once,
-    insisted,
     keyed,
     new_key,
-    opened_again,
-    patience,
+    reconnect,
+    reply_timeout,
+    retried,
+    run_blocking,
     users_socket,
 )
-from .transport import SocketCarrier
+from .transport import SocketTransport
 
 if TYPE_CHECKING:
-    from .subscription_options import Link
-    from .sync_subscription import Events
+    from .subscription import Events, Link
 
 R = TypeVar("R")
 
@@ -57,13 +55,13 @@ class Fleet:
         self._path = users_socket() if path is None else Path(path)
         self._connect_s = connect_s
         self._restart_s = restart_s
-        self._carrier = SocketCarrier()
-        self._conversation = Conversation()
+        self._transport = SocketTransport()
+        self._protocol = RpcProtocol()
         self._turn = RLock()
         self._turns_of = os.getpid()
         self._following: list[Events] = []
         self._closed = False
-        at_once(self._open(time.monotonic() + connect_s))
+        run_blocking(self._open(time.monotonic() + connect_s))
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +77,7 @@ class Fleet:
     def close(self) -> None:
         """Close the connection and all that follow events; closing twice is harmless."""
         self._closed = True
-        self._carrier.close()
+        self._transport.close()
         while self._following:
             self._following.pop().close()
 
@@ -103,8 +101,8 @@ class Fleet:
         request = keyed(request)
         if progress is not None:
             request = request.tracked(new_key())
-        wait_s = patience(request, reply_s)
-        result = self._insist(request.method, request.encoded(), wait_s, progress)
+        wait_s = reply_timeout(request, reply_s)
+        result = self._with_retries(request.method, request.encoded(), wait_s, progress)
         return answer(request, result)
 
     def call_raw(
@@ -115,7 +113,7 @@ class Fleet:
         ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
         and for what has an idempotency key.
         """
-        send = self._insist if again else self._once
+        send = self._with_retries if again else self._once
         return send(method, encode({} if params is None else params), reply_s)
 
     def events(
@@ -137,11 +135,12 @@ class Fleet:
         along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
         or for ever; ``on_link`` is told when it goes and when it is back.
         """
-        from .subscription_options import Wanted
-        from .sync_subscription import Events
+        from .subscription import Events, SubscriptionOptions
 
-        wanted = Wanted(since, epoch, types, mission_id, consumer, away_s, on_link, agent_id)
-        events = Events(self, self._path, SocketCarrier(), wanted)
+        wanted = SubscriptionOptions(
+            since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
+        )
+        events = Events(self, self._path, SocketTransport(), wanted)
         self._following = [each for each in self._following if not each.closed]
         self._following.append(events)
         return events
@@ -149,8 +148,8 @@ class Fleet:
     async def _open(self, deadline: float) -> None:
         if self._closed:
             raise Unavailable("This Fleet was closed.", hint="Open another one.")
-        self._conversation.begin()
-        await self._carrier.dial(self._path, deadline)
+        self._protocol.begin()
+        await self._transport.dial(self._path, deadline)
 
     async def _reopen(self) -> None:
         """Connect again, for which a daemon may take as long as for a restart."""
@@ -159,9 +158,9 @@ class Fleet:
         except Unavailable:
             if self._closed:
                 raise
-            await opened_again(self._open, self._carrier, time.monotonic() + self._restart_s)
+            await reconnect(self._open, self._transport, time.monotonic() + self._restart_s)
 
-    def _insist(
+    def _with_retries(
         self,
         method: str,
         params: bytes,
@@ -171,24 +170,24 @@ class Fleet:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
-            if not self._carrier.open:
+            if not self._transport.open:
                 await self._reopen()
             return await self._exchange(method, params, reply_s, progress)
 
         async def come_back(deadline: float) -> None:
-            await opened_again(self._open, self._carrier, deadline)
+            await reconnect(self._open, self._transport, deadline)
 
         with self._my_turn():
-            return at_once(insisted(exchange, come_back, self._carrier, self._restart_s))
+            return run_blocking(retried(exchange, come_back, self._transport, self._restart_s))
 
     def _once(self, method: str, params: bytes, reply_s: float) -> Any:
         async def exchange() -> Any:
-            if not self._carrier.open:
+            if not self._transport.open:
                 await self._open(time.monotonic() + self._connect_s)
             return await self._exchange(method, params, reply_s)
 
         with self._my_turn():
-            return at_once(exchange())
+            return run_blocking(exchange())
 
     def _my_turn(self) -> RLock:
         """Return the lock of those who share this client; a fork may have copied it locked."""
@@ -204,25 +203,25 @@ class Fleet:
         progress: Callable[[Progress], None] | None = None,
     ) -> Any:
         try:
-            reply = await self._reply(self._conversation.ask(method, params), reply_s, progress)
+            reply = await self._reply(self._protocol.ask(method, params), reply_s, progress)
         except BaseException:
             # Whatever comes on this connection now may be half of something.
-            self._carrier.close()
+            self._transport.close()
             raise
         if reply.error is not None:
             raise reply.error
         return reply.result
 
     async def _reply(
-        self, asked: Asked, reply_s: float, progress: Callable[[Progress], None] | None
+        self, asked: SentCall, reply_s: float, progress: Callable[[Progress], None] | None
     ) -> Reply:
-        deadline = self._carrier.now() + reply_s
-        await self._carrier.send(asked.line, reply_s)
+        deadline = self._transport.now() + reply_s
+        await self._transport.send(asked.line, reply_s)
         while True:
-            while (message := self._conversation.next_message()) is None:
-                if (left := deadline - self._carrier.now()) <= 0:
+            while (message := self._protocol.next_message()) is None:
+                if (left := deadline - self._transport.now()) <= 0:
                     raise TooSlow
-                self._conversation.feed(await self._carrier.receive(left))
+                self._protocol.feed(await self._transport.receive(left))
             if isinstance(message, Reply):
                 if message.number == asked.number:
                     return message

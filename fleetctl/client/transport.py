@@ -1,19 +1,107 @@
-"""A connection that blocks; must not know what it carries."""
+"""Transport of the blocking client: dial the socket, check who listens, send and receive.
 
+The C module below ``socket`` has all that a client needs, and is there in a tenth of the time.
+"""
+
+import errno
 import os
 import time
-from _socket import socket
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from pathlib import Path
+from typing import Any
 
-from .dial import dial
+from fleetd.host import paths
+from fleetd.protocol.credentials import credentials
+from fleetd.protocol.errors import Denied, FleetError, Unavailable
+
 from .protocol import TooSlow, lost
+
+NOT_RUNNING = "fleetd is not running."
+# There where systemd has started the machine; it has no such directory elsewhere.
+BOOTED = "/run/systemd/system"
+START = "fleetctl daemon start does whichever of the two this machine has."
+LOOK = "fleetctl doctor says what a start would meet."
+PAUSE_S = 0.02
+
+
+def dial(path: Path, deadline: float) -> socket:
+    """Return a connected socket whose other end is ours; ``deadline`` is in monotonic seconds.
+
+    Raises Unavailable when nobody listens, Denied when somebody else does.
+    """
+    while (sock := attempt(path, deadline - time.monotonic())) is None:
+        time.sleep(PAUSE_S)
+    return sock
+
+
+def attempt(path: Path, left_s: float) -> socket | None:
+    """Return a connected socket; None when the daemon has no room yet, and there is time left."""
+    sock = socket(AF_UNIX, SOCK_STREAM)
+    sock.settimeout(max(left_s, PAUSE_S))
+    try:
+        sock.connect(str(path))
+    except OSError as error:
+        sock.close()
+        # A full backlog is not a refusal: the daemon takes us as soon as it has room.
+        if error.errno != errno.EAGAIN or left_s < 0:
+            raise _connect_error(path, error) from error
+        return None
+    return _checked(sock, path)
+
+
+def _connect_error(path: Path, error: OSError) -> FleetError:
+    if isinstance(error, PermissionError):
+        return _foreign(path)
+    if error.errno == errno.EAGAIN or isinstance(error, TimeoutError):
+        return Unavailable("fleetd is too busy to take a connection.", hint="Try again later.")
+    if path.exists() and not path.is_socket():
+        return Unavailable(
+            f"{path} is not a socket, so fleetd cannot listen there.",
+            hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
+        )
+    if path != paths.socket_path():
+        return Unavailable(_not_running(), hint=f"Nobody listens at {path}.")
+    return Unavailable(_not_running(), hint=START if _has_systemd() else LOOK)
+
+
+def _has_systemd() -> bool:
+    return os.path.isdir(BOOTED)  # noqa: PTH112 - for every client
+
+
+def _not_running() -> str:
+    """Return what is said where nobody listens, with what starts fleetd on this machine."""
+    start = "systemctl --user start fleetd" if _has_systemd() else "fleetctl daemon start"
+    return f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)"
+
+
+def _checked(sock: socket, path: Path) -> socket:
+    """Refuse a server that runs as somebody else: it could answer anything."""
+    try:
+        uid, _ = credentials(sock)
+    except OSError as error:  # nobody knows whose it is
+        sock.close()
+        raise _foreign(path) from error
+    if uid == os.getuid():
+        return sock
+    sock.close()
+    raise _foreign(path, uid=uid)
+
+
+def _foreign(path: Path, **values: Any) -> Denied:
+    return Denied(
+        f"The socket {path} belongs to another user.",
+        hint="Use your own daemon: check FLEET_SOCKET and XDG_RUNTIME_DIR.",
+        socket=str(path),
+        **values,
+    )
+
 
 # Python raises KeyboardInterrupt between two of its own steps only. A signal that comes just before
 # recv blocks would wait as long as recv does, so no recv waits longer than this.
 SIGNAL_S = 1.0
 
 
-class SocketCarrier:
+class SocketTransport:
     """A socket that blocks, one connection at a time; a process that was forked has its own."""
 
     def __init__(self) -> None:

@@ -14,11 +14,11 @@ from ..client.models import (
     RecoveryRestore,
     RestoreResult,
 )
-from ..context import cwd, selected
+from ..context import cwd, failing_as, selected
 from ..output import console
-from ..output.recoveries import resume_command
+from ..output.views.recovery import resume_command
 from ..prompts import confirm, interactive
-from ._recovery import QUESTION, announcement, candidate_target, failing_as, show
+from ._recovery import QUESTION, announcement, candidate_target, show
 
 
 def run(args: Namespace) -> int:

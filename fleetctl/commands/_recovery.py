@@ -2,17 +2,11 @@
 
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from fleetd.protocol.errors import (
-    Corrupt,
-    FleetError,
-    Internal,
     InvalidParams,
     InvalidState,
-    LimitExceeded,
-    Storage,
 )
 from fleetd.protocol.patterns import CandidateReason
 
@@ -30,7 +24,7 @@ from ..client.models import (
 )
 from ..context import selected
 from ..output import console
-from ..output.recoveries import lost
+from ..output.views.recovery import lost
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {
@@ -217,16 +211,3 @@ def show_outcome(args: Namespace, outcome: RestoreResult) -> int:
     else:
         show(outcome)
     return 0
-
-
-@contextmanager
-def failing_as(what: str) -> Iterator[None]:
-    """Say which step failed when the daemon could not do it; usage errors keep their own words."""
-    try:
-        yield
-    except (Storage, Corrupt, Internal, LimitExceeded, InvalidState) as error:
-        raise _retold(error, f"{what}: {error.message}") from error
-
-
-def _retold(error: FleetError, message: str) -> FleetError:
-    return type(error)(message, hint=error.hint, **error.values)

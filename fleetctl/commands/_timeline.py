@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ..args import Parser, age, whole
 from ..client import Fleet
 from ..client.models import Event, MissionGet, SortieList
-from ..client.newest_events import newest
+from ..client.pagination import newest
 from ..context import mission_id
-from ..output import console, screen
+from ..output import console
 
 if TYPE_CHECKING:
-    from ..output.timeline import Entry
+    from ..output.views.timeline import Entry
 
 SUMMARY = "Tell what happened on a mission, newest last."
 EXAMPLES = """\
@@ -54,13 +54,12 @@ def options(parser: Parser) -> None:
 def run(args: Namespace) -> int:
     """Print the story of a mission."""
     # Imported here: no other command of the group needs it.
-    from ..output.timeline import story
-    from ..output.views.timeline_page import show_story
+    from ..output.views.timeline import show_story, story
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
-        now = screen.now_ms()
+        now = console.now_ms()
         tell = partial(
             story,
             now_ms=now,
@@ -118,7 +117,7 @@ def _told(
 def _close(args: Namespace, shown: int, left_out: int, *, complete: bool) -> None:
     if not shown:
         console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
-    elif left_out and screen.humane():
+    elif left_out and console.humane():
         print()
         known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
         console.line(f"{known} before these; --all shows them.")

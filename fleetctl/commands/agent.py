@@ -16,8 +16,8 @@ from ..client.models import (
     AgentNote,
 )
 from ..client.pagination import every
-from ..machines import named, names
-from ..output import console, lists
+from ..context import machine_name, machine_names
+from ..output import console, tables
 from ..output.tables import Column
 from . import _agent_start
 
@@ -108,28 +108,28 @@ def run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
-        known = names(client) if any(each.machine for each in agents) else {}
+        known = machine_names(client) if any(each.machine for each in agents) else {}
     rows = [
         (each.id, each.role, console.agent_state(each.status, each.needs), each.harness or "",
          each.mission_id or "", each.last_seen_at)
         for each in agents
     ]  # fmt: skip
     if not known:
-        return lists.show(args, agents, COLUMNS, rows, "No agents found.")
-    places = [named(known, each.machine) for each in agents]
+        return tables.show(args, agents, COLUMNS, rows, "No agents found.")
+    places = [machine_name(known, each.machine) for each in agents]
     wider = [(*row, place) for row, place in zip(rows, places, strict=True)]
-    return lists.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
+    return tables.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
 
 
 def run_show(args: Namespace) -> int:
     """Show an agent."""
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
-        known = names(client) if agent.machine else {}
+        known = machine_names(client) if agent.machine else {}
     if args.json:
         console.print_json(agent)
     else:
-        _show(agent, named(known, agent.machine))
+        _show(agent, machine_name(known, agent.machine))
     return 0
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..args import Subparsers, UsageError, command, whole
 from ..client import Fleet
-from ..client.models import LONG, METHODS
-from ..client.retry import new_key, usual
+from ..client.methods import METHODS
+from ..client.retry import mutation_timeout, new_key
 from ..output import console
 
 EXAMPLES = """\
@@ -45,13 +45,15 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Call the method."""
     params = _parameters(sys.stdin.read() if args.params == "-" else args.params)
-    changes = METHODS.get(args.method)
-    harmless = changes is False
+    known = METHODS.get(args.method)
+    _, changes, long = known or ("", False, False)
     if changes and isinstance(params, dict):
         params = {"idempotency_key": new_key(), **params}
     # What may change something is sent a second time under a key only: then it is applied once.
-    again = harmless or (isinstance(params, dict) and params.get("idempotency_key") is not None)
-    reply_s = args.timeout or usual(long=args.method in LONG, wait_ms=_wait_ms(params))
+    again = (known and not changes) or (
+        isinstance(params, dict) and params.get("idempotency_key") is not None
+    )
+    reply_s = args.timeout or mutation_timeout(long=long, wait_ms=_wait_ms(params))
     with Fleet() as client:
         console.print_json(client.call_raw(args.method, params, reply_s=reply_s, again=again))
     return 0

@@ -5,9 +5,8 @@ from argparse import Namespace
 from ..args import Subparsers, command, mission_option
 from ..client import Fleet
 from ..client.models import Checkpoint, CheckpointCreate
-from ..context import mission_id
+from ..context import failing_as, mission_id
 from ..output import console
-from ._recovery import failing_as
 
 EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'
 

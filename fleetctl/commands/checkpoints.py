@@ -28,7 +28,7 @@ from ..client.models import (
     PulledCheckpoints,
 )
 from ..context import mission_id
-from ..output import console, lists, screen
+from ..output import console, tables
 from ..output.progress import bar
 from ..output.tables import Column
 from ..output.views.checkpoint import show_checkpoint
@@ -138,13 +138,13 @@ def run_list(args: Namespace) -> int:
     elif page.checkpoints:
         _print_list(page)
     else:
-        lists.nothing("No checkpoints found.")
+        tables.nothing("No checkpoints found.")
     return 0
 
 
 def _print_list(page: CheckpointPage) -> None:
-    if screen.humane():
-        lists.table(COLUMNS, map(_row, page.checkpoints))
+    if console.humane():
+        tables.table(COLUMNS, map(_row, page.checkpoints))
     else:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
         print("-" * 70)

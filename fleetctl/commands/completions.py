@@ -36,7 +36,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Print the script of a shell, install it, or print ids."""
     if args.ids is not None:
-        from ..completion.daemon_query import print_candidates
+        from ..completion.candidates import print_candidates
 
         print_candidates(*args.ids)
         return 0

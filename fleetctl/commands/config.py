@@ -8,7 +8,7 @@ from fleetd.protocol.errors import InvalidState, Unavailable
 from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import Setting, SystemConfig
-from ..output import console, lists
+from ..output import console, tables
 from ..output.tables import Column
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
         console.print_json(told | {"file": str(here.file)})
         return 0
     rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
-    lists.table(COLUMNS, rows)
+    tables.table(COLUMNS, rows)
     console.flow(
         "File: ",
         f"{console.path(str(here.file))}{'' if here.file.exists() else ' (not there yet)'}",

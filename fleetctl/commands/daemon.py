@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import Parser, Subparsers, UsageError, command, group, whole, yes_option
-from ..output import console, screen, times
-from ..service import install, logs, start, status, waiting
-from ..service.manager import Service, service
-from ..service.running import Running
+from ..output import console, times
+from ..service import install, logs, start, status
+from ..service.manager import Service, State, service
+from ..service.process import Running
 from ..service.setup import this_setup
-from ..service.state import State
 
 _LINES = 50
 NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
@@ -103,14 +102,14 @@ def _told(args: Namespace, report: install.Report) -> int:
 
 def run_start(args: Namespace) -> int:
     """Start the daemon, and return once it answers."""
-    with _log_shown(args), waiting.shown(args):
+    with _log_shown(args), start.shown(args):
         found, how = start.start()
     return _running(args, found, how)
 
 
 def run_restart(args: Namespace) -> int:
     """Stop and start the daemon."""
-    with _log_shown(args), waiting.shown(args):
+    with _log_shown(args), start.shown(args):
         found, how = start.restart()
     return _running(args, found, how)
 
@@ -167,9 +166,9 @@ def _show(seen: status.Standing) -> None:
 
 def _how_long(seen: status.Standing) -> str:
     at = times.ms_of(seen.started_at or "")
-    if at is None or not screen.humane():
+    if at is None or not console.humane():
         return f"since {seen.started_at}"
-    return f"for {times.span(screen.now_ms() - at)}"
+    return f"for {times.span(console.now_ms() - at)}"
 
 
 def _service(told: State) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..args import Subparsers, age, command, mission_option, whole
 from ..client import Fleet
 from ..client.models import Event, EventList
-from ..client.newest_events import newest
-from ..output import console, lists, screen, times
+from ..client.pagination import newest
+from ..output import console, tables, times
 from ..output.events import sentence, tone
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
         for event in events:
             _print(event)
     else:
-        lists.nothing("No events found.")
+        tables.nothing("No events found.")
     return 0
 
 
@@ -84,7 +84,7 @@ def _since(text: str) -> int | str:
     from fleetd.protocol.timestamps import iso
 
     try:
-        return iso(screen.now_ms() - age(text))
+        return iso(console.now_ms() - age(text))
     except ArgumentTypeError:
         raise ArgumentTypeError(
             f"expected the number of an event, or an age such as 30m, 2h or 3d; got {text!r}"
@@ -176,10 +176,10 @@ def _tell(link: "Link") -> None:
 
 def _print(event: Event) -> None:
     """Print an event as a sentence to who looks on, else with all that it says."""
-    if not screen.humane():
+    if not console.humane():
         console.line(_line(event))
         return
-    start = f"{event.seq:>6}  {times.moment(event.timestamp, screen.now_ms()):<8}  "
+    start = f"{event.seq:>6}  {times.moment(event.timestamp, console.now_ms()):<8}  "
     told = console.rest_of_line(start, sentence(event))
     print(console.styled(start, "dim") + console.styled(told, tone(event.type) or ""))
 

@@ -6,14 +6,13 @@ from fleetd.protocol.errors import NotFound
 
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
-from ..integrations import deliveries, doctor
-from ..integrations.apply import Deed, carry_out
+from ..integrations import doctor, status
+from ..integrations.apply import Deed, carry_out, changing, chosen, looking, project
 from ..integrations.hook_command import this_installation
 from ..integrations.hook_plan import Change, installing, uninstalling
 from ..integrations.registry import HARNESSES
-from ..integrations.selection import changing, chosen, looking, project
 from ..integrations.status import State, state
-from ..output import console, lists, screen
+from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.findings import show
 
@@ -87,7 +86,7 @@ def run_uninstall(args: Namespace) -> int:
 def run_status(args: Namespace) -> int:
     """Print how every harness stands, and what the daemon heard of it."""
     states = _states(args)
-    heard_of = deliveries.ask()
+    heard_of = status.ask()
     if args.json:
         console.print_json(
             {
@@ -104,13 +103,13 @@ def run_status(args: Namespace) -> int:
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
         Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
-        *deliveries.COLUMNS,
+        *status.COLUMNS,
     )
-    lists.table(headers, rows)
+    tables.table(headers, rows)
     for seen in states:
         _details(seen)
     heard_of.tell()
-    if screen.humane() and all(seen.installed == "no" for seen in states):
+    if console.humane() and all(seen.installed == "no" for seen in states):
         print()
         console.flow("", "No hooks are installed. To install those of what is here:")
         console.line("  fleetctl hooks install --all")
@@ -149,7 +148,7 @@ def _details(seen: State) -> None:
 def run_doctor(args: Namespace) -> int:
     """Examine the hooks that are installed, or those of the harnesses named."""
     states = _states(args)
-    heard_of = deliveries.ask()
+    heard_of = status.ask()
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = [heard_of.finding()]
     if not examined:

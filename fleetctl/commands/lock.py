@@ -16,7 +16,7 @@ from ..client.models import (
 )
 from ..client.pagination import every
 from ..context import KEYS, absolute, cwd, cwd_or_root
-from ..output import console, lists, screen
+from ..output import console, tables
 from ..output.tables import Column
 
 WEEK_MS = 7 * 86_400_000
@@ -183,7 +183,7 @@ def run_check(args: Namespace) -> int:
 
 def _matters(lock: Lock) -> bool:
     """Whether to tell when a lease ends: of one that ended before only to who wants all."""
-    return bool(lock.expires_at) and (lock.status == "active" or not screen.humane())
+    return bool(lock.expires_at) and (lock.status == "active" or not console.humane())
 
 
 def run_list(args: Namespace) -> int:
@@ -216,4 +216,4 @@ def run_list(args: Namespace) -> int:
         )
         for each in locks
     ]
-    return lists.show(args, locks, COLUMNS, rows, "No locks found.")
+    return tables.show(args, locks, COLUMNS, rows, "No locks found.")

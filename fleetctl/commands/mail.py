@@ -16,7 +16,7 @@ from ..client.models import (
     MessageSend,
 )
 from ..client.pagination import every
-from ..output import console, lists
+from ..output import console, tables
 from ..output.tables import Column
 
 EXAMPLES = """\
@@ -109,7 +109,7 @@ def run_inbox(args: Namespace) -> int:
     if args.json:
         console.print_json(messages)
     elif not messages:
-        lists.nothing("No messages found.")
+        tables.nothing("No messages found.")
     else:
         for message in messages:
             _show(message, args.agent_id)
@@ -142,7 +142,7 @@ def run_list(args: Namespace) -> int:
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages
     ]
-    return lists.show(args, messages, COLUMNS, rows, "No messages found.")
+    return tables.show(args, messages, COLUMNS, rows, "No messages found.")
 
 
 def _states(message: Message) -> str:

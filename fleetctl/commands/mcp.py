@@ -10,13 +10,11 @@ from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import Parser, Subparsers, UsageError
 from ..integrations import mcp_extra
-from ..integrations.apply import Deed, carry_out
+from ..integrations.apply import Deed, carry_out, changing, chosen, looking, project
 from ..integrations.hook_plan import Change
-from ..integrations.mcp_locations import PLACES, this_command
-from ..integrations.mcp_plan import State, installing, look, uninstalling
+from ..integrations.mcp import State, installing, look, this_command, uninstalling
 from ..integrations.registry import HARNESSES
-from ..integrations.selection import changing, chosen, looking, project
-from ..output import console, lists
+from ..output import console, tables
 from ..output.tables import Column
 
 EXAMPLES = """\
@@ -95,7 +93,7 @@ def run_install(args: Namespace) -> int:
             hint="Name one to install the server all the same: fleetctl mcp install claude",
         )
     deed = Deed(
-        lambda each: installing(PLACES[each.name], place, command),
+        lambda each: installing(each, place, command),
         Change.install,
         done="server added to",
         nothing="already installed",
@@ -109,7 +107,7 @@ def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
     place = project(args)
     deed = Deed(
-        lambda each: uninstalling(PLACES[each.name], place),
+        lambda each: uninstalling(each, place),
         Change.uninstall,
         done="server taken out of",
         nothing="not installed",
@@ -120,7 +118,7 @@ def run_uninstall(args: Namespace) -> int:
 def run_status(args: Namespace) -> int:
     """Print which agent CLIs start the server, and whether it can run."""
     command, place = this_command(), project(args)
-    states = [look(PLACES[each.name], place, command) for each in chosen(args)]
+    states = [look(each, place, command) for each in chosen(args)]
     if args.json:
         document = {
             "package": mcp_extra.is_installed(),
@@ -134,7 +132,7 @@ def run_status(args: Namespace) -> int:
         Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
         Column("FILE", cut="middle", least=20),
     )
-    lists.table(columns, [_row(seen) for seen in states])
+    tables.table(columns, [_row(seen) for seen in states])
     for seen in states:
         if seen.problem:
             console.warn(f"{seen.harness}: {seen.problem}")

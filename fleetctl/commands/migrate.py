@@ -13,7 +13,7 @@ from fleetd import config
 from fleetd.protocol.migration import Errand, Migration
 
 from ..args import Subparsers, UsageError, command, yes_option
-from ..output import console, lists
+from ..output import console, tables
 from ..output.progress import bar
 from ..prompts import Cancelled, confirm
 from ._store_job import carry
@@ -98,7 +98,7 @@ def _show(report: Migration) -> None:
         f"{'Moved' if report.moved else 'Compared'} {report.source}"
         f" {'to' if report.moved else 'with'} {report.target}:"
     )
-    lists.table(
+    tables.table(
         ["TABLE", "ROWS", "SHA-256", "SAME"],
         [
             [

@@ -23,9 +23,16 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..context import absolute, mission_id, project_dir, selected, this_agent
-from ..machines import named, names
-from ..output import console, lists
+from ..context import (
+    absolute,
+    machine_name,
+    machine_names,
+    mission_id,
+    project_dir,
+    selected,
+    this_agent,
+)
+from ..output import console, tables
 from ..output.progress import bar
 from ..output.tables import Column
 from ..output.views.mission import show_mission, state, titled
@@ -212,7 +219,8 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
     """Return a mission's directory, with its machine where several share the store."""
     if not mission.project_dir or not mission.machine:
         return mission.project_dir and console.path(mission.project_dir)
-    return f"{console.path(mission.project_dir)} on {named(names(client), mission.machine)}"
+    known = machine_names(client)
+    return f"{console.path(mission.project_dir)} on {machine_name(known, mission.machine)}"
 
 
 def run_list(args: Namespace) -> int:
@@ -228,7 +236,7 @@ def run_list(args: Namespace) -> int:
         (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions
     ]
-    return lists.show(args, page.missions, COLUMNS, rows, "No missions found.")
+    return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
 
 
 def run_update(args: Namespace) -> int:

@@ -8,6 +8,7 @@ from fleetd.protocol.patterns import Scope
 from ..args import Parser, Subparsers, UsageError, command, mission_option, yes_option
 from ..client import Fleet
 from ..client.models import RecoveryRestore
+from ..context import failing_as
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ._recovery import (
@@ -16,7 +17,6 @@ from ._recovery import (
     announcement,
     choices,
     choose,
-    failing_as,
     show_outcome,
 )
 

@@ -19,7 +19,7 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
-from ..output import console, lists
+from ..output import console, tables
 from ..output.progress import bar
 from ..output.tables import Column
 from ..output.views.findings import show
@@ -170,13 +170,13 @@ def run_list(args: Namespace) -> int:
     elif page.snapshots:
         _print_list(page, of_all=args.run_id is None)
     else:
-        lists.nothing("No snapshots found.")
+        tables.nothing("No snapshots found.")
     return 0
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
     columns = [*COLUMNS, *([RUN] if of_all else [])]
-    lists.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
+    tables.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
     print(f"\nTotal: {console.plural(page.total, 'snapshot')}")
     if page.total > len(page.snapshots):
         print(f"Showing the newest {len(page.snapshots)}; --limit N shows more.")

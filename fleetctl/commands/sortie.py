@@ -22,7 +22,7 @@ from ..client.models import (
     SortieUnblock,
 )
 from ..context import mission_id, this_agent
-from ..output import console, lists
+from ..output import console, tables
 from ..output.tables import Column
 
 EXAMPLES = """\
@@ -253,4 +253,4 @@ def run_list(args: Namespace) -> int:
         (each.id, each.status, console.bar(each.progress), each.assigned_to or "", each.title)
         for each in page.sorties
     ]
-    return lists.show(args, page.sorties, COLUMNS, rows, "No sorties found.")
+    return tables.show(args, page.sorties, COLUMNS, rows, "No sorties found.")

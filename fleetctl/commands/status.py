@@ -13,9 +13,9 @@ from ..client.models import (
     SystemStatus,
     Timing,
 )
-from ..output import console, lists, screen
-from ..output.recoveries import lost, resume_command
+from ..output import console, tables
 from ..output.tables import Column
+from ..output.views.recovery import lost, resume_command
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -108,10 +108,10 @@ def _show_away(status: Status, away: AwayStatus) -> None:
 def _show_fleet(status: Status, counts: Counts) -> None:
     console.heading("Missions in progress")
     if status.missions:
-        lists.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
+        tables.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
     else:
         console.line("  none")
-        if screen.humane():
+        if console.humane():
             console.lines(NEXT if counts.missions else FIRST)
     _show_candidates(status)
     _show_recoveries(status.recoveries)
@@ -161,7 +161,7 @@ def _show_recoveries(recoveries: list[Recovery]) -> None:
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
         for each in recoveries
     ]
-    lists.table(RECOVERIES, rows, indent="  ")
+    tables.table(RECOVERIES, rows, indent="  ")
 
 
 def _show_machines(status: Status) -> None:
@@ -179,7 +179,7 @@ def _show_machines(status: Status) -> None:
         )
         for each in status.machines
     ]
-    lists.table(MACHINES, rows, indent="  ")
+    tables.table(MACHINES, rows, indent="  ")
 
 
 def _show_store(status: Status, counts: Counts) -> None:
@@ -226,7 +226,7 @@ def _show_work(status: Status) -> None:
     print()
     rows = [_timing_row("COMMIT to disk", writer.commit)]
     rows += [_timing_row(each.method, each) for each in status.latencies]
-    lists.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
+    tables.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
 
 
 def _timing_row(name: str, timing: Timing) -> tuple[str, ...]:

@@ -14,18 +14,17 @@ from ..args import Subparsers, command, yes_option
 from ..completion import shells
 from ..integrations import config_file
 from ..integrations import hook_plan as hooks
-from ..integrations import mcp_plan as servers
+from ..integrations import mcp as servers
 from ..integrations.hook_plan import Change
 from ..integrations.mcp_extra import PACKAGE, installer
-from ..integrations.mcp_locations import PLACES
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
 from ..service.install import Removal
 from ..service.manager import service
-from ..service.running import STOP_UNITS
-from ..service.systemd_units import SERVICE
+from ..service.process import STOP_UNITS
+from ..service.systemd import SERVICE
 from . import _stored_data
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def run(args: Namespace) -> int:
         name = harness.name
         hooks_of = partial(hooks.uninstalling, harness, None)
         plan.add(f"hooks of {name}", partial(_setting, f"hooks of {name}", hooks_of))
-        server_of = partial(servers.uninstalling, PLACES[name], None)
+        server_of = partial(servers.uninstalling, harness, None)
         plan.add(f"MCP entry of {name}", partial(_setting, f"MCP entry of {name}", server_of))
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))

@@ -9,6 +9,6 @@ from argparse import Namespace
 def run(args: Namespace) -> int:
     """Play the demo; return 0 when everything came out as it must, else 1."""
     # Not earlier: the agents' programs are modules of this package and need none of it.
-    from . import performance
+    from . import tour
 
-    return performance.run(args)
+    return tour.run(args)

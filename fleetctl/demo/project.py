@@ -1,4 +1,4 @@
-"""The demo's real task: a small library whose functions are missing; must not know the fleet.
+"""The demo's real task: a small library whose functions are missing.
 
 What an agent "knows" stands here too: the code that makes each test pass. In a real fleet a
 language model would bring it along.
@@ -7,7 +7,7 @@ language model would bring it along.
 from pathlib import Path
 from typing import NamedTuple
 
-from .cast import FIRST, QUESTION, RULING, SECOND
+from .agents import FIRST, QUESTION, RULING, SECOND
 
 PACKAGE = "textstats"
 TITLE = "Make the tests of textstats pass"

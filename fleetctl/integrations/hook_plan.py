@@ -11,8 +11,7 @@ from . import config_file, opencode, settings_backups
 from .hook_command import Installation, enforces
 from .hooks import Unusable, found, put_in, take_out
 from .jsonc import is_plain
-from .registry import OPENCODE, Harness
-from .versions import installable
+from .registry import OPENCODE, Harness, installable
 
 
 class Change(NamedTuple):

@@ -1,11 +1,12 @@
-"""What each agent CLI wants in its hook settings, and where; must not read or write them.
+"""Registry of agent CLIs: how each is found, where its settings are, what goes into them.
 
 The one place to change when a vendor changes its format.
 """
 
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ SOON_S = 5
 # The most that Codex allows for these; it warns of more.
 AT_THE_END_S = 3
 BEFORE_COMPACTION_S = 10
+
+# What a server of tools needs to find the daemon and its agent, where a CLI does not hand all on.
+PASSED_ON = ("FLEET_AGENT_ID", "FLEET_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 Env = Mapping[str, str]
 
@@ -31,6 +35,30 @@ class Event(NamedTuple):
     later: bool = False
 
 
+class ServerCommand(NamedTuple):
+    """How the server of tools of this installation is started."""
+
+    program: str
+    args: tuple[str, ...]
+    env: Mapping[str, str] = {}
+
+
+class McpSettings(NamedTuple):
+    """An agent CLI's settings for servers of tools: where they are, and how one is written."""
+
+    file: Callable[[Env], Path]
+    project_file: str
+    section: str
+    entry: Callable[[ServerCommand], dict[str, Any]]
+    toml: bool = False
+    # What the person has to know or do beside it.
+    note: str = ""
+
+    def settings_file(self, project: Path | None) -> Path:
+        """Return the settings file of a project, or of the user."""
+        return self.file(os.environ) if project is None else project / self.project_file
+
+
 class Harness(NamedTuple):
     """An agent CLI: how to find it, where its settings are, and what goes into them."""
 
@@ -40,6 +68,7 @@ class Harness(NamedTuple):
     directory: Callable[[Env], Path]
     file: str
     project_file: str
+    mcp: McpSettings
     events: tuple[Event, ...] = ()
     entry: Callable[[str, Event], dict[str, Any]] = lambda _command, _event: {}
     # The members, from an event's item down, in which the command stands.
@@ -111,6 +140,44 @@ def _flat_bash(command: str, event: Event) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
 
 
+def _claude_mcp_file(env: Env) -> Path:
+    directory = env.get("CLAUDE_CONFIG_DIR")
+    return (Path(directory).expanduser() if directory else Path.home()) / ".claude.json"
+
+
+def _in(directory: Callable[[Env], Path], *names: str) -> Callable[[Env], Path]:
+    """Return the first of these files in a directory that is there, else the last."""
+
+    def file(env: Env) -> Path:
+        places = [directory(env) / name for name in names]
+        return next((each for each in places if each.exists()), places[-1])
+
+    return file
+
+
+def _stdio(command: ServerCommand) -> dict[str, Any]:
+    env = {"env": dict(command.env)} if command.env else {}
+    return {"type": "stdio", "command": command.program, "args": list(command.args)} | env
+
+
+def _plain(command: ServerCommand) -> dict[str, Any]:
+    return {key: value for key, value in _stdio(command).items() if key != "type"}
+
+
+def _listed(command: ServerCommand) -> dict[str, Any]:
+    env = {"environment": dict(command.env)} if command.env else {}
+    return {"type": "local", "command": [command.program, *command.args], "enabled": True} | env
+
+
+def _with_tools(command: ServerCommand) -> dict[str, Any]:
+    return _stdio(command) | {"type": "local", "tools": ["*"]}
+
+
+def _in_toml(command: ServerCommand) -> dict[str, Any]:
+    passed = [name for name in PASSED_ON if name not in command.env]
+    return _plain(command) | {"env_vars": passed}
+
+
 def _events(*names: str, words: bool = False) -> tuple[Event, ...]:
     return tuple(Event(name, word=name if words else "") for name in names)
 
@@ -127,6 +194,13 @@ CLAUDE = Harness(
     file="settings.json",
     # The local file: the command names paths of this machine, and this one is not committed.
     project_file=".claude/settings.local.json",
+    mcp=McpSettings(
+        _claude_mcp_file,
+        ".mcp.json",
+        "mcpServers",
+        _stdio,
+        note="Claude Code asks before each tool; to allow all: mcp__fleet in /permissions.",
+    ),
     # Not in the background: the order of tool calls, plans and checkpoints is what counts, and
     # what PostToolUse answers must reach the model at once.
     events=(
@@ -152,6 +226,13 @@ CODEX = Harness(
     directory=_home("CODEX_HOME", ".codex"),
     file="hooks.json",
     project_file=".codex/hooks.json",
+    mcp=McpSettings(
+        _in(_home("CODEX_HOME", ".codex"), "config.toml"),
+        ".codex/config.toml",
+        "mcp_servers",
+        _in_toml,
+        toml=True,
+    ),
     events=(
         *_events("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
         _compaction("PreCompact"),
@@ -174,6 +255,13 @@ GEMINI = Harness(
     directory=_gemini_home,
     file="settings.json",
     project_file=".gemini/settings.json",
+    mcp=McpSettings(
+        _in(_gemini_home, "settings.json"),
+        ".gemini/settings.json",
+        "mcpServers",
+        _plain,
+        note="Gemini CLI starts no servers in a folder that it does not trust: /permissions.",
+    ),
     events=(
         *_events("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
         _compaction("PreCompress"),
@@ -192,6 +280,9 @@ OPENCODE = Harness(
     directory=_opencode_home,
     file="plugins/fleet.js",
     project_file=".opencode/plugins/fleet.js",
+    mcp=McpSettings(
+        _in(_opencode_home, "opencode.jsonc", "opencode.json"), "opencode.json", "mcp", _listed
+    ),
     enforces_at="tool.execute.before",
 )
 CURSOR = Harness(
@@ -201,6 +292,9 @@ CURSOR = Harness(
     directory=_home("", ".cursor"),
     file="hooks.json",
     project_file=".cursor/hooks.json",
+    mcp=McpSettings(
+        _in(_home("", ".cursor"), "mcp.json"), ".cursor/mcp.json", "mcpServers", _plain
+    ),
     # One name that Cursor does not know would make it ignore the whole file. postToolUse tells of
     # edits, so afterFileEdit would tell each twice.
     events=(
@@ -219,6 +313,12 @@ COPILOT = Harness(
     directory=_home("COPILOT_HOME", ".copilot"),
     file="hooks/fleet.json",
     project_file=".github/hooks/fleet.json",
+    mcp=McpSettings(
+        _in(_home("COPILOT_HOME", ".copilot"), "mcp-config.json"),
+        ".mcp.json",
+        "mcpServers",
+        _with_tools,
+    ),
     # Never preToolUse: a hook that fails there denies the tool.
     events=(
         *_events("sessionStart", "userPromptSubmitted", "postToolUse", words=True),
@@ -233,3 +333,51 @@ COPILOT = Harness(
     version=1,
 )
 HARNESSES = {each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, COPILOT)}
+
+
+ANSWER_S = 10
+
+
+def installable(harness: Harness, present: Set[str]) -> tuple[list[Event], list[str]]:
+    """Return the events to install for, and what to tell when these are not all.
+
+    ``present`` are those that are installed: they stay.
+    """
+    events = list(harness.events)
+    version = _version(harness) if harness.tolerant_since else None
+    if not harness.tolerant_since or (version and version >= harness.tolerant_since):
+        return events, []
+    known = [e for at, e in enumerate(events) if at < harness.always or e.name in present]
+    left_out = ", ".join(event.name for event in events if event not in known)
+    if not left_out:
+        return known, []
+    since = ".".join(map(str, harness.tolerant_since))
+    found = "could not be found out" if version is None else f"is {'.'.join(map(str, version))}"
+    told = (
+        f"The version of {harness.title} {found}; before {since} these events could make it "
+        f"ignore the file, so they were left out: {left_out}. Install again after an upgrade."
+    )
+    return known, [told]
+
+
+def _version(harness: Harness) -> tuple[int, ...] | None:
+    executable = harness.executable()
+    if executable is None:
+        return None
+    # Imported here: most that load this module need it never.
+    import subprocess
+
+    try:
+        answer = subprocess.run(
+            [executable, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", answer)
+    return tuple(map(int, found.groups())) if found else None

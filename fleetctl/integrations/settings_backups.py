@@ -13,8 +13,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from . import config_file
-from .config_file import SettingsFile
-from .real_path import opened
+from .config_file import SettingsFile, opened
 
 _NAME = "settings-backups"
 

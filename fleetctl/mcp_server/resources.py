@@ -9,8 +9,8 @@ from fleetd.protocol.patterns import RECORD_ID
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointList
 from fleetd.protocol.requests.mission import MissionGet
 
-from . import formatting, mission_tools
-from .session import Desk
+from . import formatting, tools
+from .session import Session
 
 MISSION, CHECKPOINTS, BRIEFING = "fleet://mission", "fleet://checkpoints", "fleet://briefing"
 TEMPLATES = {
@@ -38,13 +38,13 @@ _ALWAYS = (
 )
 
 
-async def readables(desk: Desk) -> list[Readable]:
+async def readables(session: Session) -> list[Readable]:
     """Return what there is to read; without a daemon, what there always is."""
     try:
-        mission = await desk.mission(await desk.known())
+        mission = await session.mission(await session.known())
         if mission is None:
             return list(_ALWAYS)
-        page = await desk.ask(CheckpointList(mission_id=mission.id, limit=LISTED))
+        page = await session.ask(CheckpointList(mission_id=mission.id, limit=LISTED))
     except FleetError:
         return list(_ALWAYS)
     return [
@@ -56,31 +56,31 @@ async def readables(desk: Desk) -> list[Readable]:
     ]
 
 
-async def read(desk: Desk, uri: str) -> str:
+async def read(session: Session, uri: str) -> str:
     """Return the text behind a URI; raises NotFound for one that names nothing."""
     if uri == BRIEFING:
-        return await mission_tools.briefed(desk)
-    agent = await desk.known()
+        return await tools.briefed(session)
+    agent = await session.known()
     me = agent.id if agent else None
     if uri == CHECKPOINTS:
-        mission = await desk.my_mission(agent)
-        page = await desk.ask(CheckpointList(mission_id=mission.id, limit=100))
+        mission = await session.my_mission(agent)
+        page = await session.ask(CheckpointList(mission_id=mission.id, limit=100))
         lines = map(formatting.checkpoint_line, page.checkpoints)
         return formatting.listed(lines) or "No checkpoint yet."
     one = _ONE.fullmatch(uri)
     if one is not None and not re.match(RECORD_ID, one[2]):
         one = None
     if one is not None and one[1] == "checkpoint":
-        return await _checkpoint(desk, one[2])
+        return await _checkpoint(session, one[2])
     if one is None and uri != MISSION:
         raise NotFound(f"Nothing is at {uri[:200]}.", hint=KNOWN)
-    mission = await desk.ask(MissionGet(one[2])) if one else await desk.my_mission(agent)
-    return formatting.mission_text(mission, await desk.sorties(mission), me)
+    mission = await session.ask(MissionGet(one[2])) if one else await session.my_mission(agent)
+    return formatting.mission_text(mission, await session.sorties(mission), me)
 
 
-async def _checkpoint(desk: Desk, checkpoint_id: str) -> str:
+async def _checkpoint(session: Session, checkpoint_id: str) -> str:
     """Return what a checkpoint holds, as lines."""
-    kept = await desk.ask(CheckpointGet(checkpoint_id))
+    kept = await session.ask(CheckpointGet(checkpoint_id))
     context = kept.recovery_context
     why = formatting.reason(kept)
     lines = [

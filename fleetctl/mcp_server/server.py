@@ -1,7 +1,6 @@
-"""The server itself: tools, resources and prompts on stdin and stdout, until stdin is closed.
+"""The MCP server: tools, resources, prompts and notifications, on stdin and stdout.
 
-The one module beside ``notices`` that knows the Model Context Protocol. stdout carries nothing but
-the protocol: the log goes to stderr.
+stdout carries nothing but the protocol: the log goes to stderr.
 """
 
 import json
@@ -14,18 +13,17 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from fleetd import __version__
 from fleetd.protocol.errors import FleetError
 
-from . import error_messages, resources
-from .daemon_client import Link
+from . import formatting, resources
 from .formatting import fit
-from .notifications import Notices
 from .schema import schema
-from .session import Desk
+from .session import DaemonClient, Session
 from .tools import TOOLS, Tool
 
 log = logging.getLogger("fleetctl.mcp")
@@ -36,6 +34,9 @@ INSTRUCTIONS = (
     " you work, lock a file before you edit it, and read the briefing when you lost your context."
 )
 ROOTS_S = 2
+# What happens together is told once.
+TOGETHER_S = 0.5
+AWAY_S = 2.0
 
 
 def serve(agent_id: str | None) -> int:
@@ -51,10 +52,10 @@ def serve(agent_id: str | None) -> int:
 
 
 async def _serve(agent_id: str | None) -> None:
-    link = Link()
-    desk = Desk(link, agent_id)
-    notices = Notices(link, desk)
-    server = Fleet(desk, notices).server
+    client = DaemonClient()
+    session = Session(client, agent_id)
+    notices = Notifications(client, session)
+    server = McpServer(session, notices).server
     async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
         tasks.start_soon(notices.follow)
         await server.run(read, write, server.create_initialization_options())
@@ -77,11 +78,84 @@ def described(tool: Tool) -> types.Tool:
     )
 
 
-class Fleet:
+class Notifications:
+    """Who listens to what, and what has happened since they were told."""
+
+    def __init__(self, client: DaemonClient, session: Session) -> None:
+        self._client = client
+        self._session = session
+        self._bus = InMemorySubscriptionBus()
+        self._stream = ListenHandler(self._bus)
+        self._told_plainly: dict[str, Any] = {}
+        self._wanted = anyio.Event()
+        self._missions: set[str] = set()
+        self._happened = anyio.Event()
+
+    async def listen(
+        self, ctx: Any, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Serve one stream of a newer client, until it ends it."""
+        self._wanted.set()
+        return await self._stream(ctx, params)
+
+    async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        """Tell an older client of one resource from now on."""
+        self._told_plainly[params.uri] = ctx.session
+        self._wanted.set()
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        self, _ctx: Any, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        """Tell it of that no more."""
+        self._told_plainly.pop(params.uri, None)
+        return types.EmptyResult()
+
+    async def follow(self) -> None:
+        """Follow the log, for ever, once somebody listens."""
+        await self._wanted.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tell)
+            while True:
+                try:
+                    async with self._client.events() as events:
+                        async for event in events:
+                            if event.mission_id is not None:
+                                self._missions.add(event.mission_id)
+                                self._happened.set()
+                except FleetError as error:
+                    log.info("The log cannot be followed now: %s", error.message)
+                await anyio.sleep(AWAY_S)
+
+    async def _tell(self) -> None:
+        while True:
+            await self._happened.wait()
+            await anyio.sleep(TOGETHER_S)
+            missions, self._missions = self._missions, set()
+            self._happened = anyio.Event()
+            for uri in await self._changed(missions):
+                await self._bus.publish(ResourceUpdated(uri=uri))
+                if (session := self._told_plainly.get(uri)) is not None:
+                    await session.send_resource_updated(uri)
+
+    async def _changed(self, missions: set[str]) -> list[str]:
+        """Return the URIs behind which something else is to be read now."""
+        changed = [f"{resources.MISSION}/{each}" for each in sorted(missions)]
+        try:
+            own = await self._session.mission(await self._session.known())
+        except FleetError:
+            own = None
+        # One that has just ended is nobody's any more: what was read is out of date all the same.
+        if own is None or own.id in missions:
+            changed += [resources.MISSION, resources.CHECKPOINTS, resources.BRIEFING]
+        return changed
+
+
+class McpServer:
     """Answers one client."""
 
-    def __init__(self, desk: Desk, notices: Notices) -> None:
-        self._desk = desk
+    def __init__(self, session: Session, notices: Notifications) -> None:
+        self._session = session
         self._placed = False
         self._meeting = anyio.Lock()
         self.server: Server[Any] = Server(
@@ -112,9 +186,9 @@ class Fleet:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:80]}.")
         await self._meet(ctx)
         try:
-            return _says(await tool.call(self._desk, params.arguments))
+            return _says(await tool.call(self._session, params.arguments))
         except FleetError as error:
-            return _says(error_messages.told(error), wrong=True)
+            return _says(formatting.told(error), wrong=True)
         except Exception:
             log.exception("%s failed", tool.name)
             return _says(
@@ -123,7 +197,7 @@ class Fleet:
 
     async def _list_resources(self, ctx: Any, _params: Any) -> types.ListResourcesResult:
         await self._meet(ctx)
-        found = await resources.readables(self._desk)
+        found = await resources.readables(self._session)
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -148,7 +222,7 @@ class Fleet:
     ) -> types.ReadResourceResult:
         await self._meet(ctx)
         try:
-            text = await resources.read(self._desk, params.uri)
+            text = await resources.read(self._session, params.uri)
         except FleetError as error:
             raise _refused(error) from error
         contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=fit(text))
@@ -167,7 +241,7 @@ class Fleet:
             raise MCPError(INVALID_PARAMS, f"There is no prompt {params.name[:80]}.")
         await self._meet(ctx)
         try:
-            text = await resources.read(self._desk, resources.BRIEFING)
+            text = await resources.read(self._session, resources.BRIEFING)
         except FleetError as error:
             raise _refused(error) from error
         message = types.PromptMessage(role="user", content=types.TextContent(text=fit(text)))
@@ -177,7 +251,7 @@ class Fleet:
         """Learn who the client is, and the first time where it works."""
         session = ctx.session
         if session.client_params is not None:
-            self._desk.client = session.client_params.client_info.name
+            self._session.client_name = session.client_params.client_info.name
         async with self._meeting:
             if not self._placed:
                 await self._find_place(session)
@@ -196,7 +270,7 @@ class Fleet:
         except (MCPError, ValueError) as error:  # a ValueError: it says what is no root
             log.warning("The client does not say where it works: %s", error)
             return
-        self._desk.place([str(root.uri) for root in roots.roots])
+        self._session.place([str(root.uri) for root in roots.roots])
 
 
 def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
@@ -205,7 +279,7 @@ def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
 
 def _refused(error: FleetError) -> MCPError:
     code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
-    return MCPError(code, error_messages.told(error), {"kind": error.kind})
+    return MCPError(code, formatting.told(error), {"kind": error.kind})
 
 
 def listing() -> bytes:

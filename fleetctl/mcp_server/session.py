@@ -1,15 +1,18 @@
-"""Where the server stands: its daemon, the agent that it is, and the directory that it works in.
+"""A session: the server's daemon, the agent that it is, the directory that it works in.
 
-Sessions change under a server (``/clear``, a resumed one, hooks that come later), so who the agent
-is is asked with every call. Must not know tools.
+Each request has a connection of its own: a server that rests for hours takes no place in the
+daemon, which has only so many, and none of it goes stale. Sessions change under a server
+(``/clear``, a resumed one, hooks that come later), so who the agent is is asked with every call.
 """
 
 import os
-from collections.abc import Sequence
-from typing import TypeVar
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlparse
 
-from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.errors import FleetError, InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Agent, Mission, Sortie
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentCurrent
@@ -18,27 +21,85 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.types import OPEN_MISSION
 
+from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
+from ..client.retry import RESTART_S, keyed, new_key
 from ..context import KEYS
-from .daemon_client import Link
+from ..integrations.registry import HARNESSES
 
 R = TypeVar("R")
-# How clients name themselves, and what their harness is called here.
-_HARNESSES = ("claude", "codex", "gemini", "opencode", "cursor", "copilot")
+# How long the same call again means the one that was lost: an agent calls again at once or asks
+# its user first.
+KEPT_S = 120.0
+_What = tuple[str, bytes]
+
+
+class _UnansweredCall(NamedTuple):
+    key: str
+    until: float
+    """By the clock of the link."""
+
+
+class DaemonClient:
+    """Carries requests to the daemon, over its restarts; only the client sends one again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._was_there = False
+        self._clock = clock
+        self._unknown: dict[_What, _UnansweredCall] = {}
+
+    async def call(self, request: Request[R], *, once: bool = False) -> R:
+        """Return the answer to a request; raises FleetError.
+
+        A daemon that was there a moment ago is waited for, since it may be starting again. What is
+        to be done ``once`` has its key again when the same is asked soon after the connection
+        failed: an agent that was told to call again is answered what came of the first call.
+        """
+        what = (request.method, request.encoded())
+        key = self._kept(what) if once else new_key()
+        try:
+            answer = await self._once(keyed(request, key))
+        except FleetError as error:
+            self._was_there = not isinstance(error, Unavailable)
+            # Whoever cancels a call knows that it may be done; to ask again is a new wish then.
+            if once and isinstance(error, ConnectionLost | TooSlow):
+                self._unknown[what] = _UnansweredCall(key, self._clock() + KEPT_S)
+            raise
+        self._was_there = True
+        return answer
+
+    def _kept(self, what: _What) -> str:
+        """Return the key of the same call when nobody knows what became of it, else a new one."""
+        now = self._clock()
+        self._unknown = {each: kept for each, kept in self._unknown.items() if kept.until > now}
+        kept = self._unknown.pop(what, None)
+        return kept.key if kept else new_key()
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[AsyncEvents]:
+        """Follow the event log from now on, over restarts; raises FleetError."""
+        async with AsyncFleet() as fleet, fleet.events() as events:
+            yield events
+
+    async def _once(self, request: Request[R]) -> R:
+        async with AsyncFleet(away_s=RESTART_S if self._was_there else 0) as fleet:
+            return await fleet.call(request)
+
+
 # How many missions that nobody has started are looked at.
 PENDING = 1_000
 
 
-class Desk:
+class Session:
     """One server's place in the fleet.
 
     ``wanted`` is the agent that a person said it is, None to find out.
     """
 
-    def __init__(self, link: Link, wanted: str | None) -> None:
-        self._link = link
+    def __init__(self, client: DaemonClient, wanted: str | None) -> None:
+        self._client = client
         self._wanted = wanted
         self.cwd = os.getcwd()  # noqa: PTH109 - as it is named, links and all
-        self.client = ""
+        self.client_name = ""
 
     def place(self, roots: Sequence[str]) -> None:
         """Work in the client's first directory, unless the server was started in one of them."""
@@ -55,16 +116,17 @@ class Desk:
     async def ask(self, request: Request[R], *, once: bool = False) -> R:
         """Return the daemon's answer; raises FleetError.
 
-        ``once`` is for what would be there twice if the agent called again: see ``Link.call``.
+        ``once`` is for what would be there twice if the agent called again, see
+        ``DaemonClient.call``.
         """
-        return await self._link.call(request, once=once)
+        return await self._client.call(request, once=once)
 
     async def me(self) -> Agent:
         """Return the agent that this is, registered now if nobody did that yet."""
         agent = await self.known()
         if agent is not None:
             return agent
-        join = AgentCurrent(self._wanted, True, harness_of(self.client), self.cwd)
+        join = AgentCurrent(self._wanted, True, harness_of(self.client_name), self.cwd)
         agent = (await self.ask(join)).agent
         if agent is None:
             raise InvalidState("fleetd does not say which agent you are.", hint="Call again.")
@@ -154,11 +216,11 @@ def _within(directory: str, path: str) -> bool:
 def harness_of(client: str) -> str | None:
     """Return the harness that a client is, by the name that it gives itself."""
     name = client.lower()
-    return next((each for each in _HARNESSES if each in name), client[:200] or None)
+    return next((each for each in HARNESSES if each in name), client[:200] or None)
 
 
-def absolute(desk: Desk, file: str) -> str:
+def absolute(session: Session, file: str) -> str:
     """Return a file's path, against the directory of the server; the key of a lock as it is."""
     if file.startswith(KEYS):
         return file
-    return os.path.normpath(os.path.join(desk.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118
+    return os.path.normpath(os.path.join(session.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118

@@ -1,13 +1,474 @@
-"""What a tool is, and all of them by name; must not know the Model Context Protocol."""
+"""The tools: what each takes and does, and all of them by name."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from . import lock_and_mail_tools, mission_tools
+from msgspec import Meta
+
+from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
+from fleetd.protocol.records import Agent, Mission, Sortie
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.agent import AgentList, AgentNote, Lines
+from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, Purpose
+from fleetd.protocol.requests.message import (
+    MessageAck,
+    MessageInbox,
+    MessageSend,
+    Recipients,
+    ThreadId,
+)
+from fleetd.protocol.requests.mission import (
+    MissionCancel,
+    MissionComplete,
+    MissionCreate,
+    MissionFail,
+    MissionGet,
+    MissionUpdate,
+    NewSortie,
+)
+from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.sortie import (
+    SortieBlock,
+    SortieComplete,
+    SortieFail,
+    SortieProgress,
+    SortieStart,
+    SortieUnblock,
+)
+from fleetd.protocol.types import (
+    LONGEST_LEASE_MS,
+    AgentId,
+    Files,
+    MessageId,
+    MissionId,
+    Path,
+    Percent,
+    SortieId,
+    Text,
+    Title,
+)
+
+from ..context import repository_root
+from . import formatting
+from .formatting import until
 from .schema import Arguments, taken
-from .session import Desk
+from .session import Session, absolute, is_automatic
 
-Act = Callable[[Desk, Any], Awaitable[str]]
+# What a harness takes whole, in characters.
+BRIEFING_CHARS = 9_500
+
+
+class MissionArguments(Arguments, frozen=True, kw_only=True):
+    """The mission to show, by default the agent's own."""
+
+    mission_id: MissionId | None = None
+
+
+async def mission(session: Session, asked: MissionArguments) -> str:
+    """Show a mission and its sorties."""
+    agent = await session.known()
+    if asked.mission_id:
+        found = await session.ask(MissionGet(asked.mission_id))
+    else:
+        found = await session.my_mission(agent)
+    me = agent.id if agent else None
+    you = f"You are {agent.id} ({agent.role}).\n" if agent else ""
+    return you + formatting.mission_text(found, await session.sorties(found), me)
+
+
+class NewSortieArguments(Arguments, frozen=True, kw_only=True):
+    """A piece of work to add."""
+
+    title: Title
+    description: Text | None = None
+    files: Files | None = None
+    assigned_to: AgentId | None = None
+
+
+class PlanArguments(Arguments, frozen=True, kw_only=True):
+    """What a mission is made of."""
+
+    goal: Title | None = None
+    sorties: Annotated[list[NewSortieArguments], Meta(max_length=200)] | None = None
+
+
+async def plan(session: Session, asked: PlanArguments) -> str:
+    """Begin a mission, or add to the one that there is, by one request: all of it or nothing."""
+    if not asked.goal and not asked.sorties:
+        raise InvalidParams("There is nothing to plan.", hint="Give a goal, sorties, or both.")
+    agent = await session.me()
+    pieces = [
+        NewSortie(each.title, each.description, each.files or [], each.assigned_to)
+        for each in asked.sorties or ()
+    ]
+    if asked.goal:
+        request = await _for_goal(session, agent, asked.goal, pieces)
+    else:
+        mission_id = (await session.my_mission(agent)).id
+        request = MissionUpdate(mission_id, sorties=pieces, agent_id=agent.id)
+    return await _planned(session, agent, await session.ask(request, once=True))
+
+
+async def _for_goal(
+    session: Session, agent: Agent, goal: str, pieces: list[NewSortie]
+) -> Request[Mission]:
+    """Return what begins a mission, or gives its goal to the one made by itself for this session.
+
+    Whoever plans the same goal again adds only what is new: they may not know what became of it.
+    """
+    mission = await session.mission(agent)
+    if mission is None:
+        return MissionCreate(
+            goal, project_dir=session.cwd, sorties=pieces, agent_id=agent.id, start=True
+        )
+    new = pieces
+    if mission.title == goal:
+        there = [_piece(each) for each in await session.sorties(mission)]
+        new = [each for each in pieces if _piece(each) not in there]
+    if is_automatic(mission) and agent.mission_id == mission.id:
+        return MissionUpdate(mission.id, title=goal, sorties=new, agent_id=agent.id)
+    if mission.title != goal:
+        raise InvalidState(
+            f"You have a mission already: {mission.id}, {_goal(mission, agent)}.",
+            hint="Leave goal out to add sorties to it, or end it with finish first.",
+        )
+    if not new:
+        return MissionGet(mission.id)
+    return MissionUpdate(mission.id, sorties=new, agent_id=agent.id)
+
+
+def _piece(each: Sortie | NewSortie) -> tuple[str, str | None, list[str]]:
+    return each.title, each.description, each.files
+
+
+async def _planned(session: Session, agent: Agent, mission: Mission) -> str:
+    """Return a mission with its sorties; that they cannot be read undoes no plan."""
+    try:
+        sorties = await session.sorties(mission)
+    except FleetError:
+        return f"{formatting.mission_head(mission, agent.id)}\nPlanned; mission shows its sorties."
+    return formatting.mission_text(mission, sorties, agent.id)
+
+
+class SortieArguments(Arguments, frozen=True, kw_only=True):
+    """How a sortie stands."""
+
+    sortie_id: SortieId
+    state: Literal["start", "progress", "block", "unblock", "complete", "fail"]
+    percent: Percent | None = None
+    text: Annotated[Text, Meta(description="notes, result, or why")] | None = None
+
+
+async def sortie(session: Session, asked: SortieArguments) -> str:
+    """Start, report, block, unblock, complete or fail a sortie."""
+    if asked.state in ("block", "fail") and not asked.text:
+        raise InvalidParams("text is missing.", hint=f"To {asked.state} a sortie, say why in text.")
+    agent = await session.me()
+    changed = await _changed(session, agent.id, asked)
+    mission = await session.ask(MissionGet(changed.mission_id))
+    line = formatting.sortie_line(changed, agent.id)
+    after = f"Mission {mission.progress_percent}% ({mission.completed_sorties}"
+    after += f"/{mission.total_sorties} sorties)."
+    if asked.state in ("complete", "fail"):
+        after += _next(await session.sorties(mission), agent.id)
+    return f"{line}\n{after}"
+
+
+async def _changed(session: Session, agent_id: str, asked: SortieArguments) -> Sortie:
+    ident, text = asked.sortie_id, asked.text
+    match asked.state:
+        case "start":
+            started = await session.ask(SortieStart(ident, agent_id))
+            if asked.percent is None and text is None:
+                return started
+            return await session.ask(
+                SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
+            )
+        case "progress":
+            request = SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
+            return await session.ask(request)
+        case "block":
+            return await session.ask(SortieBlock(ident, text or "", agent_id=agent_id))
+        case "unblock":
+            return await session.ask(SortieUnblock(ident, agent_id=agent_id))
+        case "complete":
+            return await session.ask(SortieComplete(ident, result=text, agent_id=agent_id))
+        case "fail":
+            return await session.ask(SortieFail(ident, text or "", agent_id=agent_id))
+
+
+def _next(sorties: list[Sortie], me: str) -> str:
+    """Say what there is to do next: the agent's own work first, then what nobody has begun."""
+    mine = [each for each in sorties if each.assigned_to == me]
+    for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
+        for each in whose:
+            if each.status == state:
+                return f"\nNext: {formatting.sortie_line(each, me)}"
+    if all(each.status in ("completed", "failed") for each in sorties):
+        return "\nNo sortie is open: plan more, or finish the mission."
+    return ""
+
+
+class FinishArguments(Arguments, frozen=True, kw_only=True):
+    """How a mission ends."""
+
+    outcome: Literal["complete", "fail", "cancel"]
+    reason: Annotated[Text, Meta(description="for fail, cancel")] | None = None
+
+
+async def finish(session: Session, asked: FinishArguments) -> str:
+    """End the mission."""
+    if asked.outcome != "complete" and not asked.reason:
+        raise InvalidParams("reason is missing.", hint=f"To {asked.outcome} a mission, say why.")
+    agent = await session.me()
+    mission = await session.my_mission(agent)
+    await _refuse_others(session, agent, mission)
+    if asked.outcome == "complete":
+        ended = await session.ask(MissionComplete(mission.id))
+    elif asked.outcome == "fail":
+        ended = await session.ask(MissionFail(mission.id, asked.reason or ""))
+    else:
+        ended = await session.ask(MissionCancel(mission.id, asked.reason or ""))
+    return formatting.mission_head(ended, agent.id)
+
+
+def _goal(mission: Mission, agent: Agent) -> str:
+    return formatting.words(mission.title, mission.author, agent.id)
+
+
+async def _refuse_others(session: Session, agent: Agent, mission: Mission) -> None:
+    """Raise InvalidState for a mission that the agent had no part in.
+
+    Whoever says twice that its mission is over must not end the next one of the directory.
+    """
+    if agent.mission_id == mission.id:
+        return
+    if all(each.assigned_to != agent.id for each in await session.sorties(mission)):
+        raise InvalidState(
+            f"{mission.id} ({_goal(mission, agent)}) is not yours to end: no sortie is yours.",
+            hint="Take one with sortie start, or leave the mission to its agents.",
+        )
+
+
+class NoteArguments(Arguments, frozen=True, kw_only=True):
+    """What an agent declares."""
+
+    last_action: Text | None = None
+    next_steps: Lines | None = None
+    blockers: Lines | None = None
+
+
+async def note(session: Session, asked: NoteArguments) -> str:
+    """Keep what the agent declares."""
+    given = (asked.last_action, asked.next_steps, asked.blockers)
+    if given == (None, None, None):
+        raise InvalidParams("There is nothing to note.", hint="Give at least one field.")
+    agent = await session.me()
+    kept = (await session.ask(AgentNote(agent.id, *given))).note
+    lines = [f"Noted for {agent.id}."]
+    if kept is not None:
+        lines += [f"Last action: {formatting.cut(kept.last_action)}"] * bool(kept.last_action)
+        lines += [f"Next: {formatting.cut(each)}" for each in kept.next_steps]
+        lines += [f"Blocker: {formatting.cut(each)}" for each in kept.blockers]
+    return formatting.listed(lines)
+
+
+class CheckpointArguments(Arguments, frozen=True, kw_only=True):
+    """What a checkpoint is for."""
+
+    reason: Text | None = None
+
+
+async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
+    """Take a checkpoint of the mission."""
+    agent = await session.me()
+    mission = await session.my_mission(agent)
+    made = await session.ask(
+        CheckpointCreate(mission_id=mission.id, trigger_details=asked.reason, created_by=agent.id),
+        once=True,
+    )
+    return f"Checkpoint {made.id} of {mission.id} at {mission.progress_percent}%."
+
+
+async def briefing(session: Session, _asked: Arguments) -> str:
+    """Tell the agent where it is; what it reads changes nothing."""
+    return await briefed(session)
+
+
+async def briefed(session: Session) -> str:
+    """Return the briefing of this agent, or of the mission where nobody knows the agent."""
+    agent = await session.known()
+    mission = await session.my_mission(agent)
+    told = await session.ask(
+        RecoveryContextGet(
+            mission_id=mission.id,
+            agent_id=agent.id if agent else None,
+            max_chars=BRIEFING_CHARS,
+        )
+    )
+    return told.prompt
+
+
+# Agent CLIs give up on a tool after a minute.
+LONGEST_WAIT_S = 50
+DEFAULT_LEASE_S = 600
+LETTERS = 20
+
+Lease = Annotated[
+    int, Meta(ge=1, le=LONGEST_LEASE_MS // 1_000, description=f"default {DEFAULT_LEASE_S}")
+]
+Wait = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_S, description="wait for its holder so long")]
+
+
+class LockArguments(Arguments, frozen=True, kw_only=True):
+    """A file to hold."""
+
+    file: Path
+    purpose: Purpose = "edit"
+    lease_s: Lease | None = None
+    wait_s: Wait = 0
+
+
+async def lock(session: Session, asked: LockArguments) -> str:
+    """Take a lock, or renew the agent's own."""
+    agent = await session.me()
+    held = await session.ask(
+        LockAcquire(
+            asked.file,
+            agent.id,
+            cwd=session.cwd,
+            purpose=asked.purpose,
+            timeout_ms=None if asked.lease_s is None else asked.lease_s * 1_000,
+            wait_ms=asked.wait_s * 1_000,
+        )
+    )
+    return (
+        f"You hold {formatting.path(asked.file)} {until(held.expires_at)},"
+        f" fencing token {held.fencing_token}."
+        " What you do renews it. unlock it when you are done."
+    )
+
+
+class UnlockArguments(Arguments, frozen=True, kw_only=True):
+    """What to give back."""
+
+    file: Path | None = None
+
+
+async def unlock(session: Session, asked: UnlockArguments) -> str:
+    """Give back a lock, or all of them."""
+    agent = await session.me()
+    page = await session.ask(LockList(held_by=agent.id, cwd=session.cwd))
+    mine = page.locks
+    if asked.file is not None and not (mine := [each for each in mine if each.id == asked.file]):
+        # Not by the words of whoever locked it: they may have meant a file of another repository.
+        wanted = absolute(session, asked.file)
+        page = await session.ask(LockList(held_by=agent.id, file=wanted, cwd=session.cwd))
+        mine = page.locks
+    for each in mine:
+        await session.ask(LockRelease(each.id, agent.id))
+    if not mine:
+        return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
+    names = ", ".join(formatting.path(page.paths[each.id]) for each in mine)
+    return f"Released: {formatting.cut(names, 2_000)}."
+
+
+class LocksArguments(Arguments, frozen=True, kw_only=True):
+    """The file to ask about."""
+
+    file: Path | None = None
+
+
+async def locks(session: Session, asked: LocksArguments) -> str:
+    """Say who holds a file, or all that is held in this repository."""
+    agent = await session.known()
+    file = None if asked.file is None else absolute(session, asked.file)
+    page = await session.ask(LockList(file=file, cwd=session.cwd, here=file is None))
+    me = agent.id if agent else None
+    if not page.locks:
+        return f"Nobody holds {asked.file}." if asked.file else "Nobody holds a lock here."
+    root = repository_root(session.real_cwd)
+    below = [] if root == session.real_cwd else [f"Paths are from {formatting.cut(root)}."]
+    lines = (formatting.lock_line(each, page.paths[each.id], me) for each in page.locks)
+    return formatting.listed([*below, *lines])
+
+
+class SendArguments(Arguments, frozen=True, kw_only=True):
+    """A letter to write."""
+
+    to: Recipients
+    subject: Title
+    body: Text | None = None
+    thread_id: ThreadId | None = None
+
+
+async def send(session: Session, asked: SendArguments) -> str:
+    """Post a letter."""
+    agent = await session.me()
+    mission = await session.mission(agent)
+    # Asked before: what fails after the letter was sent would have it sent again.
+    known = {each.id for each in (await session.ask(AgentList())).agents}
+    sent = await session.ask(
+        MessageSend(
+            agent.id,
+            asked.to,
+            asked.subject,
+            body=asked.body,
+            mission_id=mission.id if mission else None,
+            thread_id=asked.thread_id,
+        ),
+        once=True,
+    )
+    unknown = ", ".join(each for each in sent.to if each not in known)
+    waits = f" Nobody is known as {unknown} yet: it waits; agents has the names." if unknown else ""
+    return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers come into your inbox."
+
+
+async def inbox(session: Session, _asked: Arguments) -> str:
+    """Show the agent's mail, oldest first."""
+    agent = await session.me()
+    found = (await session.ask(MessageInbox(agent.id, limit=LETTERS))).messages
+    if not found:
+        return "No mail."
+    letters = [f"{formatting.letter(each, agent.id)}\n" for each in found]
+    return f"{formatting.listed(letters)}\nack what you dealt with, by its id."
+
+
+class AckArguments(Arguments, frozen=True, kw_only=True):
+    """Letters that are dealt with."""
+
+    message_ids: Annotated[list[MessageId], Meta(min_length=1, max_length=100)]
+
+
+async def ack(session: Session, asked: AckArguments) -> str:
+    """Acknowledge letters; one that cannot be keeps none of the others from it."""
+    agent = await session.me()
+    done: list[str] = []
+    refused: list[FleetError] = []
+    for message_id in asked.message_ids:
+        try:
+            done.append((await session.ask(MessageAck(message_id, agent.id))).id)
+        except (InvalidState, NotFound) as error:
+            refused.append(error)
+    if not done:
+        raise refused[0]
+    lines = [f"Acknowledged: {', '.join(done)}."] + [each.message for each in refused]
+    return formatting.listed(lines)
+
+
+async def agents(session: Session, _asked: Arguments) -> str:
+    """Say who else works."""
+    agent = await session.known()
+    found = (await session.ask(AgentList())).agents
+    here = [each for each in found if each.status != "gone"]
+    me = agent.id if agent else None
+    return (
+        formatting.listed(formatting.agent_line(each, me) for each in here) or "Nobody works here."
+    )
+
+
+Act = Callable[[Session, Any], Awaitable[str]]
 
 
 class Tool(NamedTuple):
@@ -24,12 +485,12 @@ class Tool(NamedTuple):
     destroys: bool = False
     repeats: bool = False
 
-    async def call(self, desk: Desk, given: dict[str, Any] | None) -> str:
+    async def call(self, session: Session, given: dict[str, Any] | None) -> str:
         """Do what was asked and return what the agent reads of it; raises FleetError."""
-        return await self.act(desk, taken(self.arguments, given))
+        return await self.act(session, taken(self.arguments, given))
 
 
-class Nothing(Arguments, frozen=True, kw_only=True):
+class NoArguments(Arguments, frozen=True, kw_only=True):
     """No arguments."""
 
 
@@ -37,91 +498,96 @@ _ALL = (
     Tool(
         "mission",
         "Your mission: goal, progress, sorties (its pieces of work) with ids and states.",
-        mission_tools.WhichMission,
-        mission_tools.mission,
+        MissionArguments,
+        mission,
         reads=True,
     ),
     Tool(
         "plan",
         "Add sorties to your mission. With goal: begin a mission where you have none.",
-        mission_tools.Plan,
-        mission_tools.plan,
+        PlanArguments,
+        plan,
     ),
     Tool(
         "sortie",
         "Say how a sortie stands. To start one makes it yours.",
-        mission_tools.Standing,
-        mission_tools.sortie,
+        SortieArguments,
+        sortie,
         repeats=True,
     ),
     Tool(
         "finish",
         "End your mission for everybody. complete is refused while a sortie is open.",
-        mission_tools.Ending,
-        mission_tools.finish,
+        FinishArguments,
+        finish,
         destroys=True,
     ),
     Tool(
         "note",
         "Leave yourself a note for when your context is lost. A field replaces the one before.",
-        mission_tools.Noting,
-        mission_tools.note,
+        NoteArguments,
+        note,
         repeats=True,
     ),
     Tool(
         "checkpoint",
         "Save how your mission stands now.",
-        mission_tools.Saving,
-        mission_tools.checkpoint,
+        CheckpointArguments,
+        checkpoint,
     ),
     Tool(
         "briefing",
         "Read where you were, what is next, your locks and mail. Use it when you lost context.",
-        Nothing,
-        mission_tools.briefing,
+        NoArguments,
+        briefing,
         reads=True,
     ),
     Tool(
         "lock",
         "Hold a file before you edit it, so that other agents keep away. Again: renews.",
-        lock_and_mail_tools.Locking,
-        lock_and_mail_tools.lock,
+        LockArguments,
+        lock,
         repeats=True,
     ),
     Tool(
         "unlock",
         "Give back your lock on a file; without file, all of yours.",
-        lock_and_mail_tools.Unlocking,
-        lock_and_mail_tools.unlock,
+        UnlockArguments,
+        unlock,
         repeats=True,
     ),
     Tool(
         "locks",
         "Who holds a file; without file, all locks of this repository.",
-        lock_and_mail_tools.WhichLocks,
-        lock_and_mail_tools.locks,
+        LocksArguments,
+        locks,
         reads=True,
     ),
-    Tool("send", "Write to other agents.", lock_and_mail_tools.Letter, lock_and_mail_tools.send),
+    Tool(
+        "send",
+        "Write to other agents.",
+        SendArguments,
+        send,
+    ),
     Tool(
         "inbox",
         "Read your mail that is not acked yet.",
-        Nothing,
-        lock_and_mail_tools.inbox,
+        NoArguments,
+        inbox,
         repeats=True,
     ),
     Tool(
         "ack",
         "Say that letters are dealt with.",
-        lock_and_mail_tools.Acking,
-        lock_and_mail_tools.ack,
+        AckArguments,
+        ack,
         repeats=True,
     ),
     Tool(
         "agents",
         "Who works on this machine now, and at what.",
-        Nothing,
-        lock_and_mail_tools.agents,
+        NoArguments,
+        agents,
         reads=True,
     ),
 )

@@ -1,4 +1,7 @@
-"""Text and JSON for stdout; must not talk to the daemon.
+"""Text and JSON for stdout: what it is, styles, lines that fit a terminal.
+
+Only on a terminal are times told as people say them and lines made to fit; what is piped is exact
+and whole. ``--exact`` asks for that on a terminal too.
 
 Stored text comes from agents and from the tools they run. Whatever could move a cursor, retitle a
 window or reverse the reading order is taken out before it reaches a terminal, and what nobody sees.
@@ -7,6 +10,7 @@ window or reverse the reading order is taken out before it reaches a terminal, a
 import json
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, TypeVar
@@ -14,8 +18,54 @@ from typing import Any, TextIO, TypeVar
 from fleetd.protocol.durations import duration
 from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
 
-from . import screen, times
+from . import times
 from .text import cut, width, wrapped
+
+NARROWEST = 20
+USUAL = 80
+_exact = False
+
+
+def be_exact(wanted: bool) -> None:
+    """Print from now on as if nobody looked on, or not."""
+    global _exact
+    _exact = wanted
+
+
+def humane() -> bool:
+    """Return whether a person reads this as it comes, and did not ask for exact output."""
+    return not _exact and sys.stdout.isatty()
+
+
+def columns() -> int | None:
+    """Return how wide a line may be; None when nothing is to be cut."""
+    return terminal_width() if humane() else None
+
+
+def terminal_width() -> int:
+    """Return how wide the terminal is, in columns; else as ``COLUMNS`` says, else 80."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            found = os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            continue
+        if found:
+            return max(found, NARROWEST)
+    told = os.environ.get("COLUMNS", "")
+    return (
+        max(int(told), NARROWEST) if told.isdecimal() and told.isascii() and told != "0" else USUAL
+    )
+
+
+def draws() -> bool:
+    """Return whether stdout has more characters than ASCII: bars and ellipses."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def now_ms() -> int:
+    """Return the time, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
 
 Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
@@ -71,7 +121,7 @@ def line(text: str = "") -> None:
     On a terminal one that is too long is broken between words and goes on further to the right.
     """
     text = clean(text)
-    room = screen.columns()
+    room = columns()
     if room is None or width(text) <= room:
         print(text)
         return
@@ -127,14 +177,14 @@ def result(args: Namespace, value: Any, *texts: str) -> int:
 
 def rest_of_line(start: str, text: str) -> str:
     """Return text, on a terminal as much of it as fits behind its start."""
-    room = screen.columns()
+    room = columns()
     text = clean(text)
     return text if room is None else cut(text, max(room - width(start), MIN_FLOW))
 
 
 def headed(start: str, text: str) -> None:
     """Print text behind its start; on a terminal without room for both, cut on the next line."""
-    room = screen.columns()
+    room = columns()
     if room is not None and room - width(start) < MIN_FLOW:
         line(start.rstrip())
         start = "    "
@@ -146,13 +196,13 @@ def flow(start: str, text: str, *, style: str = "") -> None:
 
     ``style`` is that of the start.
     """
-    room = screen.columns()
+    room = columns()
     start, text = clean(start), clean(text)
-    columns = width(start)
-    fits = room and max(room - columns, MIN_FLOW)
+    indent = width(start)
+    fits = room and max(room - indent, MIN_FLOW)
     parts = [text] if fits is None else wrapped(text, fits, whole_words=True)
     for n, part in enumerate(parts):
-        print((" " * columns if n else styled(start, style)) + part)
+        print((" " * indent if n else styled(start, style)) + part)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
@@ -180,7 +230,7 @@ def complain(label: str, text: str, style: str = "") -> None:
     """Print something on stderr behind its label; on a terminal broken between words."""
     text = clean(text)
     if sys.stderr.isatty():
-        text = f"\n{' ' * (len(label) + 1)}".join(wrapped(text, screen.width() - len(label) - 1))
+        text = f"\n{' ' * (len(label) + 1)}".join(wrapped(text, terminal_width() - len(label) - 1))
     print(styled(label, style, sys.stderr), text, file=sys.stderr)
 
 
@@ -206,20 +256,20 @@ def silence(ms: int) -> str:
 
 def span(ms: int) -> str:
     """Return a length of time: ``2 h 5 min`` on a terminal, else ``2h 5m``."""
-    return times.span(ms) if screen.humane() else duration(ms)
+    return times.span(ms) if humane() else duration(ms)
 
 
 def ago(text: Text) -> Text:
     """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
-    return times.ago(text, screen.now_ms()) if text and screen.humane() else text
+    return times.ago(text, now_ms()) if text and humane() else text
 
 
 def bar(percent: int) -> str:
     """Return ``50%``, on a terminal with a small bar before it."""
-    if not screen.humane():
+    if not humane():
         return f"{percent}%"
     full = min(max(percent, 0), 100) * BAR // 100
-    done, left = ("█", "░") if screen.draws() else ("#", "-")
+    done, left = ("█", "░") if draws() else ("#", "-")
     return f"{done * full}{left * (BAR - full)} {percent:>3}%"
 
 

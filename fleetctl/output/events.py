@@ -1,15 +1,16 @@
-"""Every event as a sentence for people; must not print, ask the daemon or know the time.
+"""Events as sentences for people, one by one or several together.
 
 ``fleetd.domain.checkpoints.narrative`` tells an agent what it was doing; this tells who looks on
-what happened.
-What stands in an event comes from agents and tools: clean it before it reaches a terminal.
+what happened, in the words of ``fleetd.protocol.event_types``. What stands in an event comes from
+agents and tools: clean it before it reaches a terminal.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fleetd.protocol import endings
 from fleetd.protocol.durations import duration
+from fleetd.protocol.event_types import event_type
 
 from .console import path, plural
 
@@ -17,98 +18,11 @@ if TYPE_CHECKING:
     from fleetd.protocol.records import Event
 
 OPERATOR = "The operator"
-# What is told of a type: the sentence, then what is added where its fields are there. ``who`` is
-# the agent that did it, else the operator; ``title`` stands in quotes.
-_TOLD: dict[str, tuple[str, ...]] = {
-    "mission_created": ("{who} created the mission", " {title}"),
-    "mission_started": ("{who} started the mission",),
-    "mission_updated": ("{who} changed the mission", ": {fields}"),
-    "mission_completed": ("The mission is completed", ", and merged into {merged_into}"),
-    "mission_failed": ("The mission was given up", ": {reason}"),
-    "mission_cancelled": ("The mission was {ending}",),
-    "mission_reopened": ("The mission goes on: its session is back",),
-    "mission_deleted": ("A mission was deleted", ", with {sorties}"),
-    "sortie_created": ("{who} added the sortie {title}",),
-    "sortie_assigned": ("{title} was given to {assigned_to}",),
-    "sortie_started": ("{who} began {title}",),
-    "sortie_progressed": ("{who} is at {percent}% of {title}", ": {notes}"),
-    "sortie_blocked": ("{who} is blocked on {title}", ": {reason}"),
-    "sortie_unblocked": ("{who} can go on with {title}",),
-    "sortie_completed": ("{who} completed {title}",),
-    "sortie_failed": ("{who} gave up {title}", ": {reason}"),
-    "sortie_reopened": ("{who} has {title} to do again",),
-    "sortie_updated": ("{who} changed {title}", ": {fields}"),
-    "sortie_removed": ("{who} removed the sortie {title}",),
-    "sortie_moved": ("{title} goes on here, from {from_mission}",),
-    "sortie_restored": ("The recovery set {title} to {status}",),
-    "agent_registered": ("{who} joined", " as {role}", " ({harness})"),
-    "agent_noted": ("{who} noted", ": {last_action}"),
-    "agent_deregistered": ("{who} left", ": {reason}"),
-    "agent_lost": ("{who} was lost", ": {reason}"),
-    "agent_returned": ("{who} is back", ": {reason}"),
-    "error_reported": ("{who} met an error", ": {name}", ": {message}"),
-    "window_compacted": ("The context window of {who} was compacted",),
-    "hook_noted": ("{who} heard from its harness", ": {what}", ": {message}"),
-    "lock_acquired": ("{held_by} locked {file}", " ({purpose})"),
-    "lock_renewed": ("{held_by} kept the lock on {file}",),
-    "lock_released": ("{held_by} released {file}",),
-    "lock_force_released": ("The lock of {held_by} on {file} was taken away", ": {reason}"),
-    "lock_expired": ("The lock of {held_by} on {file} ran out",),
-    "lock_conflicted": ("{wanted_by} did not get {file} back: {held_by} holds it",),
-    "message_sent": ("{who} wrote to {to}", ": {subject}"),
-    "message_acked": ("{who} dealt with a message",),
-    "message_delivered": ("{who} received a message",),
-    "message_requeued": ("A message waits again", " for {to}"),
-    "message_failed": ("The message to {to} was refused", ", {error}", ": {subject}"),
-    "fleet_checkpointed": (
-        "Checkpoint {checkpoint_id} was taken",
-        " at {progress_percent}%",
-        " ({why})",
-    ),
-    "checkpoint_created": ("Checkpoint {checkpoint_id} is stored",),
-    "checkpoint_deleted": ("Checkpoint {checkpoint_id} was deleted",),
-    "checkpoints_pruned": ("Old checkpoints were deleted: {deleted}",),
-    "backup_failed": ("The file of {checkpoint_id} could not be written", ": {error}"),
-    "snapshot_recorded": ("Snapshot {snapshot_id} of {run_id} was recorded", " ({status})"),
-    "snapshots_pruned": ("Old snapshots were deleted: {deleted}",),
-    "context_compacted": ("The mission fell silent", ": nothing was done for {silence}"),
-    "recovery_available": ("The mission can be recovered", " from {checkpoint_id}"),
-    "fleet_recovered": (
-        "The mission was recovered from {checkpoint_id}",
-        ": {sorties_restored}, {locks_restored}, {messages_requeued}",
-        ", {errors}",
-    ),
-    "recovery_briefed": ("{someone} was briefed",),
-    "recovery_confirmed": ("{someone} is at work again after the recovery",),
-    "recovery_unconfirmed": ("{someone} was briefed and has not been heard of since",),
-    "records_forgotten": ("{missions} and {agents} were forgotten",),
-    "store_restored": ("The database was restored", " ({source})"),
-    "legacy_imported": ("{events} came from an older store",),
-    "file_modified": ("{who} edited {file}",),
-    "command_started": ("{who} runs {command}",),
-    "command_finished": ("{who} ran {command}", " ({result})"),
-    "tool_started": ("{who} uses {tool}",),
-    "tool_finished": ("{who} used {tool}",),
-    "tool_failed": ("{name} failed for {who}", ": {error}"),
-    "prompt_submitted": ("{who} was given a prompt", ": {prompt}"),
-    "agent_answered": ("{who} said", ": {message}"),
-    "agent_paused": ("{who} waits for its user",),
-    "agent_resumed": ("{who} goes on",),
-}
 # What is told of a note of a harness, by what it is about.
 _NOTED: dict[str, tuple[str, ...]] = {
     "permission_request": ("{who} asks for a permission", ": {message}"),
     "permission_prompt": ("{who} waits for a permission", ": {message}"),
 }
-# Styles by what it means for a mission; what is not named is neither good nor bad.
-_TONES = {
-    "green": "mission_completed sortie_completed fleet_recovered recovery_confirmed agent_returned",
-    "yellow": "sortie_blocked context_compacted recovery_available recovery_unconfirmed"
-    " lock_expired lock_force_released mission_cancelled window_compacted message_requeued",
-    "red": "mission_failed sortie_failed agent_lost error_reported tool_failed lock_conflicted"
-    " message_failed backup_failed",
-}
-TONES = {name: tone for tone, names in _TONES.items() for name in names.split()}
 # Why a checkpoint was taken, by its trigger.
 _WHY = {
     "manual": "by hand",
@@ -131,6 +45,8 @@ _COUNTED = {
 _NOT_WORTH_TELLING = (("errors", 0), ("purpose", "edit"))
 _INSTEAD = {"command": "a command", "tool": "a tool", "name": "A tool", "file": "a file"}
 _WORDS = 300
+# Files and titles that are named of several events.
+NAMED = 3
 
 
 def sentence(event: "Event", *, inside: str | None = None) -> str:
@@ -139,21 +55,28 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
     Files are named from the directory ``inside`` where they lie in it.
     """
     told = _Told(event, inside)
-    pieces = _TOLD.get(event.type)
+    pieces = event_type(event.type).sentence
     if event.type == "hook_noted":
         pieces = _NOTED.get(told["what"], pieces)
-    if pieces is None:
+    if not pieces:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
+    return _joined(pieces, told)
+
+
+def _joined(pieces: tuple[str, ...], told: "_Told | _ToldTogether") -> str:
+    """Return the pieces of a sentence, the first one and those whose fields are there."""
     first, *more = pieces
     return first.format_map(told) + "".join(
-        piece.format_map(told) for piece in more if told.has(piece)
+        piece.format_map(told)
+        for piece in more
+        if all(told.found(part.partition("}")[0]) for part in piece.split("{")[1:])
     )
 
 
-def tone(event_type: str) -> str | None:
+def tone(name: str) -> str | None:
     """Return the style of an event: ``green`` for done, ``yellow`` and ``red`` for trouble."""
-    return TONES.get(event_type)
+    return event_type(name).tone or None
 
 
 class _Told(Mapping[str, str]):
@@ -170,15 +93,11 @@ class _Told(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._data)
 
-    def has(self, piece: str) -> bool:
-        """Whether every field that a piece of a sentence names is there."""
-        names = [part.partition("}")[0] for part in piece.split("{")[1:]]
-        return all(self._found(name) for name in names)
-
     def __getitem__(self, name: str) -> str:
-        return self._found(name) or _INSTEAD.get(name, "?")
+        return self.found(name) or _INSTEAD.get(name, "?")
 
-    def _found(self, name: str) -> str:
+    def found(self, name: str) -> str:
+        """Return a field as it is told, empty when it is not there."""
         if name in ("who", "someone"):
             return self._event.agent_id or (OPERATOR if name == "who" else "Somebody")
         if name == "silence":
@@ -217,3 +136,61 @@ class _Told(Mapping[str, str]):
         if name == "title" and text:
             return f'"{text}"'
         return text.replace("_", " ") if name == "status" else text
+
+
+def told_together(events: "Sequence[Event]", inside: str | None) -> str:
+    """Return several events of one type and agent as one sentence."""
+    return _joined(event_type(events[0].type).repeated, _ToldTogether(events, inside))
+
+
+class _ToldTogether(Mapping[str, str]):
+    """The fields of several events of one type, as they are told together."""
+
+    def __init__(self, events: "Sequence[Event]", inside: str | None) -> None:
+        self._events = events
+        self._inside = inside
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._events[-1].data)
+
+    def __len__(self) -> int:
+        return len(self._events[-1].data)
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.found(name))
+
+    def found(self, name: str) -> object:
+        """Return what is told under a name: of all of them, else what the last one says."""
+        events = self._events
+        match name:
+            case "who":
+                return events[0].agent_id or OPERATOR
+            case "count":
+                return len(events)
+            case "sentence":
+                return sentence(events[-1], inside=self._inside)
+            case "before":
+                return events[0].data.get("percent")
+            case "failed":
+                return sum(each.data.get("result") == "FAIL" for each in events)
+            case "people":
+                people = (str(to) for each in events for to in each.data.get("to") or [])
+                return ", ".join(dict.fromkeys(people))
+            case "titles":
+                return _named([f'"{each.data.get("title")}"' for each in events])
+            case "files":
+                return self._files()
+        return events[-1].data.get(name)
+
+    def _files(self) -> str:
+        base = self._inside.rstrip("/") + "/" if self._inside else ""
+        files = dict.fromkeys(str(each.data.get("file", "?")) for each in self._events)
+        names = [each.removeprefix(base) for each in files]
+        if len(names) == 1:
+            return f"{names[0]} {len(self._events)} times"
+        return f"{len(names)} files: {_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

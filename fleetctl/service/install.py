@@ -13,7 +13,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
-from . import background, running, start
+from . import process, start
 from .manager import Service
 from .setup import Setup
 from .unit_files import UnitFile
@@ -76,7 +76,7 @@ def _take_over(manager: Service, report: Report) -> None:
 
 
 def _end() -> list[str]:
-    ended = running.end(paths.socket_path())
+    ended = process.end(paths.socket_path())
     if ended is None:
         return []
     return [f"Stopped the fleetd that ran in the background (pid {ended.pid})."]
@@ -108,10 +108,10 @@ def _begin(args: Namespace, manager: Service, report: Report) -> None:
         report.told["pid"] = found.pid
         return
     report.said.append(manager.waiting())
-    if running.look(path) is not None:
+    if process.look(path) is not None:
         report.said.append("Until then, the fleetd that runs goes on.")
     elif args.yes or (interactive() and confirm("Start fleetd in the background until then?")):
-        found = background.start(path)
+        found = process.start(path)
         report.said.append(f"Until then, fleetd runs in the background (pid {found.pid}).")
         report.told["pid"] = found.pid
     else:
@@ -159,9 +159,9 @@ class Removal:
         seen = manager.state() if manager and not self.pending else None
         self.foreign = seen is not None and (seen.active or seen.listening)
         """Whether a manager runs fleetd by files that are not this user's."""
-        self.found: running.Running | None = None
+        self.found: process.Running | None = None
         if not self.pending and not self.foreign:
-            self.found = running.look(paths.socket_path())
+            self.found = process.look(paths.socket_path())
         self._manager = manager
 
     def __bool__(self) -> bool:
@@ -203,7 +203,7 @@ def uninstall(args: Namespace, manager: Service | None) -> Report:
         what = f"The {manager.TITLE} is not installed" if manager else "There is no service"
         end = "and fleetd does not run"
         if removal.foreign:
-            end = f"but somebody else's units run fleetd. To stop it: {running.STOP_UNITS}"
+            end = f"but somebody else's units run fleetd. To stop it: {process.STOP_UNITS}"
         report.said.append(f"{what}, {end}.")
         return report
     goes = f" and removes the {removal.title}" if removal.pending else ", which runs by itself"

@@ -10,10 +10,10 @@ from pathlib import Path
 from fleetd.protocol.errors import InvalidState
 
 from ..integrations import config_file
-from . import background, programs
-from .running import END_S, PAUSE_S
+from . import manager, process
+from .manager import State
+from .process import END_S, PAUSE_S
 from .setup import Setup
-from .state import State
 from .unit_files import UnitFile, marked, planned
 
 KIND = "launchd"
@@ -24,12 +24,12 @@ _THROTTLE_S = 10
 
 def is_here() -> bool:
     """Return whether this machine has launchd."""
-    return programs.there("launchctl")
+    return manager.there("launchctl")
 
 
 def runs() -> bool:
     """Return whether the user's session can be asked: there is none over ssh."""
-    return programs.ask("launchctl", "print", _domain()).ok
+    return manager.ask("launchctl", "print", _domain()).ok
 
 
 def _domain() -> str:
@@ -49,7 +49,7 @@ def rendered(setup: Setup) -> str:
     """Return the property list of an installation."""
     import plistlib
 
-    log = str(background.log_file())
+    log = str(process.log_file())
     document = plistlib.dumps(
         {
             "Label": LABEL,
@@ -118,7 +118,7 @@ def quiesce() -> None:
 def enable() -> None:
     """Load the agent, which starts it; without a session launchd does that at the next login."""
     if runs():
-        programs.ask("launchctl", "enable", _target())
+        manager.ask("launchctl", "enable", _target())
         start()
 
 
@@ -132,23 +132,23 @@ def forget() -> None:
 
 
 def _loaded() -> bool:
-    return programs.ask("launchctl", "print", _target()).ok
+    return manager.ask("launchctl", "print", _target()).ok
 
 
 def start() -> None:
     """Load the agent, or start the one that is loaded; raises InvalidState when that fails."""
-    background.log_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    process.log_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _loaded():
-        programs.tell("launchctl", "kickstart", _target())
+        manager.tell("launchctl", "kickstart", _target())
     else:
-        programs.tell("launchctl", "bootstrap", _domain(), str(file()))
+        manager.tell("launchctl", "bootstrap", _domain(), str(file()))
 
 
 def stop() -> None:
     """Unload the agent until the next login or start, and wait until it is gone."""
     if not _loaded():
         return
-    programs.tell("launchctl", "bootout", _target())
+    manager.tell("launchctl", "bootout", _target())
     deadline = time.monotonic() + END_S
     while _loaded() and time.monotonic() < deadline:
         time.sleep(PAUSE_S)
@@ -162,7 +162,7 @@ def restart() -> None:
 
 def state() -> State:
     """Return how the agent stands."""
-    seen = programs.ask("launchctl", "print", _target())
+    seen = manager.ask("launchctl", "print", _target())
     condition = next(
         (
             line.partition("=")[2].strip()
@@ -179,7 +179,7 @@ def state() -> State:
         enabled=installed(),
         active=condition == "running",
         condition=condition,
-        log=str(background.log_file()),
+        log=str(process.log_file()),
     )
 
 

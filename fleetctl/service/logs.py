@@ -7,8 +7,8 @@ from pathlib import Path
 from fleetd.protocol.errors import NotFound
 
 from ..output import console
-from . import background, programs
-from .manager import Service
+from . import process
+from .manager import Service, ask
 
 _PAUSE_S = 0.3
 _CHUNK = 65_536
@@ -23,8 +23,8 @@ def command_of(manager: Service | None) -> list[str]:
 def last_lines(manager: Service | None, count: int) -> list[str]:
     """Return the last lines; none when there are none or they cannot be read."""
     if command := command_of(manager):
-        return programs.ask(*command, "--output=cat", f"--lines={count}").out.splitlines()
-    return background.last_lines(count)
+        return ask(*command, "--output=cat", f"--lines={count}").out.splitlines()
+    return process.last_lines(count)
 
 
 def show(manager: Service | None, count: int, *, follow: bool) -> int:
@@ -39,8 +39,8 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
         more = ["--follow"] if follow else ["--no-pager"]
         sys.stdout.flush()
         return subprocess.call([*command, f"--lines={count}", *more])
-    file = background.log_file()
-    lines = background.last_lines(count)
+    file = process.log_file()
+    lines = process.last_lines(count)
     if not follow and not file.exists():
         raise NotFound(
             f"There is no log at {file}: no fleetd was started in the background by fleetctl.",
@@ -64,7 +64,7 @@ def _follow(file: Path) -> None:
             continue
         if info.st_ino != inode or info.st_size < position:
             inode, position, rest = info.st_ino, 0, bytearray()
-        with background.open_log() as opened:
+        with process.open_log() as opened:
             opened.seek(position)
             while data := opened.read(_CHUNK):
                 position += len(data)

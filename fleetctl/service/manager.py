@@ -1,12 +1,108 @@
-"""Which program runs services on this machine, and what each must be able to do; runs nothing."""
+"""Service managers: run their programs, the state of a service, which of them this machine has."""
 
+import os
+import shutil
 import sys
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from . import launchd, systemd
-from .setup import Setup
-from .state import State
-from .unit_files import UnitFile
+from fleetd.protocol.errors import InvalidState
+
+if TYPE_CHECKING:
+    from .setup import Setup
+    from .unit_files import UnitFile
+
+CALL_S = 60
+
+
+class Outcome(NamedTuple):
+    """What a program left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        """Return whether it succeeded."""
+        return self.status == 0
+
+    @property
+    def complaint(self) -> str:
+        """Return what it said was wrong."""
+        lines = (self.err or self.out).strip().splitlines()
+        return lines[-1] if lines else f"status {self.status}"
+
+
+def there(program: str) -> bool:
+    """Return whether a program is on the PATH."""
+    return shutil.which(program) is not None
+
+
+def ask(*words: str) -> Outcome:
+    """Run a program and return what it said; one that is missing or hangs has failed."""
+    # Imported here: most that load this module need it never.
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            words,
+            env={**os.environ, **_session()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CALL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Outcome(127, "", f"{words[0]} cannot be run: {error}")
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def tell(*words: str) -> None:
+    """Run a program that must succeed; raises InvalidState with what it complained of."""
+    outcome = ask(*words)
+    if not outcome.ok:
+        raise InvalidState(
+            f"{' '.join(words)} failed: {outcome.complaint}",
+            hint="Run it by hand to see more.",
+        )
+
+
+def properties(*words: str) -> Mapping[str, str]:
+    """Return ``Name=value`` lines that a program prints; empty when it fails."""
+    outcome = ask(*words)
+    lines = outcome.out.splitlines() if outcome.ok else ()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _session() -> dict[str, str]:
+    """Return how to find this user's manager where nobody said so, as after su or in cron."""
+    runtime = Path(f"/run/user/{os.getuid()}")
+    if "XDG_RUNTIME_DIR" in os.environ or not runtime.is_dir():
+        return {}
+    return {"XDG_RUNTIME_DIR": str(runtime)}
+
+
+class State(NamedTuple):
+    """How a service stands. ``manager`` tells whether the program that runs services runs itself.
+
+    ``enabled`` means that it starts by itself, ``listening`` that its first client starts it;
+    ``lingering`` that it stays when its user is not logged in. None where that is not known.
+    """
+
+    kind: str
+    manager: bool
+    installed: bool
+    files: Sequence[str] = ()
+    enabled: bool | None = None
+    active: bool = False
+    listening: bool = False
+    condition: str = ""
+    lingering: bool | None = None
+    log: str = ""
 
 
 class Service(Protocol):
@@ -27,13 +123,13 @@ class Service(Protocol):
     def installed(self) -> bool:
         """Return whether there are files of ours."""
 
-    def installing(self, setup: Setup) -> list[UnitFile]:
+    def installing(self, setup: "Setup") -> "list[UnitFile]":
         """Return what installing would write."""
 
-    def uninstalling(self) -> list[UnitFile]:
+    def uninstalling(self) -> "list[UnitFile]":
         """Return what uninstalling would remove."""
 
-    def summary(self, changes: list[UnitFile]) -> list[str]:
+    def summary(self, changes: "list[UnitFile]") -> list[str]:
         """Return what of new files concerns this installation only."""
 
     def quiesce(self) -> None:
@@ -69,6 +165,9 @@ class Service(Protocol):
 
 def service() -> Service | None:
     """Return the module for this machine's service manager; None where there is none."""
+    # Imported here: both ask by what stands above.
+    from . import launchd, systemd
+
     if sys.platform == "darwin":
         return launchd if launchd.is_here() else None
     return systemd if systemd.is_here() else None

@@ -1,16 +1,18 @@
-"""Starting and stopping fleetd by whatever way this machine has; must not print."""
+"""Start, stop and restart fleetd by whatever way this machine has, and show what a start is at."""
 
 import time
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from . import background, logs, running
+from ..output import console, progress
+from . import logs, process
 from .manager import Service, service
-from .running import Running
+from .process import Running
 
 PAUSE_S = 0.05
 _LAST_LINES = 5
@@ -31,10 +33,10 @@ def start() -> tuple[Running, str]:
     seen = manager.state() if manager else None
     # Where a manager listens for one that does not run, looking would start it.
     asleep = seen is not None and seen.listening and not seen.active
-    if not asleep and (found := running.look(path)):
+    if not asleep and (found := process.look(path)):
         return found, "already running"
     if manager is None:
-        return background.start(path), "started in the background"
+        return process.start(path), "started in the background"
     with _log_of(manager):
         manager.start()
     return answering(path, manager), f"started by {manager.KIND}"
@@ -55,11 +57,11 @@ def _log_of(manager: Service) -> Iterator[None]:
 
 def answering(path: Path, manager: Service | None) -> Running:
     """Return the daemon once it answers; raises InvalidState when it does not."""
-    deadline = time.monotonic() + background.READY_S
+    deadline = time.monotonic() + process.READY_S
     while time.monotonic() < deadline:
         # One that starts listens already, or its manager does, and answers later.
-        with suppress(running.Silent):
-            if found := running.look(path):
+        with suppress(process.Silent):
+            if found := process.look(path):
                 return found
         time.sleep(PAUSE_S)
     raise InvalidState(
@@ -78,7 +80,7 @@ def stop() -> str:
         if seen.active or seen.listening:
             manager.stop()
             done = f"stopped by {manager.KIND}; it starts again at the next login"
-    if (ended := running.end(paths.socket_path())) is not None:
+    if (ended := process.end(paths.socket_path())) is not None:
         done = f"stopped (pid {ended.pid})"
     return done or "not running"
 
@@ -93,3 +95,42 @@ def restart() -> tuple[Running, str]:
     with _log_of(manager):
         manager.restart()
     return answering(paths.socket_path(), manager), f"started anew by {manager.KIND}"
+
+
+LOOK_PAUSE_S = 1.0
+# How fleetd begins the lines of its log that tell how far its start is.
+_TOLD = "Starting: "
+
+
+@contextmanager
+def shown(args: Namespace) -> Iterator[None]:
+    """Show on a terminal what the log says of a start that takes longer than a second."""
+    if not progress.drawable(args):
+        yield
+        return
+    # Imported here: most that load this module need it never.
+    import threading
+
+    over = threading.Event()
+    # What waits for the daemon waits for its answer, seconds at a time.
+    looking = threading.Thread(target=_look, args=(over.wait,))
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _look(over: Callable[[float], bool]) -> None:
+    drawn = ""
+    manager = managed()
+    while not over(LOOK_PAUSE_S):
+        with suppress(FleetError):
+            last = "".join(logs.last_lines(manager, 1))
+            _, told, what = last.partition(_TOLD)
+            if told and what != drawn:
+                drawn = what
+                progress.draw(console.clean(f"fleetd is starting: {what}"))
+    if drawn:
+        progress.draw("")

@@ -11,10 +11,9 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
-from . import background, running, unit_files
-from .manager import Service, service
+from . import process, unit_files
+from .manager import Service, State, service
 from .setup import this_setup
-from .state import State
 from .unit_files import UnitFile
 
 LOOK_S = 3.0
@@ -65,12 +64,12 @@ def standing() -> Standing:
         warnings += [each.detail for each in found_out if not each.ok] + to_warn_of(found_out)
     return Standing(
         running=found is not None,
-        silent=isinstance(trouble, running.Silent),
+        silent=isinstance(trouble, process.Silent),
         pid=found.pid if found else None,
         version=found.hello.version if found else None,
         started_at=found.hello.started_at if found else None,
         socket=str(path),
-        log=seen.log if seen and managed else str(background.log_file()),
+        log=seen.log if seen and managed else str(process.log_file()),
         run_by=None if not found else manager.KIND if by_manager and manager else "background",
         service=seen,
         warnings=warnings,
@@ -82,10 +81,10 @@ def to_warn_of(found: Sequence[Finding]) -> list[str]:
     return [f"Lingering is {each.detail}" for each in found if each.detail.startswith("off: ")]
 
 
-def _answer(path: Path) -> tuple[running.Running | None, FleetError | None]:
+def _answer(path: Path) -> tuple[process.Running | None, FleetError | None]:
     try:
         paths.check_socket_length(path)
-        return running.look(path), None
+        return process.look(path), None
     except paths.PathRefused as error:
         return None, InvalidState(str(error))
     except FleetError as error:

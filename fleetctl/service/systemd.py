@@ -7,17 +7,99 @@ starting works: systemd reads the same files and links at the next login.
 import os
 import pwd
 import shlex
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from fleetd.protocol.errors import InvalidState, Storage
 
 from ..integrations import config_file
-from . import programs
+from . import manager
+from .manager import State
 from .setup import Setup
-from .state import State
-from .systemd_units import SERVICE, SOCKET, SYNCED, drop_in, rendered, shown
-from .unit_files import UnitFile, planned
+from .unit_files import UnitFile, marked, planned
+
+SERVICE, SOCKET = "fleetd.service", "fleetd.socket"
+SYNCED = "fleetd-synced.conf"
+_UNITS = Path(__file__).with_name("units")
+_DEFAULT_SOCKET = "%t/fleet/fleetd.sock"
+
+
+def rendered(setup: Setup) -> dict[str, str]:
+    """Return the text of each unit for an installation."""
+    listen = _DEFAULT_SOCKET if setup.socket is None else _literal(str(setup.socket))
+    runtime = str(Path(listen).parent)
+    directories = [_word(str(each)) for each in setup.writable]
+    program = "+/usr/bin/env mkdir -p -m 0700"
+    service = _replaced(
+        _source(SERVICE),
+        {
+            "ExecStart": [" ".join(_argument(word) for word in setup.command)],
+            "Environment": [_word(f"{name}={value}") for name, value in setup.environment.items()],
+            "ExecStartPre": [" ".join([program, *map(_argument, map(str, setup.writable))])],
+            "ReadWritePaths": [
+                f"-{each}"
+                for each in (_quoted(runtime, literal=setup.socket is None), *directories)
+            ],
+        },
+    )
+    socket = _replaced(_source(SOCKET), {"ListenStream": [listen]})
+    return {SERVICE: marked(service, "# "), SOCKET: marked(socket, "# ")}
+
+
+def drop_in() -> str:
+    """Return the text of what a service adds whose store is reached over the network."""
+    return marked(_source(SYNCED, "[Service]"), "# ")
+
+
+def _source(name: str, begin: str = "[Unit]") -> str:
+    """Return the text of a unit from its first section on; the rest is about the source."""
+    text = (_UNITS / name).read_text("utf-8")
+    return text[text.index(begin) :]
+
+
+def _replaced(text: str, settings: dict[str, list[str]]) -> str:
+    """Return a unit's text in which each setting has other values, where its first one stood."""
+    lines, done = [], set()
+    for line in text.splitlines():
+        key, equals, _value = line.partition("=")
+        if not equals or key not in settings:
+            lines.append(line)
+        elif key not in done:
+            done.add(key)
+            lines += [f"{key}={value}" for value in settings[key]]
+    if missing := settings.keys() - done:
+        raise AssertionError(f"the unit has no {missing}")
+    return "\n".join(lines) + "\n"
+
+
+def _literal(text: str) -> str:
+    """Return a text in which systemd finds nothing to fill in."""
+    return text.replace("%", "%%")
+
+
+def _word(text: str) -> str:
+    """Return a text as one word, with nothing in it to fill in."""
+    return _quoted(_literal(text), literal=False)
+
+
+def _quoted(text: str, *, literal: bool) -> str:
+    if literal or not set(text) & set(" \t\"'\\;#"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _argument(text: str) -> str:
+    """Return a text as one word of a command line, in which no variable is filled in."""
+    return _word(text.replace("$", "$$"))
+
+
+def shown(texts: Iterable[str]) -> Sequence[str]:
+    """Return the lines of units that differ from one installation to the next."""
+    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
+    return [line for text in texts for line in text.splitlines() if line.startswith(told)]
+
 
 KIND = "systemd"
 TITLE = "systemd user service"
@@ -30,12 +112,12 @@ _SHOWN = "ActiveState,SubState,Result,NRestarts"
 
 def is_here() -> bool:
     """Return whether this machine has systemd."""
-    return programs.there("systemctl")
+    return manager.there("systemctl")
 
 
 def runs() -> bool:
     """Return whether this user's manager answers."""
-    return programs.ask(*_USER, "show-environment").ok
+    return manager.ask(*_USER, "show-environment").ok
 
 
 def waiting() -> str:
@@ -96,14 +178,14 @@ def summary(changes: list[UnitFile]) -> list[str]:
 def quiesce() -> None:
     """Stop what runs of the units before they are changed: a socket stays with its path."""
     if runs():
-        programs.ask(*_USER, "stop", SOCKET, SERVICE)
+        manager.ask(*_USER, "stop", SOCKET, SERVICE)
 
 
 def enable() -> None:
     """Have the socket made now, if the manager runs, and at every login."""
     if runs():
-        programs.tell(*_USER, "daemon-reload")
-        programs.tell(*_USER, "enable", SOCKET)
+        manager.tell(*_USER, "daemon-reload")
+        manager.tell(*_USER, "enable", SOCKET)
         start_listening()
         return
     # What "systemctl --user enable" does, which needs the manager for it.
@@ -119,14 +201,14 @@ def enable() -> None:
 
 def start_listening() -> None:
     """Start the socket; also one that was given up after too many failures."""
-    programs.ask(*_USER, "reset-failed", SOCKET, SERVICE)
-    programs.tell(*_USER, "start", SOCKET)
+    manager.ask(*_USER, "reset-failed", SOCKET, SERVICE)
+    manager.tell(*_USER, "start", SOCKET)
 
 
 def disable() -> None:
     """Stop the units and let nothing start them again."""
     if runs():
-        programs.ask(*_USER, "disable", "--now", SOCKET, SERVICE)
+        manager.ask(*_USER, "disable", "--now", SOCKET, SERVICE)
     for folder, name in _WANTS:
         link = directory() / folder / name
         with suppress(OSError):
@@ -140,25 +222,25 @@ def forget() -> None:
     with suppress(OSError):
         (directory() / f"{SERVICE}.d").rmdir()  # unless something of the user's is in it
     if runs():
-        programs.ask(*_USER, "daemon-reload")
-        programs.ask(*_USER, "reset-failed", SOCKET, SERVICE)
+        manager.ask(*_USER, "daemon-reload")
+        manager.ask(*_USER, "reset-failed", SOCKET, SERVICE)
 
 
 def start() -> None:
     """Start socket and service; raises InvalidState when that fails."""
     start_listening()
-    programs.tell(*_USER, "start", SERVICE)
+    manager.tell(*_USER, "start", SERVICE)
 
 
 def stop() -> None:
     """Stop socket and service, until the next login or start."""
-    programs.tell(*_USER, "stop", SOCKET, SERVICE)
+    manager.tell(*_USER, "stop", SOCKET, SERVICE)
 
 
 def restart() -> None:
     """Start the service anew; its clients wait at the socket meanwhile."""
     start_listening()
-    programs.tell(*_USER, "restart", SERVICE)
+    manager.tell(*_USER, "restart", SERVICE)
 
 
 def state() -> State:
@@ -182,7 +264,7 @@ def state() -> State:
 
 
 def _properties(unit: str) -> dict[str, str]:
-    return dict(programs.properties(*_USER, "show", unit, f"--property={_SHOWN}"))
+    return dict(manager.properties(*_USER, "show", unit, f"--property={_SHOWN}"))
 
 
 def _condition(seen: dict[str, str]) -> str:
@@ -213,7 +295,7 @@ def lingering() -> bool | None:
         user = str(os.getuid())
     if (_LINGER / user).exists():
         return True
-    seen = programs.properties("loginctl", "show-user", user, "--property=Linger")
+    seen = manager.properties("loginctl", "show-user", user, "--property=Linger")
     if "Linger" in seen:
         return seen["Linger"] == "yes"
     return False if _LINGER.is_dir() else None
@@ -221,4 +303,4 @@ def lingering() -> bool | None:
 
 def linger() -> None:
     """Have the user's services outlive logouts; raises InvalidState where that is not allowed."""
-    programs.tell("loginctl", "enable-linger")
+    manager.tell("loginctl", "enable-linger")

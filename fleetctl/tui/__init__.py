@@ -1,7 +1,5 @@
 """The live view of ``fleetctl watch``; nothing of it is imported by any other command.
 
-What the daemon told is kept by ``picture``, seen by ``fleet``, told as lines by ``rows``,
-``banner`` and ``texts``, placed by ``places``: all of that is pure and knows no screen. ``feeding``
-fetches it in threads. ``app``, ``board``, ``checkpoints``, ``page`` and ``painted`` are screens,
-and the only ones that import textual.
+What the daemon told is kept by ``state``, chosen by ``visible``, told as lines by ``rows``, put
+into panes by ``layout`` and drawn by ``widgets`` on ``screens``; ``poller`` fetches it.
 """

@@ -10,15 +10,12 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.message import Message
 
-from . import detail_queries, details, help_text, mission_list
-from .board_screen import Board
-from .checkpoints_screen import Checkpoints
-from .mission_list import View
+from . import details, screens, visible
 from .poller import Feed
-from .queue import Tray
 from .rows import Row
-from .state import Picture
-from .text_screen import Page
+from .screens import Board, Checkpoints, Page
+from .state import Picture, Tray
+from .visible import View
 from .widgets import Pane
 
 # However much happens, the screen is drawn anew no more often: a slow line has to carry it.
@@ -129,7 +126,7 @@ class Watch(App[None]):
 
     def _choose(self) -> None:
         """Keep to the mission that was chosen while it is there, else the first."""
-        known = [seen.id for seen in mission_list.missions(self.picture, self.view)]
+        known = [seen.id for seen in visible.missions(self.picture, self.view)]
         if self.view.mission_id not in known:
             self.view.mission_id = known[0] if known else None
         self.feed.look_at(self.view.mission_id)
@@ -144,19 +141,19 @@ class Watch(App[None]):
         """Open what the cursor is on."""
         row = message.row
         if message.pane.id == "checkpoints":
-            self._ask(*detail_queries.a_checkpoint(row.key))
+            self._ask(*details.a_checkpoint(row.key))
         else:
-            told = detail_queries.known(str(message.pane.id), row.record, self.picture, self.view)
+            told = details.known(str(message.pane.id), row.record, self.picture, self.view)
             self.push_screen(Page(*told))
 
-    def _ask(self, title: str, ask: detail_queries.Ask, tell: detail_queries.Tell) -> None:
+    def _ask(self, title: str, ask: details.Ask, tell: details.Tell) -> None:
         """Open a page that the daemon has to be asked for; the screen goes on meanwhile."""
         page = Page(title, "…")
         self.push_screen(page)
 
         def work() -> None:
-            answer = detail_queries.answered(ask)
-            self.post_message(Answered(page, lambda: detail_queries.page(tell, answer)))
+            answer = details.answered(ask)
+            self.post_message(Answered(page, lambda: details.page(tell, answer)))
 
         Thread(target=work, daemon=True).start()
 
@@ -175,7 +172,7 @@ class Watch(App[None]):
     def action_help(self) -> None:
         """Tell the keys and the signs."""
         if not isinstance(self.screen, Page):
-            self.push_screen(Page("Help", help_text.HELP))
+            self.push_screen(Page("Help", screens.HELP))
 
     def action_checkpoints(self) -> None:
         """Open the checkpoints of the chosen mission."""
@@ -186,13 +183,13 @@ class Watch(App[None]):
         """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
         name, row = self._here
         if name == "checkpoints" and row:
-            self._ask(*detail_queries.a_prompt(row.key, checkpoint_id=row.key))
+            self._ask(*details.a_prompt(row.key, checkpoint_id=row.key))
         elif name == "agents" and row and row.record.mission_id:
             mission_id = row.record.mission_id
-            self._ask(*detail_queries.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
+            self._ask(*details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
         elif name and self.view.mission_id:
-            title = mission_list.title_of(self.picture, self.view.mission_id)
-            self._ask(*detail_queries.a_prompt(title, mission_id=self.view.mission_id))
+            title = visible.title_of(self.picture, self.view.mission_id)
+            self._ask(*details.a_prompt(title, mission_id=self.view.mission_id))
 
     def action_diff(self) -> None:
         """Open what differs: between two checkpoints, or the newest one and now."""
@@ -200,24 +197,24 @@ class Watch(App[None]):
         if name == "checkpoints" and row:
             self._open_difference(row.key)
         elif name and self.view.mission_id:
-            found = mission_list.checkpoints(self.picture, self.view)
+            found = visible.checkpoints(self.picture, self.view)
             newest = next((each.id for each in found if not each.undo), None)
             if newest is None:
                 self.push_screen(Page("Difference", "Error: There is no checkpoint yet."))
             else:
-                self._ask(*detail_queries.a_difference(newest, None))
+                self._ask(*details.a_difference(newest, None))
 
     def _open_difference(self, chosen: str) -> None:
         """Compare a checkpoint with the marked one, else with the one before it, else with now."""
-        order = [each.id for each in mission_list.checkpoints(self.picture, self.view)]
+        order = [each.id for each in visible.checkpoints(self.picture, self.view)]
         at, marked = order.index(chosen), self.view.marked
         if marked in order and marked != chosen:
             older, newer = max(at, order.index(marked)), min(at, order.index(marked))
-            self._ask(*detail_queries.a_difference(order[older], order[newer]))
+            self._ask(*details.a_difference(order[older], order[newer]))
         elif at + 1 < len(order):
-            self._ask(*detail_queries.a_difference(order[at + 1], chosen))
+            self._ask(*details.a_difference(order[at + 1], chosen))
         else:
-            self._ask(*detail_queries.a_difference(chosen, None))
+            self._ask(*details.a_difference(chosen, None))
 
     def action_mark(self) -> None:
         """Mark a checkpoint to compare with, or take the mark away."""

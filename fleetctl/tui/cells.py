@@ -1,4 +1,4 @@
-"""Text in the columns of a terminal; must not know what the text is about.
+"""Text in the cells of a terminal: widths, cutting, short durations, the sign of every status.
 
 A terminal, the library that draws and a person's font must agree on how wide a text is. What they
 are known to disagree on (joined emoji, flags, tints of skin) is shown by its simpler parts.
@@ -39,30 +39,14 @@ def cut(text: str, columns: int) -> str:
     """Return the beginning of a text that fits, with an ellipsis when it is cut."""
     if width(text) <= columns:
         return text
-    if columns <= 0:
-        return ""
-    kept, used = [], 0
-    for char in text:
-        used += width(char)
-        if used > columns - 1:
-            break
-        kept.append(char)
-    return "".join(kept).rstrip() + ELLIPSIS
+    return _beginning(text, columns - 1).rstrip() + ELLIPSIS if columns > 0 else ""
 
 
 def cut_front(text: str, columns: int) -> str:
     """Return the end of a text that fits, as of a path whose end tells most."""
     if width(text) <= columns:
         return text
-    if columns <= 0:
-        return ""
-    kept, used = [], 0
-    for char in reversed(text):
-        used += width(char)
-        if used > columns - 1:
-            break
-        kept.append(char)
-    return ELLIPSIS + "".join(reversed(kept))
+    return ELLIPSIS + _beginning(text[::-1], columns - 1)[::-1] if columns > 0 else ""
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
@@ -107,7 +91,7 @@ def wrapped(text: str, columns: int) -> list[str]:
             found.append(line)
             line, word = indent, word.lstrip()
         while width(line + word) > columns:
-            part = _beginning(word, columns - width(line))
+            part = _beginning(word, columns - width(line)) or word[:1]
             found.append(line + part)
             line, word = indent, word[len(part) :]
         line, begun = line + word, True
@@ -120,10 +104,100 @@ def _text_begins(text: str) -> int:
     return width(found[0]) if found else 0
 
 
-def _beginning(word: str, columns: int) -> str:
+def _beginning(text: str, columns: int) -> str:
     used = 0
-    for at, char in enumerate(word):
+    for at, char in enumerate(text):
         used += width(char)
         if used > columns:
-            return word[: max(at, 1)]
-    return word
+            return text[:at]
+    return text
+
+
+# Lengths of time are shorter here than those of ``times``, and change as seldom as they can: every
+# change is sent to the terminal, maybe over a slow line.
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+
+def span(ms: int) -> str:
+    """Return a length of time in one unit: ``20 s``, ``4 min``, ``2 h``, ``3 d``."""
+    seconds = max(ms, 0) // 1000
+    if seconds < MINUTE:
+        return f"{seconds // 10 * 10} s" if seconds >= 10 else "now"
+    if seconds < HOUR:
+        return f"{seconds // MINUTE} min"
+    if seconds < 2 * DAY:
+        return f"{seconds // HOUR} h"
+    return f"{seconds // DAY} d"
+
+
+def silence(ms: int) -> str:
+    """Return how long nothing was heard: ``active``, ``silent 4 min``."""
+    told = span(ms)
+    return "active now" if told == "now" else f"silent {told}"
+
+
+def ago(ms: int) -> str:
+    """Return how long ago something was: ``now``, ``4 min ago``."""
+    told = span(ms)
+    return told if told == "now" else f"{told} ago"
+
+
+def left(ms: int) -> str:
+    """Return how long a lease still runs."""
+    if ms <= 0:
+        return "ran out"
+    return "10 s" if ms < 10_000 else span(ms)
+
+
+def seconds(ms: int) -> str:
+    """Return a length of time to the second while that matters."""
+    return f"{max(ms, 0) // 1000} s" if ms < MINUTE * 1000 else span(ms)
+
+
+# No colour says what a sign does not say.
+_SIGNS = {
+    "waits": ("▲", "warn"),
+    "in_progress": ("●", "good"),
+    "pending": ("○", "dim"),
+    "assigned": ("○", ""),
+    "blocked": ("■", "warn"),
+    "completed": ("✓", "good"),
+    "failed": ("✗", "bad"),
+    "cancelled": ("-", "dim"),
+    "closed": ("○", "dim"),
+    "merged": ("-", "dim"),
+    "ended": ("✓", "dim"),
+    "active": ("●", "good"),
+    "waiting": ("◐", "warn"),
+    "idle": ("○", "dim"),
+    "lost": ("✗", "bad"),
+    "gone": ("-", "dim"),
+    "queued": ("◌", "warn"),
+    "delivered": ("◑", ""),
+    "acked": ("✓", "dim"),
+}
+_UNKNOWN = ("·", "dim")
+
+
+def sign_of(status: str) -> str:
+    """Return the sign of a status."""
+    return _SIGNS.get(status, _UNKNOWN)[0]
+
+
+def style_of(status: str) -> str:
+    """Return the style of a status."""
+    return _SIGNS.get(status, _UNKNOWN)[1]
+
+
+def mark(status: str) -> Line:
+    """Return the sign of a status in its style, with room behind it."""
+    return [(sign_of(status) + " ", style_of(status))]
+
+
+def bar(percent: int, columns: int, style: str) -> Line:
+    """Return a bar of progress; it can be read without colours too."""
+    full = max(0, min(columns, (percent * columns + 50) // 100))
+    # Begun shows, and only what is done is full.
+    full = max(full, 1) if percent > 0 else full
+    full = min(full, columns - 1) if percent < 100 else full
+    return [("━" * full, style), ("─" * (columns - full), "dim")]

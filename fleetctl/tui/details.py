@@ -1,4 +1,4 @@
-"""What the pages say; pure, must not ask the daemon.
+"""Detail pages: what they ask the daemon, and what they say.
 
 A checkpoint and a difference read as ``fleetctl checkpoints show`` and ``diff`` print them: it is
 the same code that tells them.
@@ -11,13 +11,17 @@ from io import StringIO
 from typing import Any
 
 from fleetd.protocol import endings
+from fleetd.protocol.errors import FleetError
 
-from ..output import console, events, recoveries, screen, times
+from ..client import Fleet
+from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
+from ..output import console, events, times
+from ..output.views import recovery
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
-from . import durations, mission_list
-from .mission_list import MissionSeen, View
+from . import cells, visible
 from .state import Picture
+from .visible import MissionSeen, View
 
 
 def printed(show: Callable[[Any], None], record: Any) -> str:
@@ -44,7 +48,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 def _humane(text: str) -> str:
     """Return text with its times as people say them."""
-    now_ms = screen.now_ms()
+    now_ms = console.now_ms()
     return _TIMESTAMP.sub(lambda found: times.ago(found[0], now_ms), text)
 
 
@@ -74,7 +78,7 @@ def mission(seen: MissionSeen, view: View) -> str:
         ("Mission", seen.id),
         ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
-        ("Silence", None if seen.silence_ms is None else durations.silence(seen.silence_ms)),
+        ("Silence", None if seen.silence_ms is None else cells.silence(seen.silence_ms)),
         ("Agents", seen.agents or None),
         ("Locks", seen.locks or None),
         ("Priority", record.get("priority")),
@@ -140,7 +144,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Harness", record.harness),
                 ("Status", console.agent_state(record.status, record.needs)),
                 ("Waits since", _when(record.needs_since, view)),
-                ("Mission", mission_list.title_of(picture, record.mission_id)),
+                ("Mission", visible.title_of(picture, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
                 ("Directory", console.path(record.cwd or "")),
@@ -167,9 +171,9 @@ def lock(record: Any, picture: Picture, view: View) -> str:
                 ("Path", console.path(record.normalized_path or "")),
                 ("Held by", record.held_by),
                 ("Purpose", record.purpose),
-                ("Mission", mission_list.title_of(picture, record.mission_id)),
+                ("Mission", visible.title_of(picture, record.mission_id)),
                 ("Taken", _when(record.acquired_at, view)),
-                ("Runs for", durations.left(mission_list.lease_left(record, view))),
+                ("Runs for", cells.left(visible.lease_left(record, view))),
                 ("Token", record.fencing_token),
                 ("Lock", record.id),
             ]
@@ -201,7 +205,7 @@ def event(record: Any, picture: Picture, view: View) -> str:
         ("Type", record.type),
         ("When", _when(record.timestamp, view)),
         ("Agent", record.agent_id),
-        ("Mission", mission_list.title_of(picture, record.mission_id)),
+        ("Mission", visible.title_of(picture, record.mission_id)),
     ]
     data = console.to_json(record.data)
     return "\n".join([events.sentence(record), "", *_fields(fields), *_section("Data", data)])
@@ -218,21 +222,92 @@ def waiting(picture: Picture, view: View) -> str:
     """Return what waits for recovery, and how a person goes on."""
     passed = max(0, view.tick_ms - picture.status_at)
     told = []
-    for each in mission_list.candidates(picture):
-        silent = durations.silence(each.inactivity_duration_ms + passed)
+    for each in visible.candidates(picture):
+        silent = cells.silence(each.inactivity_duration_ms + passed)
         point = (
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
         told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
-        told += [f"  {recoveries.lost(each)}"] * bool(each.lost_agents)
+        told += [f"  {recovery.lost(each)}"] * bool(each.lost_agents)
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            command = recoveries.resume_command(each)
+            command = recovery.resume_command(each)
             told += [f"  see what it would do:  {command} --dry-run"]
             told += [f"  bring it back:         {command}"]
-    for each in mission_list.under_way(picture):
-        title = mission_list.title_of(picture, each.mission_id)
+    for each in visible.under_way(picture):
+        title = visible.title_of(picture, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""
         told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
     return "\n".join(told[1:]) or "Nothing waits for recovery."
+
+
+Ask = Callable[[Fleet], Any]
+Tell = Callable[[Any], str]
+
+
+def a_checkpoint(checkpoint_id: str) -> tuple[str, Ask, Tell]:
+    """Return title, question and page of a checkpoint."""
+
+    def ask(client: Fleet) -> Any:
+        return client.call(CheckpointGet(checkpoint_id=checkpoint_id))
+
+    return f"Checkpoint {checkpoint_id}", ask, checkpoint
+
+
+def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
+    """Return title, question and page of a recovery prompt."""
+
+    def ask(client: Fleet) -> Any:
+        return client.call(RecoveryContextGet(**named))  # type: ignore[arg-type]
+
+    return f"Prompt of {title}", ask, prompt
+
+
+def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
+    """Return title, question and page of what differs between two checkpoints, or one and now."""
+
+    def ask(client: Fleet) -> Any:
+        return client.call(CheckpointCompare(before=before, after=after))
+
+    return f"From {before} to {after or 'now'}", ask, difference
+
+
+def known(name: str, record: Any, picture: Picture, view: View) -> tuple[str, str]:
+    """Return title and text of a page for which nobody has to be asked."""
+    told: dict[str, Callable[[], str]] = {
+        "missions": lambda: mission(record, view),
+        "sorties": lambda: sortie(record, view),
+        "agents": lambda: agent(record, picture, view),
+        "locks": lambda: lock(record, picture, view),
+        "mail": lambda: letter(record, view),
+        "events": lambda: event(record, picture, view),
+    }
+    return _TITLES[name], told[name]()
+
+
+_TITLES = {
+    "missions": "Mission",
+    "sorties": "Sortie",
+    "agents": "Agent",
+    "locks": "Lock",
+    "mail": "Letter",
+    "events": "Event",
+}
+
+
+def answered(ask: Ask) -> Any:
+    """Return what the daemon answers, or the error that it, or its absence, is."""
+    try:
+        with Fleet() as client:
+            return ask(client)
+    except FleetError as error:
+        return error
+
+
+def page(tell: Tell, answer: Any) -> str:
+    """Return the text of a page; an error is told like any command tells it."""
+    if isinstance(answer, FleetError):
+        hint = f"\nHint: {answer.hint}" if answer.hint else ""
+        return f"Error: {answer.message}{hint}"
+    return tell(answer)

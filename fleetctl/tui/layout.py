@@ -1,4 +1,4 @@
-"""Where each pane stands on a screen of a given size; pure, must not know what is in them."""
+"""Layout: where each pane stands on a screen of a given size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Two threads that fetch what is shown: one hears events, one reads; must not know a screen.
+"""Poller: one thread hears events, one reads what they changed.
 
 An event says that something changed; what it is now is read, a moment later and once for all that
 changed meanwhile. So a storm of events costs the daemon no more than a few readings a second.
@@ -7,14 +7,78 @@ changed meanwhile. So a storm of events costs the daemon no more than a few read
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.errors import FleetError, NotFound, Unavailable
+from fleetd.protocol.event_types import Part, event_type
+from fleetd.protocol.patterns import AgentStatus
 
 from ..client import ConnectionLost, Fleet
-from ..client.dial import NOT_RUNNING
-from .queries import read
-from .queue import Tray
-from .state import EVERYTHING, SILENT_CHANGES, Part, concerns
+from ..client.models import (
+    AgentList,
+    CheckpointList,
+    EventList,
+    LockList,
+    MessageList,
+    MissionList,
+    PlainRecord,
+    SortieList,
+)
+from ..client.pagination import overview, position_of
+from ..client.transport import NOT_RUNNING
+from ..context import cwd_or_root
+from .state import EVERYTHING, SILENT_CHANGES, TAIL, Tray
+
+LISTED = 50
+LETTERS = 200
+CHECKPOINTS = 30
+LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
+
+
+def _agents(client: Fleet, _: str | None) -> Any:
+    return [agent for status in LIVING for agent in client.call(AgentList(status=status)).agents]
+
+
+def _locks(client: Fleet, _: str | None) -> Any:
+    """Return the locks, each with its file as it is called where this runs."""
+    page: Any = client.call(LockList(cwd=cwd_or_root()))
+    return [PlainRecord(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
+
+
+def _sorties(client: Fleet, mission_id: str | None) -> Any:
+    return client.call(SortieList(mission_id=mission_id)).sorties if mission_id else []
+
+
+def _checkpoints(client: Fleet, mission_id: str | None) -> Any:
+    if mission_id is None:
+        return []
+    return client.call(CheckpointList(mission_id=mission_id, limit=CHECKPOINTS)).checkpoints
+
+
+def _events(client: Fleet, _: str | None) -> Any:
+    since = max(0, position_of(client) - TAIL)
+    return client.call(EventList(since=since, limit=TAIL)).events
+
+
+_READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
+    "status": lambda client, _: overview(client),
+    "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
+    "sorties": _sorties,
+    "agents": _agents,
+    "locks": _locks,
+    "mail": lambda client, _: client.call(MessageList(newest=True, limit=LETTERS)).messages,
+    "checkpoints": _checkpoints,
+    "events": _events,
+}
+
+
+def read(client: Fleet, part: Part, mission_id: str | None) -> Any:
+    """Return a part of the picture; nothing of a mission that is not there any more."""
+    try:
+        return _READINGS[part](client, mission_id)
+    except NotFound:
+        return []
+
 
 RECONNECT_S = 0.5
 # At least so long between readings, and longer for a daemon that takes long to answer.
@@ -86,7 +150,7 @@ class Feed:
             if self._stopped.is_set():
                 return
             self._tray.event(event)
-            self._want(concerns(event.type))
+            self._want(frozenset(event_type(event.type).refreshes or ()))
 
     def _want(self, parts: frozenset[Part], *, urgent: bool = False) -> None:
         if parts <= self._wanted and not urgent:

@@ -1,4 +1,4 @@
-"""The lines of each pane; pure, must not know how they are drawn.
+"""Rows: the lines of each pane.
 
 A ``Row`` is a line with the key of what it shows, so that a cursor stays with it wherever it goes.
 """
@@ -9,11 +9,10 @@ from functools import cached_property, partial
 from typing import Any
 
 from ..output import console, events, times
-from . import durations, mission_list
-from .cells import Line, cut_front, fitted, pad, shown, width
-from .mission_list import MissionSeen, View
+from . import cells, visible
+from .cells import Line, bar, cut_front, fitted, mark, pad, shown, sign_of, style_of, width
 from .state import Picture, moment
-from .status_icons import bar, mark, sign_of, style_of
+from .visible import MissionSeen, View
 
 ROOMY = 100
 # A mission may have ten thousand sorties; nobody goes through more than these row by row.
@@ -53,13 +52,13 @@ def mission_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each mission."""
     return [
         Row(seen.id, partial(_mission, seen, columns), seen)
-        for seen in mission_list.missions(picture, view)
+        for seen in visible.missions(picture, view)
     ]
 
 
 def _mission(seen: MissionSeen, columns: int) -> Line:
     sign = mark("waits" if seen.waits else seen.status)
-    over = mission_list.over(seen)
+    over = visible.over(seen)
     style = "warn" if seen.waits else "dim" if over else "good"
     wide = max(6, min(30, columns // 6))
     end: Line = [("  ", ""), *bar(seen.percent, wide, style)]
@@ -82,14 +81,14 @@ def _state(seen: MissionSeen) -> Line:
     if seen.silence_ms is None:
         return _text(seen.status.replace("_", " "), 13, "dim")
     style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
-    return _text(durations.silence(seen.silence_ms), 13, style)
+    return _text(cells.silence(seen.silence_ms), 13, style)
 
 
 def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each sortie of the chosen mission."""
     return [
         Row(each.id, partial(_sortie, each, columns), each)
-        for each in mission_list.sorties(picture, view)[:MOST]
+        for each in visible.sorties(picture, view)[:MOST]
     ]
 
 
@@ -118,12 +117,12 @@ def agent_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each agent."""
     return [
         Row(each.id, partial(_agent, picture, each, view, columns), each)
-        for each in mission_list.agents(picture, view)
+        for each in visible.agents(picture, view)
     ]
 
 
 def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
-    told = durations.span(view.now_ms - moment(agent.last_seen_at))
+    told = cells.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
     end += [(" ", ""), *_text(agent.needs or agent.status, 10, style_of(agent.status))]
@@ -132,7 +131,7 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
     style = "strong" if agent.role == "dispatch" else ""
     name = _text(agent.id, room if columns < 60 else 18, style)
     if columns >= 60:
-        name.append((f"  {shown(mission_list.title_of(picture, agent.mission_id))}", "dim"))
+        name.append((f"  {shown(visible.title_of(picture, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
 
 
@@ -140,15 +139,15 @@ def lock_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each lease that runs."""
     return [
         Row(each.id, partial(_lock, each, view, columns), each)
-        for each in mission_list.locks(picture, view)
+        for each in visible.locks(picture, view)
     ]
 
 
 def _lock(lock: Any, view: View, columns: int) -> Line:
-    ms = mission_list.lease_left(lock, view)
+    ms = visible.lease_left(lock, view)
     who = max(8, min(20, columns // 4))
     end = _GAP + _text(lock.held_by, who)
-    end += _number(durations.left(ms), 7, "warn" if ms < 60_000 else "dim")
+    end += _number(cells.left(ms), 7, "warn" if ms < 60_000 else "dim")
     room = columns - sum(width(text) for text, _ in end)
     return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
 
@@ -157,12 +156,12 @@ def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each of the newest letters."""
     return [
         Row(each.id, partial(_letter, each, view, columns), each)
-        for each in mission_list.letters(picture, view)
+        for each in visible.letters(picture, view)
     ]
 
 
 def _letter(letter: Any, view: View, columns: int) -> Line:
-    state = mission_list.letter_state(letter)
+    state = visible.letter_state(letter)
     to = shown(letter.to[0]) if letter.to else ""
     more = f" +{len(letter.to) - 1}" if len(letter.to) > 1 else ""
     line = [
@@ -172,14 +171,14 @@ def _letter(letter: Any, view: View, columns: int) -> Line:
     line.append((shown(letter.subject), "dim" if state == "acked" else "strong"))
     if columns < 60:
         return fitted(line, columns)
-    sent = durations.ago(view.now_ms - moment(letter.sent_at))
+    sent = cells.ago(view.now_ms - moment(letter.sent_at))
     end = _GAP + _text(state, 10, style_of(state)) + _number(sent, 11, "dim")
     return fitted([*fitted(line, columns - 23), *end], columns)
 
 
 def deliveries_told(letters: Sequence[Any], columns: int) -> str:
     """Return how many deliveries are in which state; by their signs where there is little room."""
-    counts = [(state, n) for state, n in mission_list.deliveries(list(letters)).items() if n]
+    counts = [(state, n) for state, n in visible.deliveries(list(letters)).items() if n]
     if columns < 50:
         return " ".join(f"{sign_of(state)} {n}" for state, n in counts)
     return ", ".join(f"{n} {state}" for state, n in counts)
@@ -189,18 +188,18 @@ def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a sentence for each of the newest events."""
     return [
         Row(str(each.seq), partial(_event, picture, each, columns), each)
-        for each in mission_list.events(picture, view)
+        for each in visible.events(picture, view)
     ]
 
 
 def _event(picture: Picture, event: Any, columns: int) -> Line:
     at = times.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(events.tone(event.type) or "", "")
-    inside = mission_list.directory_of(picture, event.mission_id)
+    inside = visible.directory_of(picture, event.mission_id)
     told: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
     if columns < ROOMY or not event.mission_id:
         return fitted(told, columns)
-    where = shown(mission_list.title_of(picture, event.mission_id))
+    where = shown(visible.title_of(picture, event.mission_id))
     return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
 
 
@@ -208,7 +207,7 @@ def checkpoint_rows(picture: Picture, view: View, columns: int) -> list[Row]:
     """Return a line for each of the newest checkpoints of the chosen mission."""
     return [
         Row(each.id, partial(_checkpoint, each, view, columns), each)
-        for each in mission_list.checkpoints(picture, view)
+        for each in visible.checkpoints(picture, view)
     ]
 
 
@@ -218,7 +217,7 @@ def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
     line: Line = [(sign, "key"), *_text(checkpoint.id, 14, "accent")]
     line += _number(f"{checkpoint.progress_percent}%", 4)
     line += _GAP + _text(checkpoint.trigger, 12)
-    end = _number(durations.ago(ms), 12, "dim")
+    end = _number(cells.ago(ms), 12, "dim")
     details = checkpoint.trigger_details or ("before a recovery" if checkpoint.undo else "")
     held = [(checkpoint.sortie_count, "sortie"), (checkpoint.lock_count, "lock")]
     if columns >= ROOMY:

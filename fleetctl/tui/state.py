@@ -1,13 +1,16 @@
-"""What the daemon told last, put together; must not talk to it, read a clock or know a screen.
+"""The state of the live view: what the daemon told last, and the queue that threads fill.
 
 Times that come in are of two clocks: ``now_ms`` is the wall clock (ms since 1970), which the
 daemon's timestamps are of; ``tick_ms`` is a clock that nobody steps, by which silences grow.
 """
 
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from fleetd.protocol.event_types import ALL, Part
 
 from ..output.times import ms_of
 
@@ -26,36 +29,9 @@ _RANK = {
 }
 
 Link = Literal["starting", "waiting", "connected", "away"]
-Part = Literal["status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events"]
-EVERYTHING: frozenset[Part] = frozenset(
-    ("status", "missions", "sorties", "agents", "locks", "mail", "checkpoints", "events")
-)
+EVERYTHING: frozenset[Part] = frozenset((*ALL, "events"))
 # What goes on without an event: heartbeats, leases that activity prolongs, silences.
 SILENT_CHANGES: frozenset[Part] = frozenset(("status", "agents", "locks"))
-
-_CONCERNS: dict[str, tuple[Part, ...]] = {
-    "mission": ("status", "missions", "sorties"),
-    "sortie": ("status", "sorties"),
-    "agent": ("status", "agents", "locks"),
-    "lock": ("status", "locks", "agents"),
-    "message": ("status", "mail", "agents"),
-    "fleet": ("status", "checkpoints"),
-    "checkpoint": ("status", "checkpoints"),
-    "checkpoints": ("status", "checkpoints"),
-}
-_NOT_CONCERNED = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
-_UPHEAVALS = ("fleet_recovered", "context_compacted", "store_restored", "records_forgotten")
-
-
-def concerns(event_type: str) -> frozenset[Part]:
-    """Return what has to be read again after an event of this type."""
-    if event_type in _NOT_CONCERNED:
-        return frozenset()
-    if event_type in _UPHEAVALS or event_type.startswith("recovery_"):
-        return EVERYTHING - {"events"}
-    # Whatever an agent does ends a silence, and may prolong what it holds.
-    noun = event_type.partition("_")[0]
-    return frozenset(_CONCERNS.get(noun, ("status", "agents", "locks")))
 
 
 def moment(timestamp: str | None) -> int:
@@ -148,3 +124,76 @@ class Picture:
         newer = [event for event in self.events if event.seq > last]
         self.events.clear()
         self.events.extend([*events, *newer])
+
+
+class Tray:
+    """Keeps of everything the newest only, so that no storm of events makes it grow.
+
+    ``ring`` is called, in whatever thread, when something lies in it that was empty before.
+    """
+
+    def __init__(self, ring: Callable[[], None], tick: Callable[[], int]) -> None:
+        self._ring = ring
+        self._tick = tick
+        self._lock = threading.Lock()
+        self._link: list[Callable[[Picture], None]] = []
+        self._answers: dict[Part, tuple[Any, str | None, int]] = {}
+        self._events: deque[Any] = deque(maxlen=TAIL)
+        self._count = 0
+        self._rung = False
+
+    def connected(self, epoch: str) -> None:
+        """Say that the daemon is there."""
+        now = self._tick()
+        with self._lock:
+            # Answers and events of before belong to another connection, maybe another store.
+            self._answers.clear()
+            self._events.clear()
+            self._link.append(lambda picture: picture.connected(epoch, now))
+        self._call()
+
+    def away(self, trouble: str) -> None:
+        """Say that the daemon is not there, and why."""
+        now = self._tick()
+        with self._lock:
+            del self._link[:-1]
+            self._link.append(lambda picture: picture.away(trouble, now))
+        self._call()
+
+    def event(self, event: Any) -> None:
+        """Leave an event."""
+        with self._lock:
+            self._events.append(event)
+            self._count += 1
+        self._call()
+
+    def answer(self, part: Part, answer: Any, subject: str | None) -> None:
+        """Leave an answer; one to the same question from before is forgotten."""
+        now = self._tick()
+        with self._lock:
+            self._answers[part] = (answer, subject, now)
+        self._call()
+
+    def waiting(self) -> int:
+        """Return how many events came that were not taken yet, also those that had no room."""
+        return self._count
+
+    def take(self, picture: Picture) -> None:
+        """Move everything into a picture."""
+        with self._lock:
+            self._rung = False
+            link, answers, events = self._link, self._answers, list(self._events)
+            self._link, self._answers, self._count = [], {}, 0
+            self._events.clear()
+        for change in link:
+            change(picture)
+        for part, (answer, subject, at) in answers.items():
+            picture.take(part, answer, subject, at)
+        picture.tell(events)
+
+    def _call(self) -> None:
+        with self._lock:
+            if self._rung:
+                return
+            self._rung = True
+        self._ring()

@@ -1,4 +1,4 @@
-"""Widgets that draw lines put together elsewhere; must not know the fleet.
+"""Widgets: painted lines, and a pane with a cursor.
 
 Colours are those of the person's own terminal, light or dark, and nothing of a text is markup.
 """

@@ -1,7 +1,7 @@
 """Imports every module that registers rules, so that the registry is complete; holds none."""
 
 from .agents import agents, mailbox
-from .artifacts.kinds import POLICIES
+from .artifacts.kinds import KINDS
 from .checkpoints import checkpoints, diff, on_error
 from .core.registry import HANDLERS
 from .events import cursors, streams
@@ -15,4 +15,4 @@ from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
 from .system import daily_rounds
 
-__all__ = ["HANDLERS", "POLICIES"]
+__all__ = ["HANDLERS", "KINDS"]

@@ -1,13 +1,15 @@
-"""The payload of every event type the daemon writes; must not hold rules.
+"""Event payloads: what ``data`` holds of every event that the daemon writes.
 
-A payload names its type and whether it is activity: something an agent or a person did. What the
-daemon says by itself is never activity, or it would keep a silent mission looking alive.
+The docstrings are the meanings in docs/events.md. How each is told, and whether it is activity,
+stands in ``event_types``.
 """
 
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from .event_types import EVENT_TYPES
+from .event_types import REPORTED_ACTIVITY as REPORTED_ACTIVITY
 from .types import ClosedReason, RunStatus, SnapshotSource, StorageLocation, Trigger
 
 
@@ -15,7 +17,11 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all payloads."""
 
     type: ClassVar[str] = ""
-    activity: ClassVar[bool] = True
+
+    @property
+    def activity(self) -> bool:
+        """Return whether it is something that an agent or a person did, unless they say more."""
+        return EVENT_TYPES[self.type].activity
 
 
 class MissionCreated(Payload, frozen=True, kw_only=True):
@@ -39,10 +45,9 @@ class MissionUpdated(Payload, frozen=True, kw_only=True):
 
 
 class MissionCompleted(Payload, frozen=True, kw_only=True):
-    """A mission reached its goal.
-
-    A person said so; or nothing was open in it when its ``session`` was closed, or when that went
-    on in another mission, ``merged_into``. Activity if it was a person.
+    """A mission reached its goal, as a ``person`` said; or nothing was open in it when its
+    ``session`` was closed, or when that went on in another one (``merged``); activity if it was a
+    person.
     """
 
     type = "mission_completed"
@@ -59,11 +64,8 @@ class MissionFailed(Payload, frozen=True, kw_only=True):
 
 
 class MissionCancelled(Payload, frozen=True, kw_only=True):
-    """A mission ended short of its goal.
-
-    A person called it off; or it was closed with its ``session``, and resumes with it; or it was
-    ``merged`` into another mission, ``merged_into`` where that is known. Activity if it was a
-    person.
+    """A mission ended short of its goal: called off by a ``person``, closed with its ``session``
+    and resumed with it, or ``merged`` into another one; activity if it was a person.
     """
 
     type = "mission_cancelled"
@@ -76,7 +78,6 @@ class MissionReopened(Payload, frozen=True, kw_only=True):
     """A mission that ended with its session goes on: that session was resumed, or came back."""
 
     type = "mission_reopened"
-    activity = False
 
 
 class MissionDeleted(Payload, frozen=True, kw_only=True):
@@ -86,7 +87,6 @@ class MissionDeleted(Payload, frozen=True, kw_only=True):
     """
 
     type = "mission_deleted"
-    activity = False
     sorties: int
 
 
@@ -259,7 +259,6 @@ class FleetCheckpointed(Payload, frozen=True, kw_only=True):
     """A checkpoint was taken; activity if somebody asked for it while the mission was under way."""
 
     type = "fleet_checkpointed"
-    activity = False
     checkpoint_id: str
     mission_id: str
     trigger: Trigger
@@ -270,13 +269,12 @@ class FleetCheckpointed(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointCreated(Payload, frozen=True, kw_only=True):
-    """A checkpoint is stored; ``storage_locations`` says where.
-
-    Where several machines share a store, ``machine`` is the one that keeps the file.
+    """A checkpoint is stored; ``storage_locations`` says where: ``sqlite`` (the database, also
+    where it is a PostgreSQL), and ``file`` unless that failed for now; ``machine`` keeps the file,
+    where several share a store.
     """
 
     type = "checkpoint_created"
-    activity = False
     checkpoint_id: str
     mission_id: str
     trigger: Trigger
@@ -291,7 +289,6 @@ class RecordsForgotten(Payload, frozen=True, kw_only=True):
     """
 
     type = "records_forgotten"
-    activity = False
     missions: int
     agents: int
 
@@ -300,7 +297,6 @@ class CheckpointDeleted(Payload, frozen=True, kw_only=True):
     """A checkpoint was deleted: on request, or as its mission had more than it may keep."""
 
     type = "checkpoint_deleted"
-    activity = False
     checkpoint_id: str
 
 
@@ -308,29 +304,26 @@ class CheckpointsPruned(Payload, frozen=True, kw_only=True):
     """Old checkpoints went; said once for all of them, instead of ``checkpoint_deleted``."""
 
     type = "checkpoints_pruned"
-    activity = False
     deleted: int
     freed_bytes: int
 
 
 class BackupFailed(Payload, frozen=True, kw_only=True):
-    """A checkpoint's or snapshot's file could not be written; it is tried again.
-
-    The row stays. ``reason_code`` is said of a snapshot.
+    """The file of a checkpoint, or of a snapshot, could not be written; the row stays and the file
+    is tried again. Of a snapshot ``checkpoint_id`` is its id, and ``reason_code`` is
+    ``checkpoint_atomic_write_failed``.
     """
 
     type = "backup_failed"
-    activity = False
     checkpoint_id: str
     error: str
     reason_code: str | None = None
 
 
 class SnapshotRecorded(Payload, frozen=True, kw_only=True):
-    """Where a run stands was recorded."""
+    """Where a run stands was recorded; a trigger that joined the last snapshot says nothing."""
 
     type = "snapshot_recorded"
-    activity = False
     snapshot_id: str
     run_id: str
     source: SnapshotSource
@@ -341,16 +334,16 @@ class SnapshotsPruned(Payload, frozen=True, kw_only=True):
     """Old snapshots went; said once for all of them."""
 
     type = "snapshots_pruned"
-    activity = False
     deleted: int
     freed_bytes: int
 
 
 class FleetRecovered(Payload, frozen=True, kw_only=True):
-    """A mission was brought back; the fields are the union of both source documents'."""
+    """A mission was brought back; ``recovered_sorties`` and ``sorties_restored`` are the same
+    count, and so on.
+    """
 
     type = "fleet_recovered"
-    activity = False
     checkpoint_id: str
     mission_id: str
     recovered_sorties: int
@@ -369,7 +362,6 @@ class SortieMoved(SortieEvent, frozen=True, kw_only=True):
     """An open sortie went on in this mission: its agent's session moved here from another."""
 
     type = "sortie_moved"
-    activity = False
     from_mission: str
 
 
@@ -377,7 +369,6 @@ class SortieRestored(SortieEvent, frozen=True, kw_only=True):
     """A recovery changed a sortie."""
 
     type = "sortie_restored"
-    activity = False
     status: str
 
 
@@ -385,7 +376,6 @@ class RecoveryAvailable(Payload, frozen=True, kw_only=True):
     """A mission waits for recovery, and can be recovered from this checkpoint."""
 
     type = "recovery_available"
-    activity = False
     recovery_id: str
     checkpoint_id: str
 
@@ -394,7 +384,6 @@ class RecoveryBriefed(Payload, frozen=True, kw_only=True):
     """A recovery prompt was handed out."""
 
     type = "recovery_briefed"
-    activity = False
     recovery_id: str
 
 
@@ -404,7 +393,6 @@ class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
     """
 
     type = "recovery_confirmed"
-    activity = False
     recovery_id: str
 
 
@@ -412,7 +400,6 @@ class RecoveryUnconfirmed(Payload, frozen=True, kw_only=True):
     """Whoever was briefed has not been heard of since."""
 
     type = "recovery_unconfirmed"
-    activity = False
     recovery_id: str
 
 
@@ -420,7 +407,6 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
     """A mission fell silent: its agents have probably lost their context."""
 
     type = "context_compacted"
-    activity = False
     mission_id: str
     last_activity_at: str
     inactivity_duration_ms: int
@@ -429,10 +415,11 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
 
 
 class AgentLost(Payload, frozen=True, kw_only=True):
-    """An agent ended, was not heard of, or was replaced; ``reason`` says which, and of whom."""
+    """An agent ended without a word, was not heard of, was lost with its machine, or was replaced;
+    ``reason`` says which.
+    """
 
     type = "agent_lost"
-    activity = False
     reason: str
 
 
@@ -440,15 +427,15 @@ class AgentReturned(Payload, frozen=True, kw_only=True):
     """An agent that was lost with its machine is at work after all; ``reason`` says how it came."""
 
     type = "agent_returned"
-    activity = False
     reason: str
 
 
 class WindowCompacted(Payload, frozen=True, kw_only=True):
-    """The context window of an agent's session was compacted; ``summary`` is what was kept."""
+    """The context window of an agent's session was compacted; ``summary`` is what its harness
+    kept.
+    """
 
     type = "window_compacted"
-    activity = False
     summary: str | None
 
 
@@ -456,7 +443,6 @@ class HookNoted(Payload, frozen=True, kw_only=True):
     """A harness told something that is no work, such as a notification to its user."""
 
     type = "hook_noted"
-    activity = False
     what: str
     message: str | None
 
@@ -465,14 +451,12 @@ class LockExpired(LockEvent, frozen=True, kw_only=True):
     """A lease ran out; noticed when somebody asks or waits for the file, not before."""
 
     type = "lock_expired"
-    activity = False
 
 
 class LockConflicted(LockEvent, frozen=True, kw_only=True):
     """A recovery found a lock in other hands."""
 
     type = "lock_conflicted"
-    activity = False
     wanted_by: str
 
 
@@ -480,7 +464,6 @@ class MessageDelivered(Payload, frozen=True, kw_only=True):
     """A recipient looked into its inbox and found a letter."""
 
     type = "message_delivered"
-    activity = False
     message_id: str
 
 
@@ -488,7 +471,6 @@ class MessageRequeued(Payload, frozen=True, kw_only=True):
     """A letter waits for its recipients again."""
 
     type = "message_requeued"
-    activity = False
     message_id: str
     to: list[str]
 
@@ -497,7 +479,6 @@ class MessageFailed(Payload, frozen=True, kw_only=True):
     """A letter was refused, because its recipients in ``to`` have left."""
 
     type = "message_failed"
-    activity = False
     to: list[str]
     subject: str
     error: str
@@ -511,7 +492,6 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
     """
 
     type = "store_restored"
-    activity = False
     source: Literal["copy", "files", "damage"]
     end: int
 
@@ -520,25 +500,7 @@ class LegacyImported(Payload, frozen=True, kw_only=True):
     """The events after this one came out of an older store; their age counts from here."""
 
     type = "legacy_imported"
-    activity = False
     events: int
-
-
-# Types that harnesses report about an agent's work; they arrive through event.append.
-REPORTED_ACTIVITY = frozenset(
-    {
-        "agent_answered",
-        "agent_paused",
-        "agent_resumed",
-        "file_modified",
-        "command_started",
-        "command_finished",
-        "tool_started",
-        "tool_finished",
-        "tool_failed",
-        "prompt_submitted",
-    }
-)
 
 
 def _walk(cls: type[Payload]) -> list[type[Payload]]:

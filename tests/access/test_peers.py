@@ -14,7 +14,7 @@ import pytest
 
 import fleetctl as package
 from fleetctl.client import Fleet
-from fleetctl.client.dial import dial
+from fleetctl.client.transport import dial
 from fleetd.protocol import credentials
 from fleetd.protocol.errors import Denied
 from tests.access.conftest import STRANGER
@@ -221,7 +221,7 @@ def test_where_the_other_end_is_foreign_or_unknown_fleetctl_closes_at_once(
             raise OSError(92, "Protocol not available")
         return STRANGER, None
 
-    monkeypatch.setattr("fleetctl.client.dial.credentials", answer)
+    monkeypatch.setattr("fleetctl.client.transport.credentials", answer)
     with pytest.raises(Denied):
         dial(daemon.socket, 0)
     assert asked[0].fileno() == -1

@@ -14,7 +14,6 @@ import pytest
 
 from fleetctl.completion import shells
 from fleetctl.integrations import config_file, settings_backups
-from fleetctl.integrations.mcp_locations import PLACES
 from fleetctl.integrations.registry import HARNESSES
 from fleetd.protocol.errors import InvalidState
 from tests.processes import Result
@@ -69,7 +68,7 @@ def link_out(project: Path, file: str, *, above: bool) -> Path:
 
 FILES = [
     *(("hooks", name, each.project_file) for name, each in HARNESSES.items()),
-    *(("mcp", name, each.project_file) for name, each in PLACES.items()),
+    *(("mcp", name, each.mcp.project_file) for name, each in HARNESSES.items()),
 ]
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import hypothesis.strategies as st
-from fleetd.domain.erasure.erase import delete_checkpoint
 from hypothesis.stateful import precondition, rule
 
+from fleetd.domain.erasure.erase import delete_checkpoint
 from fleetd.protocol.records import Checkpoint, RestoreResult
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,

@@ -10,9 +10,8 @@ from typing import Any
 
 import trio
 
-from fleetd.domain.core.context import Facts
 from fleetd.domain.core.idempotency import remember
-from fleetd.engine.engine import DAEMON, Engine
+from fleetd.engine.engine import Engine
 from fleetd.server.connection_limit import Slots
 from fleetd.store.worker_thread import Job, Lane
 from tests.campaigns.attempts import Attempt, Undisturbed
@@ -44,8 +43,7 @@ def _cut_between_two() -> Iterator[None]:
             if request.idempotency_key is None:
                 return known
             await trio.lowlevel.checkpoint()
-            ctx = engine._context(DAEMON, Facts())
-            await engine.store.write(lambda tx: remember(tx, ctx, request, known))
+            await engine.write(remember, request, known)
         return known
 
     with instead(Engine, "remembered", remembered):

@@ -7,7 +7,7 @@ import trio
 
 from fleetd.__main__ import main
 from fleetd.domain.core.context import Facts
-from fleetd.domain.locks import leases
+from fleetd.domain.locks import leases, queue
 from fleetd.engine.services import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
 
@@ -55,12 +55,12 @@ def last_come_first() -> None:
 
 def gone_are_served() -> None:
     """Leave a waiter in the line whose client has gone."""
-    leave = asked._leave
+    leave = queue.leave
 
-    async def stay(engine: Any, place: Any, caller: Any, *, keep: bool) -> Any:
-        return await leave(engine, place, caller, keep=keep) if keep else None
+    def stay(tx: Any, ctx: Any, ticket: Any, *, keep: bool) -> Any:
+        return leave(tx, ctx, ticket, keep=True) if keep else None
 
-    asked._leave = stay
+    queue.leave = stay
 
 
 def look_then_take() -> None:

@@ -17,7 +17,7 @@ import pytest
 import fleetd
 from fleetctl.client import Fleet
 from fleetctl.service.setup import Setup, networked, this_setup
-from fleetctl.service.systemd_units import SERVICE, SOCKET, SYNCED, drop_in, rendered
+from fleetctl.service.systemd import SERVICE, SOCKET, SYNCED, drop_in, rendered
 from tests.hook_client import hook
 from tests.processes import READY_S, agent_process
 

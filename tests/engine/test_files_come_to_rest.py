@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.garbage import collect_garbage
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.checkpoint import (
@@ -123,7 +123,7 @@ class Machines:
 
 async def look(fleet: Fleet) -> None:
     await fleet.engine.outbox.take_on()
-    await heed(fleet.engine)
+    await collect_garbage(fleet.engine)
     await fleet.settle()
 
 

@@ -15,7 +15,7 @@ from fleetd.domain.artifacts.removal import purge_departed
 from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.compress import compress
-from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.garbage import collect_garbage
 from fleetd.engine.jobs import timers
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
@@ -278,7 +278,7 @@ async def look(*fleets: Fleet) -> None:
     """Let daemons do what they do about files every minute."""
     for fleet in fleets:
         await fleet.engine.outbox.take_on()
-        await heed(fleet.engine)
+        await collect_garbage(fleet.engine)
         await fleet.settle()
 
 

@@ -210,7 +210,7 @@ async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
 
     async with trio.open_nursery() as nursery:
         with monkeypatch.context() as broken:
-            broken.setattr(fleet.engine, "handle", hang)
+            broken.setattr(timers, "scan", hang)
             nursery.start_soon(timers.notice_silence, fleet.engine)
             await trio.sleep(timers.ROUND_S - 1)
         assert (await look(fleet))[0].ok

@@ -11,7 +11,7 @@ import trio
 
 from fleetd.domain.artifacts.pull import content
 from fleetd.engine.engine import Engine
-from fleetd.engine.files.garbage import heed
+from fleetd.engine.files.garbage import collect_garbage
 from fleetd.engine.files.reconcile import reconcile
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
@@ -173,7 +173,7 @@ async def test_forgetting_takes_what_was_pulled_here_and_elsewhere(
     assert preview.files == forgotten.files == 4  # each with its latest.json
     assert not pulled_to(a, mission).exists()
     assert pulled_to(b, mission).exists()
-    await heed(b.engine)
+    await collect_garbage(b.engine)
     assert not pulled_to(b, mission).exists()
 
 

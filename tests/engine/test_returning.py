@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetd.domain.rules import POLICIES
+from fleetd.domain.rules import KINDS
 from fleetd.domain.system.epoch import begin_epoch, extent, write_again
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.requests.event import EventList, EventSubscribe
@@ -69,7 +69,7 @@ async def test_the_extent_names_what_a_database_holds(fleet: Fleet) -> None:
     taken = [await fleet.checkpoint(mission, note) for note in ("one", "two")]
     lock = await fleet.lock(mission, "a.py", "specialist-1")
     snapshot = await fleet.do(SnapshotRecord("run-a"))
-    seen = await fleet.engine.store.read(lambda tx: extent(tx, list(POLICIES)))
+    seen = await fleet.engine.store.read(lambda tx: extent(tx, list(KINDS)))
     assert seen.end == (await fleet.do(EventList())).position
     assert (seen.token, seen.missions) == (lock.fencing_token, 1)
     assert [known.id for known in seen.records["checkpoint"]] == [taken[1].id, taken[0].id]

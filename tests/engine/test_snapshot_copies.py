@@ -17,7 +17,7 @@ import pytest
 
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.engine.files.compress import compress
-from fleetd.engine.files.verified_read import examined
+from fleetd.engine.files.verified_read import read_forms
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
@@ -384,7 +384,7 @@ async def test_whichever_byte_of_a_file_is_changed_and_wherever_it_is_cut_it_is_
     codes = set()
     for bad in damages(data):
         path.write_bytes(bad)
-        found = examined(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
+        found = read_forms(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
         if found.trouble is None:  # all that may be missing is the end of the line
             assert found.record is not None
             assert bad == data[:-1]
@@ -408,7 +408,7 @@ async def test_whichever_byte_of_a_compressed_file_is_changed_it_is_never_served
     harmless = 0
     for bad in damages(raw):
         file.write_bytes(bad)
-        found = examined(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
+        found = read_forms(fleet.engine.backups["snapshot"], BackupFile("run-1", path.stem))
         if found.trouble is None:  # a time or a system in the head, say: nothing that counts
             assert found.record is not None
             assert to_file(found.record) == to_file(snapshot)

@@ -24,7 +24,7 @@ begin() {
 end() { told && { kill "$(cat pid)"; while told; do sleep 0.02; done; rm pid; }; }
 told() { [ -s pid ] && kill -0 "$(cat pid)" 2>/dev/null; }
 case "$*" in
-"--user show fleetd.engine.service"*)
+"--user show fleetd.service"*)
     if told; then echo ActiveState=active; echo SubState=running
     else echo ActiveState=inactive; echo SubState=dead; fi
     echo Result=success; echo NRestarts=0 ;;

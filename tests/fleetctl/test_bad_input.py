@@ -31,13 +31,13 @@ sys.stdin.read()
 @pytest.fixture(autouse=True)
 def booted(monkeypatch, tmp_path: Path) -> None:
     """Let systemd have started this machine."""
-    monkeypatch.setattr("fleetctl.client.dial.BOOTED", str(tmp_path))
+    monkeypatch.setattr("fleetctl.client.transport.BOOTED", str(tmp_path))
 
 
 def test_start_it_with_systemctl_is_not_printed_where_there_is_no_systemd(
     run, home, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("fleetctl.client.dial.BOOTED", str(tmp_path / "none"))
+    monkeypatch.setattr("fleetctl.client.transport.BOOTED", str(tmp_path / "none"))
 
     assert run("status").err == f"Error: {WITHOUT_SYSTEMD}\nHint: {LOOK}\n"
 
@@ -108,7 +108,7 @@ def test_streams_that_the_caller_closed_are_nowhere(home: Path):
     """``<&-`` and ``>&-``: no traceback, and the socket does not get the number of a stream."""
     shell = 'exec "$0" -m fleetctl "$@"'
     argv = [sys.executable, "daemon", "uninstall"]
-    unit = home / "config" / "systemd" / "user" / "fleetd.engine.service"
+    unit = home / "config" / "systemd" / "user" / "fleetd.service"
     unit.parent.mkdir(parents=True)
     unit.touch()
     asked = subprocess.run(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleetctl.client.records import decode
+from fleetctl.client.models import decode
 from fleetctl.output.views import checkpoint_diff
 
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from fleetctl.client import ConnectionLost, Fleet, TooSlow, models
-from fleetctl.client.dial import dial
-from fleetctl.client.retry import LONG_S, READ_S, REPLY_S, patience
+from fleetctl.client.retry import LONG_S, READ_S, REPLY_S, reply_timeout
+from fleetctl.client.transport import dial
 from fleetd.protocol.errors import (
     Incompatible,
     LimitExceeded,
@@ -309,12 +309,12 @@ def test_timeouts_grow_with_what_a_request_takes(made):
     long = [made.CheckpointVerify(), made.CheckpointPull(mission_id="m"), made.SystemForget()]
     long.append(made.MissionDelete(mission_id="msn-1a2b3c4d"))
 
-    assert [patience(each, None) for each in long] == [LONG_S] * 4
-    assert patience(made.MissionStart(mission_id="m"), None) == REPLY_S
-    assert patience(made.MissionList(), None) == READ_S
+    assert [reply_timeout(each, None) for each in long] == [LONG_S] * 4
+    assert reply_timeout(made.MissionStart(mission_id="m"), None) == REPLY_S
+    assert reply_timeout(made.MissionList(), None) == READ_S
     waits = made.LockAcquire(file="a.py", agent_id="a", wait_ms=600_000)
-    assert patience(waits, None) == REPLY_S + 600
-    assert patience(long[0], 3.0) == 3.0
+    assert reply_timeout(waits, None) == REPLY_S + 600
+    assert reply_timeout(long[0], 3.0) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_where_nobody_listens_nobody_waits(home, path, monkeypatch, left_behind)
     def wait(_):
         raise AssertionError("it waits")
 
-    monkeypatch.setattr("fleetctl.client.dial.time.sleep", wait)
+    monkeypatch.setattr("fleetctl.client.transport.time.sleep", wait)
     if left_behind:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))

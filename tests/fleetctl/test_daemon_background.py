@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.service import background, logs, running
+from fleetctl.service import logs, process
 from fleetd.protocol.errors import LimitExceeded
 from tests.processes import Daemon, Result
 
@@ -29,7 +29,7 @@ def alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def background_run(home: Path, subprocess_run: Run) -> Iterator[Run]:
     """Return a function that runs a command; no daemon that it started outlives the test."""
     yield subprocess_run
-    if found := running.look(home / "run" / "d.sock"):
+    if found := process.look(home / "run" / "d.sock"):
         os.kill(found.pid, signal.SIGKILL)
 
 
@@ -38,14 +38,14 @@ def test_it_is_started_seen_restarted_and_stopped(
 ) -> None:
     log = home / "state" / "fleet" / "fleetd.log"
     log.parent.mkdir(mode=0o700)
-    log.write_text("x" * (background.LOG_BYTES + 1))
+    log.write_text("x" * (process.LOG_BYTES + 1))
     started = background_run("daemon", "start")
     assert started.returncode == 0, started.stderr
     assert "started in the background" in started.stdout
     # The log that had become too long was put aside.
-    assert log.with_name("fleetd.log.1").stat().st_size > background.LOG_BYTES
+    assert log.with_name("fleetd.log.1").stat().st_size > process.LOG_BYTES
     assert log.stat().st_mode & 0o777 == 0o600
-    found = running.look(home / "run" / "d.sock")
+    found = process.look(home / "run" / "d.sock")
     assert found is not None
     assert os.getsid(found.pid) == found.pid
     assert not found.activated
@@ -128,7 +128,7 @@ def test_one_that_hangs_is_told_from_one_that_is_not_there(
     run: Callable[..., Result],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "LOOK_S", 0.05)
+    monkeypatch.setattr(process, "LOOK_S", 0.05)
     monkeypatch.setattr("fleetctl.client.retry.READ_S", 0.05)
     assert daemon.process is not None
     pid = daemon.process.pid
@@ -159,12 +159,12 @@ def test_of_a_socket_that_somebody_else_made_no_pid_is_named(home: Path) -> None
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        assert running._silent_pid(path) is None
+        assert process._silent_pid(path) is None
         (home / "run" / "fleetd.lock").write_text(f"{os.getpid()}\n")
-        assert running._silent_pid(path) == os.getpid()
+        assert process._silent_pid(path) == os.getpid()
         (home / "run" / "fleetd.lock").unlink()
         os.mkfifo(home / "run" / "fleetd.lock")
-        assert running._silent_pid(path) is None
+        assert process._silent_pid(path) is None
 
 
 def test_a_socket_path_that_is_too_long_is_told_by_status(
@@ -251,11 +251,11 @@ def test_one_that_would_be_started_again_at_once_is_not_ended_by_a_signal(
 def test_an_end_is_waited_for_where_the_kernel_has_no_descriptors_of_processes(
     mortal: Callable[[], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = mortal()
-    monkeypatch.setattr(running, "END_S", 0.1)
-    for handle in (None, running._handle(process.pid)):
+    mine = mortal()
+    monkeypatch.setattr(process, "END_S", 0.1)
+    for handle in (None, process._handle(mine.pid)):
         with pytest.raises(LimitExceeded, match="has not ended"):
-            running._wait(process.pid, handle)
-    process.kill()
-    process.wait()
-    running._wait(process.pid, None)
+            process._wait_for_end(mine.pid, handle)
+    mine.kill()
+    mine.wait()
+    process._wait_for_end(mine.pid, None)

@@ -33,7 +33,7 @@ def managers(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managers]:
 
 def units(home: Path) -> tuple[Path, Path]:
     directory = home / "config" / "systemd" / "user"
-    return directory / "fleetd.engine.service", directory / "fleetd.socket"
+    return directory / "fleetd.service", directory / "fleetd.socket"
 
 
 def interpreter() -> str:
@@ -55,10 +55,10 @@ def test_a_service_is_installed_used_and_taken_out(
     assert by_hand.wait(20) == 0
     daemon.process = None
     assert managers.calls("systemctl") == [
-        "--user stop fleetd.socket fleetd.engine.service",
+        "--user stop fleetd.socket fleetd.service",
         "--user daemon-reload",
         "--user enable fleetd.socket",
-        "--user reset-failed fleetd.socket fleetd.engine.service",
+        "--user reset-failed fleetd.socket fleetd.service",
         "--user start fleetd.socket",
     ]
     text = service.read_text()
@@ -107,14 +107,14 @@ def test_a_service_is_installed_used_and_taken_out(
     before = (text, socket.read_text())
     assert "is installed already" in done("daemon", "install", "--yes").out
     assert (service.read_text(), socket.read_text()) == before
-    assert "--user stop fleetd.socket fleetd.engine.service" not in managers.calls("systemctl")
+    assert "--user stop fleetd.socket fleetd.service" not in managers.calls("systemctl")
 
-    drop_in = service.with_name("fleetd.engine.service.d") / "mine.conf"
+    drop_in = service.with_name("fleetd.service.d") / "mine.conf"
     drop_in.parent.mkdir()
     drop_in.write_text("[Service]\nNice=5\n")
     taken_out = done("daemon", "uninstall", "--yes")
     assert "Removed" in taken_out.out
-    assert "--user disable --now fleetd.socket fleetd.engine.service" in managers.calls("systemctl")
+    assert "--user disable --now fleetd.socket fleetd.service" in managers.calls("systemctl")
     assert sorted(path for path in service.parent.rglob("*") if path.is_file()) == [drop_in]
     assert (home / "data" / "squawk.db").exists()
     assert "is not installed" in done("daemon", "uninstall", "--yes").out
@@ -197,7 +197,7 @@ def test_an_edited_unit_outlives_its_removal_as_a_copy(
         unit.write("# mine\n")
     assert "It had been edited" in done("daemon", "uninstall", "--yes").out
     assert not installed.exists()
-    assert installed.with_name("fleetd.engine.service.edited").read_text().endswith("# mine\n")
+    assert installed.with_name("fleetd.service.edited").read_text().endswith("# mine\n")
 
 
 def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_meanwhile(
@@ -216,7 +216,7 @@ def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_
         assert "takes effect at" in installed.stdout
         assert "runs in the background" in installed.stdout
         assert f"as it was: {service}.edited" in installed.stdout
-        assert service.with_name("fleetd.engine.service.edited").read_text() == "mine\n"
+        assert service.with_name("fleetd.service.edited").read_text() == "mine\n"
         link = service.parent / "sockets.target.wants" / "fleetd.socket"
         assert link.readlink() == socket
         again = done("daemon", "install", "--yes")
@@ -273,7 +273,7 @@ def test_a_service_uses_the_network_only_where_its_store_is_there(
     home: Path, managers: Managers, done: Callable[..., Result], daemon: Daemon
 ) -> None:
     managers.note("away")
-    drop_in = units(home)[0].parent / "fleetd.engine.service.d" / "fleetd-synced.conf"
+    drop_in = units(home)[0].parent / "fleetd.service.d" / "fleetd-synced.conf"
     settings = home / "config" / "fleet" / "config.toml"
     settings.parent.mkdir(exist_ok=True)
     settings.write_text('store = "postgresql://me:secret@db.example.org/fleet"\n')

@@ -16,9 +16,8 @@ import msgspec
 import pytest
 
 from fleetctl import cli
-from fleetctl.demo import briefing, cast, checks, ending, performance, project, sandbox
-from fleetctl.demo.checks import Verdict
-from fleetctl.demo.ending import Ending
+from fleetctl.demo import agents, checks, project, sandbox, tour
+from fleetctl.demo.checks import Ending, Verdict
 
 ROOT = str(Path(cli.__file__).parents[1])
 LONGEST_S = 120
@@ -101,7 +100,7 @@ def test_the_demo_shows_the_product_as_a_person_would_use_it(place: Place) -> No
         assert f"$ fleetctl {command}" in out
     assert "[DRY RUN] Would restore:" in out
     assert "**Work Taken Over From**: specialist-2" in out
-    assert f"> {cast.RULING}" in out
+    assert f"> {agents.RULING}" in out
     assert "python -m unittest tests.test_syllables: FAIL" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 100
@@ -153,7 +152,7 @@ def test_an_agent_that_fails_ends_the_demo_with_its_words_and_leaves_nothing(
     monkeypatch.setattr(sandbox.Stage, "start_agent", with_a_wrong_option)
     monkeypatch.setattr("tempfile.tempdir", str(place.temp))
 
-    assert performance.run(Namespace(keep=False, json=False)) == 1
+    assert tour.run(Namespace(keep=False, json=False)) == 1
 
     out = capsys.readouterr().out
     assert "FAILED  the demo runs to its end" in out
@@ -175,7 +174,7 @@ def good() -> Ending:
             return examine(found)
 
         patch.setattr("fleetctl.demo.tour.examine", keeping)
-        assert performance.run(Namespace(keep=False, json=True)) == 0
+        assert tour.run(Namespace(keep=False, json=True)) == 0
     return kept[0]
 
 
@@ -223,7 +222,7 @@ def false_credit(good: Ending) -> Ending:
 
 def done_by_another(good: Ending) -> Ending:
     def credited(name: str | None) -> str | None:
-        return cast.FIRST if name == cast.SUCCESSOR else name
+        return agents.FIRST if name == agents.SUCCESSOR else name
 
     events = [replaced(event, agent_id=credited(event.agent_id)) for event in good.events]
     sorties = [replaced(each, assigned_to=credited(each.assigned_to)) for each in good.sorties]
@@ -250,7 +249,7 @@ def two_recoveries(good: Ending) -> Ending:
 def forgotten_lock(good: Ending) -> Ending:
     lock = msgspec.convert(
         {"id": "lck-1", "file": "a", "held_by": "b", "acquired_at": "", "timeout_ms": 1},
-        ending.Lock,
+        checks.Lock,
     )
     return replaced(good, locks=[lock])
 
@@ -301,9 +300,9 @@ def test_a_failed_check_is_the_exit_status(
     def play(_: object) -> list[Verdict]:
         return [Verdict(check="planted", ok=False, detail="because")]
 
-    monkeypatch.setattr("fleetctl.demo.performance.Tour.play", play)
+    monkeypatch.setattr("fleetctl.demo.tour.Tour.play", play)
 
-    assert performance.run(Namespace(keep=False, json=False)) == 1
+    assert tour.run(Namespace(keep=False, json=False)) == 1
     out = capsys.readouterr().out
     assert "FAILED  planted\n            because" in out
     assert "0 of 1 checks are ok" in out
@@ -314,13 +313,13 @@ def test_without_git_the_demo_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", "")
 
-    assert performance.run(Namespace(keep=False, json=True)) == 1
+    assert tour.run(Namespace(keep=False, json=True)) == 1
     assert "git is not installed" in json.loads(capsys.readouterr().out)["checks"][0]["detail"]
 
 
 def test_a_prompt_without_a_mission_is_no_briefing() -> None:
     with pytest.raises(ValueError, match="names no mission"):
-        briefing.read("Hello")
+        agents.read("Hello")
 
 
 def test_the_half_written_file_cannot_be_finished_without_the_ruling() -> None:
@@ -330,5 +329,5 @@ def test_the_half_written_file_cannot_be_finished_without_the_ruling() -> None:
     with pytest.raises(project.NoRuling):
         project.rest(piece, begun, letters="")
     with pytest.raises(ValueError, match="does not go on"):
-        project.rest(piece, "something else", letters=cast.RULING)
-    assert begun + project.rest(piece, begun, letters=cast.RULING) == piece.code
+        project.rest(piece, "something else", letters=agents.RULING)
+    assert begun + project.rest(piece, begun, letters=agents.RULING) == piece.code

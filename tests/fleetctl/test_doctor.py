@@ -89,7 +89,7 @@ def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
         listener.bind(str(path))
         listener.listen()
         stranger = os.getuid() + 1
-        monkeypatch.setattr("fleetctl.client.dial.credentials", lambda _sock: (stranger, None))
+        monkeypatch.setattr("fleetctl.client.transport.credentials", lambda _sock: (stranger, None))
         found = wrong(run("doctor", "--json"))
         assert "belongs to another user" in found["daemon"]
     uid = os.getuid()

@@ -122,7 +122,7 @@ def test_events_of_an_agent_with_or_without_a_type(done, mission):
 def test_events_since_takes_a_number_or_an_age(done, run, mission, monkeypatch):
     everything = done("events", "--since", "0", "--json").json
     assert done("events", "--since", "1h", "--json").json == everything
-    monkeypatch.setattr("fleetctl.output.screen.now_ms", lambda: 4_000_000_000_000)
+    monkeypatch.setattr("fleetctl.output.console.now_ms", lambda: 4_000_000_000_000)
     assert done("events", "--since", "1h").out == "No events found.\n"
     for wrong in ("1w", "-1", "", "1.5"):
         refused = run("events", f"--since={wrong}")

@@ -13,10 +13,11 @@ import pytest
 
 from fleetctl import cli
 from fleetctl.integrations import mcp_extra, mcp_json, mcp_toml
-from fleetctl.integrations.mcp_locations import NAME, PLACES, Command, is_ours, this_command
+from fleetctl.integrations.mcp import NAME, is_ours, this_command
+from fleetctl.integrations.registry import HARNESSES, ServerCommand
 from tests.processes import fleetctl
 
-COMMAND = Command("/opt/fleet/bin/python3", ("-I", "/opt/fleet/lib/fleetctl/mcp_main.py"))
+COMMAND = ServerCommand("/opt/fleet/bin/python3", ("-I", "/opt/fleet/lib/fleetctl/mcp_main.py"))
 TEXTS = [
     "",
     "{}",
@@ -43,9 +44,9 @@ def values(text: str) -> object:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("harness", [name for name, place in PLACES.items() if not place.toml])
+@pytest.mark.parametrize("harness", [name for name, each in HARNESSES.items() if not each.mcp.toml])
 def test_a_server_goes_into_a_json_text_and_out_again_without_a_trace(harness, text) -> None:
-    place = PLACES[harness]
+    place = HARNESSES[harness].mcp
     text = text.replace("SECTION", place.section)
     entry = place.entry(COMMAND)
     after = mcp_json.put_in(text, place.section, NAME, entry)
@@ -63,7 +64,7 @@ def test_a_server_goes_into_a_json_text_and_out_again_without_a_trace(harness, t
 
 @pytest.mark.parametrize("text", TOML)
 def test_a_server_goes_into_a_toml_text_and_out_again_without_a_trace(text) -> None:
-    entry = PLACES["codex"].entry(COMMAND)
+    entry = HARNESSES["codex"].mcp.entry(COMMAND)
     after = mcp_toml.put_in(text, "mcp_servers", NAME, entry)
     assert mcp_toml.found(after, "mcp_servers", NAME) == entry
     assert after.startswith(text)
@@ -79,18 +80,18 @@ def test_a_server_goes_into_a_toml_text_and_out_again_without_a_trace(text) -> N
 
 
 def test_what_a_person_set_on_the_entry_stays() -> None:
-    old = Command("/old/python3", ("-I", "/old/fleetctl/mcp_main.py"))
-    place = PLACES["gemini"]
+    old = ServerCommand("/old/python3", ("-I", "/old/fleetctl/mcp_main.py"))
+    place = HARNESSES["gemini"].mcp
     text = json.dumps({"mcpServers": {NAME: place.entry(old) | {"trust": True, "timeout": 9}}})
     after = mcp_json.put_in(text, place.section, NAME, place.entry(COMMAND))
     assert json.loads(after)["mcpServers"][NAME] == place.entry(COMMAND) | {
         "trust": True,
         "timeout": 9,
     }
-    toml = mcp_toml.put_in('a = "1"\n', "mcp_servers", NAME, PLACES["codex"].entry(old))
+    toml = mcp_toml.put_in('a = "1"\n', "mcp_servers", NAME, HARNESSES["codex"].mcp.entry(old))
     toml += 'tool_timeout_sec = 90\n\n[mcp_servers.fleet.tools.lock]\nmode = "auto"\n\n[b]\nc = 1\n'
-    after = mcp_toml.put_in(toml, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
-    assert tomllib.loads(after)["mcp_servers"][NAME] == PLACES["codex"].entry(COMMAND) | {
+    after = mcp_toml.put_in(toml, "mcp_servers", NAME, HARNESSES["codex"].mcp.entry(COMMAND))
+    assert tomllib.loads(after)["mcp_servers"][NAME] == HARNESSES["codex"].mcp.entry(COMMAND) | {
         "tool_timeout_sec": 90,
         "tools": {"lock": {"mode": "auto"}},
     }
@@ -107,7 +108,7 @@ def test_what_a_person_set_on_the_entry_stays() -> None:
 )
 def test_toml_that_cannot_be_changed_without_rewriting_is_refused(text) -> None:
     with pytest.raises(mcp_toml.Unusable, match="written in a way"):
-        mcp_toml.put_in(text, "mcp_servers", NAME, PLACES["codex"].entry(COMMAND))
+        mcp_toml.put_in(text, "mcp_servers", NAME, HARNESSES["codex"].mcp.entry(COMMAND))
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def written(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_are_installed_shown_and_taken_out(written: Path) -> None:
-    names = list(PLACES)
+    names = list(HARNESSES)
     before = '{\n  "numStartups": 3\n}\n'
     (written / ".claude.json").write_text(before)
     installed = fleetctl("mcp", "install", *names, "--yes")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from fleetctl.client.models import AgentRegister
+from fleetctl.client.models import AgentRegister, Record
 from fleetctl.client.pagination import PAGE, every
-from fleetctl.client.records import Record
 from tests.processes import Daemon
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from fleetctl.client import Fleet
 from fleetctl.commands import _timeline
-from fleetctl.output import screen
+from fleetctl.output import console
 from fleetctl.output.text import width, wrapped
-from fleetctl.output.timeline import NOBODYS, story
-from fleetctl.output.views import timeline_page
-from fleetd.protocol.events import PAYLOADS
+from fleetctl.output.views import timeline
+from fleetctl.output.views.timeline import story
 from fleetd.protocol.records import Event
 from fleetd.protocol.timestamps import iso, to_ms
 from tests.processes import environment
@@ -83,15 +82,15 @@ def test_what_is_told_as_one_line_was_not_silent_in_between():
 
 
 def test_times_go_one_way_though_runs_overlap(capsys, monkeypatch):
-    monkeypatch.setattr(screen, "humane", lambda: True)
-    monkeypatch.setattr(screen, "width", lambda: 80)
-    monkeypatch.setattr(screen, "now_ms", lambda: NOON + 30 * MIN)
+    monkeypatch.setattr(console, "humane", lambda: True)
+    monkeypatch.setattr(console, "width", lambda: 80)
+    monkeypatch.setattr(console, "now_ms", lambda: NOON + 30 * MIN)
     files = [event(minute, "lock_acquired", file="/p/a.py") for minute in (0, 3, 6)]
     said = [event(minute, "agent_noted", "bob", text="x") for minute in (1, 2)]
     entries = story(sorted([*files, *said], key=lambda each: each.timestamp), NOON + 30 * MIN)
     mission = SimpleNamespace(id="msn-1", title="Test", progress_percent=0)
 
-    timeline_page.show_story(mission, [], entries, whole=False)  # type: ignore[arg-type]
+    timeline.show_story(mission, [], entries, whole=False)  # type: ignore[arg-type]
 
     lines = capsys.readouterr().out.splitlines()[-2:]
     assert "30 min ago  alice locked /p/a.py 3 times" in lines[0]
@@ -138,10 +137,6 @@ def test_what_hooks_told_late_stands_at_its_own_time():
     late = event(30, "file_modified", file="a.py", happened_at=iso(NOON + MIN))
 
     assert story([late], NOON)[0].begun == NOON + MIN
-
-
-def test_what_the_daemon_says_by_itself_is_known():
-    assert {name for name, payload in PAYLOADS.items() if not payload.activity} == NOBODYS
 
 
 @given(st.text(max_size=200), st.integers(min_value=2, max_value=50), st.sampled_from([None, 2]))
@@ -205,7 +200,7 @@ def test_a_mission_timeline_goes_back_only_as_far_as_it_shows(done, mission, mon
         return call(self, request, **more)
 
     monkeypatch.setattr(Fleet, "call", counted)
-    monkeypatch.setattr("fleetctl.client.newest_events.PAGE", 4)
+    monkeypatch.setattr("fleetctl.client.pagination.PAGE", 4)
     whole = done("mission", "timeline", mission, "--all", "--json").json
     seen = len([each for each in asked if each.method == "event.list"])
     asked.clear()

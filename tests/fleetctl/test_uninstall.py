@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.service import running
+from fleetctl.service import process
 from tests.processes import Daemon, Result
 
 from .managers import JOURNALCTL, LOGINCTL, SYSTEMCTL, Managers
@@ -43,18 +43,18 @@ def managers(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managers]:
 
 
 @pytest.fixture
-def background(alone: None, home: Path, subprocess_run: Run) -> Iterator[running.Running]:
+def background(alone: None, home: Path, subprocess_run: Run) -> Iterator[process.Running]:
     """A daemon in the background, which does not outlive the test."""
     started = subprocess_run("daemon", "start")
     assert started.returncode == 0, started.stderr
-    found = running.look(home / "run" / "d.sock")
+    found = process.look(home / "run" / "d.sock")
     assert found is not None
     yield found
     _kill(home)
 
 
 def _kill(home: Path) -> None:
-    if found := running.look(home / "run" / "d.sock"):
+    if found := process.look(home / "run" / "d.sock"):
         os.kill(found.pid, signal.SIGKILL)
 
 
@@ -79,7 +79,7 @@ def files(home: Path) -> set[Path]:
 
 
 def test_uninstall_removes_all_that_was_put_anywhere_and_keeps_the_data(
-    home: Path, settings: list[Path], background: running.Running, done: Done
+    home: Path, settings: list[Path], background: process.Running, done: Done
 ) -> None:
     mission = done("mission", "create", "Test", "--sortie", "One").id("msn")
     before = files(home)
@@ -93,7 +93,7 @@ def test_uninstall_removes_all_that_was_put_anywhere_and_keeps_the_data(
         assert file.read_text() == BEFORE
         assert f"out of {file}" in gone.out
     assert f"Stopped the fleetd that ran in the background (pid {background.pid})." in gone.out
-    assert running.look(home / "run" / "d.sock") is None
+    assert process.look(home / "run" / "d.sock") is None
     left = {str(path.relative_to(home)) for path in files(home)}
     assert left == {
         "home/.claude/settings.json",
@@ -126,7 +126,7 @@ def test_uninstall_takes_the_service_out(
     assert gone["changed"]
     assert [each["what"] for each in gone["removed"]] == ["systemd user service"]
     assert not unit.exists()
-    assert running.look(home / "run" / "d.sock") is None
+    assert process.look(home / "run" / "d.sock") is None
     left = {each["what"]: each for each in gone["left"]}
     assert left["drop-ins"]["where"] == f"{unit}.d"
     assert "disable-linger" in left["lingering"]["how"]
@@ -155,7 +155,7 @@ def test_data_is_asked_about_and_kept_by_default(
 
 
 def test_only_delete_data_deletes_data_and_only_that_of_fleetd(
-    home: Path, background: running.Running, done: Done
+    home: Path, background: process.Running, done: Done
 ) -> None:
     mine = [home / "data" / "squawk.db.copy", home / "flightline" / "notes.txt"]
     for path in mine:
@@ -218,16 +218,16 @@ def test_completions_of_somebody_else_are_put_back(home: Path, alone: None, done
 
 
 def test_daemon_uninstall_without_units_ends_the_background_daemon_and_says_so(
-    home: Path, background: running.Running, run: Done, done: Done, answer: Callable[[str], None]
+    home: Path, background: process.Running, run: Done, done: Done, answer: Callable[[str], None]
 ) -> None:
     answer("n")
     assert run("daemon", "uninstall").status == 3
     shown = done("daemon", "uninstall", "--dry-run")
     assert f"pid {background.pid}" in shown.out
-    assert running.look(home / "run" / "d.sock") == background
+    assert process.look(home / "run" / "d.sock") == background
     gone = done("daemon", "uninstall", "--yes")
     assert f"Stopped the fleetd that ran in the background (pid {background.pid})." in gone.out
-    assert running.look(home / "run" / "d.sock") is None
+    assert process.look(home / "run" / "d.sock") is None
     assert "fleetd does not run" in done("daemon", "uninstall").out
 
 
@@ -238,4 +238,4 @@ def test_daemon_uninstall_without_units_beside_systemd_ends_the_background_daemo
     assert subprocess_run("daemon", "start").returncode == 0
     gone = done("daemon", "uninstall", "--yes", "--json").json
     assert (gone["kind"], gone["files"], gone["changed"]) == ("systemd", [], True)
-    assert running.look(home / "run" / "d.sock") is None
+    assert process.look(home / "run" / "d.sock") is None

@@ -20,9 +20,9 @@ import trio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from fleetctl.mcp_server.notifications import Notices
-from fleetctl.mcp_server.server import Fleet as Server
-from fleetctl.mcp_server.session import Desk
+from fleetctl.mcp_server.server import McpServer as Server
+from fleetctl.mcp_server.server import Notifications
+from fleetctl.mcp_server.session import Session
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.request import Request
 from tests import fleet as engines
@@ -123,9 +123,9 @@ def near(fleet: engines.Fleet, home: Path) -> Start:
     @asynccontextmanager
     async def start(name: str = "alice", **more: Any) -> AsyncIterator[Agent]:
         link: Any = Near(fleet)
-        desk = Desk(link, name)
+        desk = Session(link, name)
         info = types.Implementation(name="claude-code", version="1")
-        server = Server(desk, Notices(link, desk)).server
+        server = Server(desk, Notifications(link, desk)).server
         with trio.fail_after(LONGEST_S):
             async with Client(server, client_info=info, **more) as client:
                 yield Agent(client)

@@ -11,9 +11,8 @@ import pytest
 import trio
 
 from fleetctl.client.retry import LOSSES
-from fleetctl.mcp_server import lock_and_mail_tools, mission_tools
-from fleetctl.mcp_server.daemon_client import KEPT_S, Link
-from fleetctl.mcp_server.session import Desk
+from fleetctl.mcp_server import tools
+from fleetctl.mcp_server.session import KEPT_S, DaemonClient, Session
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
@@ -92,13 +91,13 @@ def keys(heard: list[dict[str, Any]], method: str) -> list[str]:
 async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Desk(Link(), "alice")
-    letter = lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
+    desk = Session(DaemonClient(), "alice")
+    letter = tools.SendArguments(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await lock_and_mail_tools.send(desk, letter)
+            await tools.send(desk, letter)
         # It was told to call again.
-        told = await lock_and_mail_tools.send(desk, letter)
+        told = await tools.send(desk, letter)
 
     assert len(keys(heard, "message.send")) == ONE_TOO_MANY + 1
     assert len(set(keys(heard, "message.send"))) == 1
@@ -109,10 +108,10 @@ async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
 async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Desk(Link(), "alice")
-    begun = mission_tools.Plan(goal="Add login", sorties=[mission_tools.Piece(title="Form")])
-    more = mission_tools.Plan(
-        sorties=[mission_tools.Piece(title="Tests"), mission_tools.Piece(title="Docs")]
+    desk = Session(DaemonClient(), "alice")
+    begun = tools.PlanArguments(goal="Add login", sorties=[tools.NewSortieArguments(title="Form")])
+    more = tools.PlanArguments(
+        sorties=[tools.NewSortieArguments(title="Tests"), tools.NewSortieArguments(title="Docs")]
     )
     lost = [
         *["mission.create"] * ONE_TOO_MANY,
@@ -121,9 +120,9 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
     ]
     async with lossy(*lost):
         for tool, asked in (
-            (mission_tools.plan, begun),
-            (mission_tools.plan, more),
-            (mission_tools.checkpoint, mission_tools.Saving(reason="Now")),
+            (tools.plan, begun),
+            (tools.plan, more),
+            (tools.checkpoint, tools.CheckpointArguments(reason="Now")),
         ):
             with pytest.raises(Unavailable):
                 await tool(desk, asked)  # type: ignore[operator]
@@ -138,12 +137,10 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
 async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Desk(Link(), "alice")
+    desk = Session(DaemonClient(), "alice")
     async with lossy() as heard:
         for _ in range(2):
-            await lock_and_mail_tools.send(
-                desk, lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
-            )
+            await tools.send(desk, tools.SendArguments(to=["bob"], subject="Ready?"))
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2
@@ -152,12 +149,12 @@ async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
 async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Desk(Link(), "alice")
-    pieces = [mission_tools.Piece(title="Form"), mission_tools.Piece(title="Tests")]
+    desk = Session(DaemonClient(), "alice")
+    pieces = [tools.NewSortieArguments(title="Form"), tools.NewSortieArguments(title="Tests")]
     async with lossy() as heard:
-        await mission_tools.plan(desk, mission_tools.Plan(goal="Add login", sorties=pieces))
-        await mission_tools.plan(
-            desk, mission_tools.Plan(sorties=[mission_tools.Piece(title="Docs")])
+        await tools.plan(desk, tools.PlanArguments(goal="Add login", sorties=pieces))
+        await tools.plan(
+            desk, tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Docs")])
         )
 
     changing = [each["method"] for each in heard if "idempotency_key" in each["params"]]
@@ -177,9 +174,9 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
 async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Desk(Link(), "alice")
-    await mission_tools.plan(desk, mission_tools.Plan(goal="Add login"))
-    asked = mission_tools.Saving(reason="Now")
+    desk = Session(DaemonClient(), "alice")
+    await tools.plan(desk, tools.PlanArguments(goal="Add login"))
+    asked = tools.CheckpointArguments(reason="Now")
     window = trio.CancelScope()
 
     def heed(method: str) -> None:
@@ -188,9 +185,9 @@ async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
 
     async with lossy(heed=heed) as heard:
         with window:
-            await mission_tools.checkpoint(desk, asked)
+            await tools.checkpoint(desk, asked)
         assert window.cancelled_caught
-        await mission_tools.checkpoint(desk, asked)
+        await tools.checkpoint(desk, asked)
 
     assert len(set(keys(heard, "checkpoint.create"))) == 2
 
@@ -199,13 +196,13 @@ async def test_the_key_of_a_lost_call_is_kept_for_a_short_time_only(
     lossy: Lossy, connect: Any
 ) -> None:
     now = [0.0]
-    desk = Desk(Link(lambda: now[0]), "alice")
-    letter = lock_and_mail_tools.Letter(to=["bob"], subject="Ready?")
+    desk = Session(DaemonClient(lambda: now[0]), "alice")
+    letter = tools.SendArguments(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await lock_and_mail_tools.send(desk, letter)
+            await tools.send(desk, letter)
         now[0] += KEPT_S
-        await lock_and_mail_tools.send(desk, letter)
+        await tools.send(desk, letter)
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2

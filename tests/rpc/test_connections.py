@@ -306,14 +306,14 @@ async def test_a_crash_in_one_connection_ends_only_that_one(
     async with serve() as running:
         healthy, doomed = await running.connect(), await running.connect()
         assert "result" in await healthy.call("system.health")
-        read = connection.envelope.read
+        read = connection.rpc_envelope.read
 
         def fail(line: bytes, **limits: int) -> Any:
             if b"doom" in line:
                 raise RuntimeError("a bug")
             return read(line, **limits)
 
-        monkeypatch.setattr(connection.envelope, "read", fail)
+        monkeypatch.setattr(connection.rpc_envelope, "read", fail)
         await doomed.send(b"doom\n")
         assert await doomed.line() is None
         assert "result" in await healthy.call("system.health")

@@ -60,7 +60,7 @@ def test_only_rpc_imports_the_library() -> None:
             for line in file.read_text(encoding="utf-8").splitlines()
         )
     }
-    assert importing == {"rpc.py"}
+    assert importing == {"rpc_dispatch.py"}
 
 
 def test_every_method_of_the_protocol_is_in_the_table() -> None:

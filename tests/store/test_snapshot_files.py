@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.domain.rules import POLICIES
+from fleetd.domain.rules import KINDS
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.types import Noun
 from fleetd.store.files.layout import LAYOUTS
@@ -272,7 +272,7 @@ def test_what_is_wrong_with_a_copy_is_said(
 
 @pytest.mark.parametrize("noun", ["checkpoint", "snapshot"])
 def test_the_policy_and_the_layout_of_a_noun_agree(noun: Noun) -> None:
-    policy, layout = POLICIES[noun], LAYOUTS[noun]
+    policy, layout = KINDS[noun], LAYOUTS[noun]
     assert (policy.noun, layout.noun) == (noun, noun)
     assert policy.copies == layout.copies
     assert policy.compressible == (len(layout.endings) > 1)

@@ -10,8 +10,7 @@ import pytest
 from fleetctl.client import TooSlow
 from fleetctl.tui import poller
 from fleetctl.tui.poller import Feed
-from fleetctl.tui.queue import Tray
-from fleetctl.tui.state import EVERYTHING, Picture
+from fleetctl.tui.state import EVERYTHING, Picture, Tray
 from fleetd.protocol.errors import FleetError, Unavailable
 
 

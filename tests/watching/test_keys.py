@@ -8,10 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from fleetctl.tui.app import Watch
-from fleetctl.tui.board_screen import Board
-from fleetctl.tui.checkpoints_screen import Checkpoints
 from fleetctl.tui.poller import Feed
-from fleetctl.tui.text_screen import Page
+from fleetctl.tui.screens import Board, Checkpoints, Page
 from tests.watching.test_lines import checkpoint, sortie
 from tests.watching.told import agent, event, letter, line, lock, mission, status
 

@@ -3,12 +3,11 @@
 import pytest
 
 from fleetctl.output import times
-from fleetctl.tui import details, durations, header, help_text, mission_list, rows
-from fleetctl.tui.cells import Line, cut, cut_front, fitted, pad, plain, shown, width, wrapped
+from fleetctl.tui import cells, details, rows, screens, visible
+from fleetctl.tui.cells import Line, bar, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.tui.layout import PANES, places
 from fleetctl.tui.rows import Row, position_of
 from fleetctl.tui.state import Picture
-from fleetctl.tui.status_icons import bar
 from tests.watching.told import (
     MINUTE,
     NOON,
@@ -88,8 +87,8 @@ ROWS = (
 def test_every_line_takes_exactly_its_columns_whatever_it_tells(text: str, columns: int) -> None:
     picture, view = everything(text), shown_at()
     lines: list[Line] = [row.line for make in ROWS for row in make(picture, view, columns)]
-    lines += [header.header(picture, view, columns), header.footer(header.KEYS, columns)]
-    lines += header.alerts(picture, view, columns, 2)
+    lines += [screens.header(picture, view, columns), screens.footer(screens.KEYS, columns)]
+    lines += screens.alerts(picture, view, columns, 2)
     assert len(lines) == 11
     for each in lines:
         told = plain(each)
@@ -138,9 +137,7 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
     picture.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
     shown = [plain(row.line) for row in rows.mission_rows(picture, shown_at(), 100)]
     assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
-    pages = [
-        details.mission(seen, shown_at()) for seen in mission_list.missions(picture, shown_at())
-    ]
+    pages = [details.mission(seen, shown_at()) for seen in visible.missions(picture, shown_at())]
     told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
     told += ("merged into msn-00000003", "cancelled")
     for page, standing in zip(pages, told, strict=True):
@@ -207,7 +204,7 @@ def test_of_thousands_of_sorties_the_first_are_gone_through() -> None:
 
 
 def test_help_fits_the_usual_terminal() -> None:
-    assert all(width(line) <= 78 for line in help_text.HELP.split("\n"))
+    assert all(width(line) <= 78 for line in screens.HELP.split("\n"))
 
 
 def test_the_cursor_stays_with_what_it_is_on() -> None:
@@ -223,19 +220,19 @@ def test_the_cursor_stays_with_what_it_is_on() -> None:
 def test_one_that_waits_is_told_whole_and_many_are_counted() -> None:
     view = shown_at(tick_ms=MINUTE)
     one = picture_of(told=status(candidates=(candidate(1, "Login"),)))
-    (told,) = header.alerts(one, view, 80, 2)
+    (told,) = screens.alerts(one, view, 80, 2)
     assert "WAITS FOR RECOVERY  Login" in plain(told)
     assert "silent 7 min" in plain(told)
-    assert "chk-11111111" in plain(header.alerts(one, view, 120, 2)[0])
+    assert "chk-11111111" in plain(screens.alerts(one, view, 120, 2)[0])
     many = picture_of(told=status(candidates=tuple(candidate(n, f"M{n}") for n in range(5))))
-    (told,) = header.alerts(many, view, 80, 2)
+    (told,) = screens.alerts(many, view, 80, 2)
     assert "5 MISSIONS WAIT FOR RECOVERY: M0, M1, M2, M3, M4" in plain(told)
 
 
 def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     left = {"reason": "agent_lost", "lost_agents": ["bob"]}
     alone = picture_of(told=status(candidates=(candidate(1, "Login", **left),)))
-    (told,) = header.alerts(alone, shown_at(), 80, 2)
+    (told,) = screens.alerts(alone, shown_at(), 80, 2)
     assert "WAITS FOR RECOVERY  Login" in plain(told)
     assert "agent_lost" in plain(told)
     page = details.waiting(alone, shown_at())
@@ -250,50 +247,50 @@ def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
 
 def test_the_daemon_is_connected_away_since_and_back() -> None:
     picture = picture_of(told=status())
-    assert "● connected" in plain(header.header(picture, shown_at(), 80))
+    assert "● connected" in plain(screens.header(picture, shown_at(), 80))
     picture.away("gone", 1_000)
     view = shown_at(NOON, 13_000)
-    assert "away for 12 s" in plain(header.header(picture, view, 80))
+    assert "away for 12 s" in plain(screens.header(picture, view, 80))
     at = times.clock(NOON - 12_000, seconds=True)
-    assert f"went away at {at}" in plain(header.alerts(picture, view, 80, 2)[0])
+    assert f"went away at {at}" in plain(screens.alerts(picture, view, 80, 2)[0])
     picture.connected("epoch-1", 13_000)
-    assert "back after 12 s" in plain(header.header(picture, shown_at(NOON, 14_000), 80))
-    assert "connected" in plain(header.header(picture, shown_at(NOON, 60_000), 80))
+    assert "back after 12 s" in plain(screens.header(picture, shown_at(NOON, 14_000), 80))
+    assert "connected" in plain(screens.header(picture, shown_at(NOON, 60_000), 80))
 
 
 def test_the_counts_say_what_they_count() -> None:
     picture = picture_of(mission(1), told=status(line(1)))
     picture.take("agents", [agent("ada"), agent("bob")], None, 0)
-    told = plain(header.header(picture, shown_at(), 80))
+    told = plain(screens.header(picture, shown_at(), 80))
     assert "1 in progress · 2 agents · 1 lock · 2 undelivered" in told
     picture.take("agents", [agent("ada"), agent("bob", status="lost")], None, 0)
-    assert "1 of 2 agents" in plain(header.header(picture, shown_at(), 80))
+    assert "1 of 2 agents" in plain(screens.header(picture, shown_at(), 80))
 
 
 def test_where_machines_share_the_store_they_are_counted() -> None:
     shared = (record(name="build-1", status="here"), record(name="laptop", status="lost"))
     picture = picture_of(told=status(machines=shared))
-    assert "0 in progress · 1 of 2 machines · " in plain(header.header(picture, shown_at(), 80))
+    assert "0 in progress · 1 of 2 machines · " in plain(screens.header(picture, shown_at(), 80))
 
 
 def test_what_is_wrong_with_a_daemon_that_cannot_be_reached_is_said() -> None:
     picture = Picture()
     picture.away("The socket belongs to \x1b[2Janother user.", 0)
     view = shown_at(NOON, 3_000)
-    assert "cannot be reached; waiting for it (3 s)" in plain(header.header(picture, view, 80))
-    (told,) = header.alerts(picture, view, 80, 2)
+    assert "cannot be reached; waiting for it (3 s)" in plain(screens.header(picture, view, 80))
+    (told,) = screens.alerts(picture, view, 80, 2)
     assert "The socket belongs to [2Janother user." in plain(told)
     picture.away("", 4_000)
-    assert "not running; waiting" in plain(header.header(picture, view, 80))
-    assert header.alerts(picture, view, 80, 2) == []
+    assert "not running; waiting" in plain(screens.header(picture, view, 80))
+    assert screens.alerts(picture, view, 80, 2) == []
 
 
 def test_keys_are_left_out_where_there_is_no_room_but_never_the_way_out() -> None:
     for columns in WIDTHS[1:]:
-        told = plain(header.footer(header.KEYS, columns))
+        told = plain(screens.footer(screens.KEYS, columns))
         assert "? help" in told
         assert "q quit" in told
-    assert all(key in plain(header.footer(header.KEYS, 120)) for key, _, _ in header.KEYS)
+    assert all(key in plain(screens.footer(screens.KEYS, 120)) for key, _, _ in screens.KEYS)
 
 
 @pytest.mark.parametrize("columns", [20, 60, 71, 72, 80, 139, 140, 200, 320])
@@ -337,6 +334,6 @@ def test_a_large_screen_shows_more_and_a_small_one_what_has_the_keys() -> None:
     ],
 )
 def test_lengths_of_time_are_told_in_one_unit(ms: int, told: str) -> None:
-    assert durations.span(ms) == told
-    assert durations.silence(ms) == ("active now" if told == "now" else f"silent {told}")
-    assert durations.ago(ms) == (told if told == "now" else f"{told} ago")
+    assert cells.span(ms) == told
+    assert cells.silence(ms) == ("active now" if told == "now" else f"silent {told}")
+    assert cells.ago(ms) == (told if told == "now" else f"{told} ago")

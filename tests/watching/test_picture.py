@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleetctl.tui import mission_list
-from fleetctl.tui.queue import Tray
-from fleetctl.tui.state import EVERYTHING, TAIL, Picture, concerns, moment
+from fleetctl.tui import visible
+from fleetctl.tui.state import EVERYTHING, TAIL, Picture, Tray, moment
+from fleetd.protocol.event_types import event_type
 from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY
 from tests.watching.told import (
     MINUTE,
@@ -67,21 +67,25 @@ def test_a_daemon_that_was_never_there_is_waited_for_and_one_that_was_is_away() 
     assert (picture.link, picture.link_since, picture.trouble) == ("away", 4_000, "still gone")
 
 
+def refreshed(kind: str) -> set[str]:
+    return set(event_type(kind).refreshes or ())
+
+
 @pytest.mark.parametrize("kind", sorted([*PAYLOADS, *REPORTED_ACTIVITY, "a_type_of_tomorrow"]))
 def test_every_event_says_what_is_to_be_read_again(kind: str) -> None:
-    found = concerns(kind)
+    found = refreshed(kind)
     assert found <= EVERYTHING - {"events"}
     quiet = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
     assert bool(found) == (kind not in quiet)
 
 
 def test_what_an_event_changed_is_read_again() -> None:
-    assert "sorties" in concerns("sortie_completed")
-    assert "mail" in concerns("message_acked")
-    assert "locks" in concerns("lock_released")
-    assert "checkpoints" in concerns("fleet_checkpointed")
-    assert "status" in concerns("file_modified")
-    assert concerns("context_compacted") == EVERYTHING - {"events"}
+    assert "sorties" in refreshed("sortie_completed")
+    assert "mail" in refreshed("message_acked")
+    assert "locks" in refreshed("lock_released")
+    assert "checkpoints" in refreshed("fleet_checkpointed")
+    assert "status" in refreshed("file_modified")
+    assert refreshed("context_compacted") == EVERYTHING - {"events"}
 
 
 def test_a_time_that_is_none_is_the_beginning() -> None:
@@ -97,15 +101,15 @@ def test_missions_are_in_progress_then_pending_then_over_and_keep_their_order() 
         mission(1),
         told=status(line(1), line(2), line(9, automatic=True)),
     )
-    seen = mission_list.missions(picture, shown_at())
+    seen = visible.missions(picture, shown_at())
     assert [each.id[-1] for each in seen] == ["2", "1", "9", "3", "4"]
     assert seen[2].title == "Mission 9 (auto)"
-    assert [mission_list.over(each) for each in seen] == [False, False, False, False, True]
+    assert [visible.over(each) for each in seen] == [False, False, False, False, True]
 
 
 def test_a_silence_grows_without_asking_the_daemon() -> None:
     picture = picture_of(mission(1), told=status(line(1, silence_ms=MINUTE)))
-    (seen,) = mission_list.missions(picture, shown_at(tick_ms=3 * MINUTE))
+    (seen,) = visible.missions(picture, shown_at(tick_ms=3 * MINUTE))
     assert seen.silence_ms == 4 * MINUTE
 
 
@@ -113,28 +117,27 @@ def test_who_waits_for_recovery_is_said() -> None:
     picture = picture_of(
         mission(1), mission(2), told=status(line(1), line(2), candidates=(candidate(2),))
     )
-    assert [each.waits for each in mission_list.missions(picture, shown_at())] == [False, True]
+    assert [each.waits for each in visible.missions(picture, shown_at())] == [False, True]
 
 
 def test_a_recovery_that_waits_is_not_told_twice() -> None:
     pending = {"id": "rcv-1", "mission_id": "msn-00000002", "state": "pending", "agent_id": None}
     briefed = record(id="rcv-2", mission_id="msn-00000001", state="briefed", agent_id="alice")
     told = status(line(1), candidates=(candidate(2),), recoveries=(record(**pending), briefed))
-    assert [each.id for each in mission_list.under_way(picture_of(told=told))] == ["rcv-2"]
+    assert [each.id for each in visible.under_way(picture_of(told=told))] == ["rcv-2"]
 
 
 def test_a_lease_that_ran_out_is_gone_though_nobody_said_so() -> None:
     picture = Picture()
     picture.take("locks", [lock("b.py"), lock("a.py", MINUTE)], None, 0)
-    assert [each.file for each in mission_list.locks(picture, shown_at())] == ["a.py", "b.py"]
+    assert [each.file for each in visible.locks(picture, shown_at())] == ["a.py", "b.py"]
     later = shown_at(NOON + 2 * MINUTE)
-    assert [each.file for each in mission_list.locks(picture, later)] == ["b.py"]
+    assert [each.file for each in visible.locks(picture, later)] == ["b.py"]
 
 
 def test_a_lease_without_an_end_ends_after_its_time() -> None:
     assert (
-        mission_list.lease_left(lock("a.py", MINUTE, expires_at=None), shown_at(NOON + 1))
-        == MINUTE - 1
+        visible.lease_left(lock("a.py", MINUTE, expires_at=None), shown_at(NOON + 1)) == MINUTE - 1
     )
 
 
@@ -143,7 +146,7 @@ def test_the_dispatch_is_first_and_who_was_lost_long_ago_is_not_shown() -> None:
     old = {"status": "lost", "last_seen_at": "2026-01-01T12:00:00.000Z"}
     people = [agent("bob"), agent("zoe", role="dispatch"), agent("eve", **old)]
     picture.take("agents", [*people, agent("ann", status="lost")], None, 0)
-    assert [each.id for each in mission_list.agents(picture, shown_at())] == ["zoe", "ann", "bob"]
+    assert [each.id for each in visible.agents(picture, shown_at())] == ["zoe", "ann", "bob"]
 
 
 def test_one_mission_only_leaves_out_what_is_not_its_own() -> None:
@@ -155,17 +158,17 @@ def test_one_mission_only_leaves_out_what_is_not_its_own() -> None:
     picture.tell([event(1), event(2, **other)])
     view = shown_at()
     view.only = True
-    assert [each.id for each in mission_list.agents(picture, view)] == ["ann"]
-    assert [each.file for each in mission_list.locks(picture, view)] == ["a"]
-    assert [each.subject for each in mission_list.letters(picture, view)] == ["Letter 1"]
-    assert [each.seq for each in mission_list.events(picture, view)] == [1]
+    assert [each.id for each in visible.agents(picture, view)] == ["ann"]
+    assert [each.file for each in visible.locks(picture, view)] == ["a"]
+    assert [each.subject for each in visible.letters(picture, view)] == ["Letter 1"]
+    assert [each.seq for each in visible.events(picture, view)] == [1]
 
 
 def test_a_letter_is_as_far_as_its_last_reader() -> None:
-    assert mission_list.letter_state(letter(1, "acked", "queued")) == "queued"
-    assert mission_list.letter_state(letter(1, "acked", "delivered")) == "delivered"
-    assert mission_list.letter_state(letter(1, "acked")) == "acked"
-    counts = mission_list.deliveries([letter(1, "acked", "queued"), letter(2, "queued")])
+    assert visible.letter_state(letter(1, "acked", "queued")) == "queued"
+    assert visible.letter_state(letter(1, "acked", "delivered")) == "delivered"
+    assert visible.letter_state(letter(1, "acked")) == "acked"
+    counts = visible.deliveries([letter(1, "acked", "queued"), letter(2, "queued")])
     assert counts == {"queued": 2, "delivered": 0, "acked": 1, "failed": 0}
 
 
@@ -175,7 +178,7 @@ def test_sorties_that_are_worked_on_come_first_and_what_is_done_last() -> None:
     states += ["completed", "in_progress"]
     told = [record(status=state, place=place) for place, state in enumerate(states)]
     picture.take("sorties", told, "msn-00000001", 0)
-    seen = [(each.status, each.place) for each in mission_list.sorties(picture, shown_at())]
+    seen = [(each.status, each.place) for each in visible.sorties(picture, shown_at())]
     assert seen == [
         ("in_progress", 5),
         ("in_progress", 7),
@@ -191,8 +194,8 @@ def test_sorties_that_are_worked_on_come_first_and_what_is_done_last() -> None:
 def test_sorties_of_another_mission_are_not_shown() -> None:
     picture = Picture()
     picture.take("sorties", [record(status="pending")], "msn-00000002", 0)
-    assert mission_list.sorties(picture, shown_at()) == []
-    assert len(mission_list.sorties(picture, shown_at(mission_id="msn-00000002"))) == 1
+    assert visible.sorties(picture, shown_at()) == []
+    assert len(visible.sorties(picture, shown_at(mission_id="msn-00000002"))) == 1
 
 
 class Bell:

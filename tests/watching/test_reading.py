@@ -7,7 +7,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetctl.client.models import LockAcquire
-from fleetctl.tui.queries import read
+from fleetctl.tui.poller import read
 
 
 def test_a_lock_of_another_repository_is_seen_by_where_it_is(

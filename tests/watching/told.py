@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fleetctl.client.records import Record, decode, encode
-from fleetctl.tui.mission_list import View
+from fleetctl.client.models import Record, decode, encode
 from fleetctl.tui.state import Picture
+from fleetctl.tui.visible import View
 
 NOON = 1_767_614_400_000  # 2026-01-05T12:00:00Z
 MINUTE = 60_000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import console, screen
+from .. import console
 
 if TYPE_CHECKING:
     from ...client.models import ChangedSortie, CheckpointDifference, Compared, FieldChange
@@ -43,7 +43,7 @@ def show_difference(found: "CheckpointDifference") -> None:
 
 def _side(side: "Compared") -> str:
     if side.checkpoint_id is None:
-        return "now" if screen.humane() else f"{'now':<12}  {side.timestamp}"
+        return "now" if console.humane() else f"{'now':<12}  {side.timestamp}"
     details = f" ({side.trigger_details})" if side.trigger_details else ""
     return f"{side.checkpoint_id:<12}  {console.ago(side.timestamp)}  {side.trigger}{details}"
 

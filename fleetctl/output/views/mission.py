@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fleetd.protocol import endings
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
-from .. import console, lists
+from .. import console, tables
 from ..tables import Column
 
 if TYPE_CHECKING:
@@ -63,4 +63,4 @@ def show_mission(
             (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
             for each in sorties
         ]
-        lists.table(SORTIES, rows, indent="  ")
+        tables.table(SORTIES, rows, indent="  ")

@@ -12,7 +12,7 @@ from ...client.models import (
     SourceDetail,
     StepState,
 )
-from .. import console, screen
+from .. import console
 
 
 def show_snapshot(snapshot: Snapshot, folder: str) -> None:
@@ -43,7 +43,7 @@ def joined(detail: SourceDetail) -> str:
     """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
     who = f" of {detail.agent_id}" if detail.agent_id else ""
     times = console.plural(detail.count, "time")
-    at = "" if screen.humane() else "at "
+    at = "" if console.humane() else "at "
     return f"{detail.source}{who}, {times}, last {at}{console.ago(detail.last_at)}"
 
 

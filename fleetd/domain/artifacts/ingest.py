@@ -12,7 +12,7 @@ from ..core.event_log import position
 from ..core.tombstones import was_forgotten
 from ..core.tx import LogLine, Tx
 from . import repair
-from .kinds import POLICIES, Kept, id_of, noun_of, owner_of, seq_of
+from .kinds import KINDS, FileRecord, id_of, noun_of, owner_of, seq_of
 from .removal import purged_until
 
 
@@ -39,17 +39,17 @@ class Ingested(msgspec.Struct, frozen=True):
     gone: list[str] = []
 
 
-def ingest(tx: Tx, ctx: Context, records: list[Kept]) -> Ingested:
+def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
     """Write rows for verified files; a record that has one, also a deleted one, stays as it is."""
     end, gone_until = _end_of_log(tx, ctx), purged_until(tx, ctx)
     taken, gone = [], []
     # A mission that is missing is made from the newest.
     for record in sorted(records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
-        policy = POLICIES[noun]
-        if tx.one(f"SELECT id FROM {policy.table} WHERE id = :id", id=record_id) is not None:
+        kind = KINDS[noun]
+        if tx.one(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id) is not None:
             continue
-        if was_forgotten(tx, policy.whose, owner_of(record), seq_of(record)):
+        if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue

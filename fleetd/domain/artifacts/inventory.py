@@ -8,7 +8,7 @@ from ..core.counters import What, tally
 from ..core.ids import find
 from ..core.soft_delete import UNSETTLED
 from ..core.tx import Tx
-from .kinds import POLICIES, Policy
+from .kinds import KINDS, RecordKind
 from .latest import newest_kept_here
 
 
@@ -31,8 +31,8 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(tx: Tx, ctx: Context, noun: Noun) -> list[str]:
     """Return the missions that have checkpoints, or the runs that have snapshots."""
-    policy = POLICIES[noun]
-    rows = tx.all(f"SELECT DISTINCT {policy.owner} AS id FROM {policy.table}")
+    kind = KINDS[noun]
+    rows = tx.all(f"SELECT DISTINCT {kind.owner} AS id FROM {kind.table}")
     return [row["id"] for row in rows]
 
 
@@ -50,18 +50,18 @@ def whole_id(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str:
 
 def names(tx: Tx, ctx: Context, noun: Noun, owner_ids: list[str]) -> list[RowNames]:
     """Return the names of some owners' records."""
-    policy = POLICIES[noun]
-    unsettled = _unsettled(tx, policy)
-    return [_names_of(tx, ctx, policy, each, unsettled.get(each, {})) for each in owner_ids]
+    kind = KINDS[noun]
+    unsettled = _unsettled(tx, kind)
+    return [_names_of(tx, ctx, kind, each, unsettled.get(each, {})) for each in owner_ids]
 
 
-def _unsettled(tx: Tx, policy: Policy) -> dict[str, dict[str, bool]]:
+def _unsettled(tx: Tx, kind: RecordKind) -> dict[str, dict[str, bool]]:
     """Return what is still to be done, by owner: for each record whether it is deleted.
 
     Read from an index that is nearly always empty; asked for one owner, SQLite would read rows.
     """
     rows = tx.all(
-        f"SELECT id, {policy.owner} AS owner, deleted_at FROM {policy.table} WHERE {UNSETTLED}"
+        f"SELECT id, {kind.owner} AS owner, deleted_at FROM {kind.table} WHERE {UNSETTLED}"
     )
     found: dict[str, dict[str, bool]] = {}
     for row in rows:
@@ -70,10 +70,10 @@ def _unsettled(tx: Tx, policy: Policy) -> dict[str, dict[str, bool]]:
 
 
 def _names_of(
-    tx: Tx, ctx: Context, policy: Policy, owner_id: str, unsettled: dict[str, bool]
+    tx: Tx, ctx: Context, kind: RecordKind, owner_id: str, unsettled: dict[str, bool]
 ) -> RowNames:
     rows = tx.all(
-        f"SELECT id, version, machine FROM {policy.table} WHERE {policy.owner} = :owner",
+        f"SELECT id, version, machine FROM {kind.table} WHERE {kind.owner} = :owner",
         owner=owner_id,
     )
     every = frozenset(row["id"] for row in rows)
@@ -86,8 +86,8 @@ def _names_of(
         filed=every - elsewhere - unsettled.keys(),
         live=live,
         elsewhere=elsewhere,
-        old=[r["id"] for r in rows if r["version"] != policy.version and r["id"] in ours],
-        newest=newest_kept_here(tx, policy, owner_id, elsewhere),
+        old=[r["id"] for r in rows if r["version"] != kind.version and r["id"] in ours],
+        newest=newest_kept_here(tx, kind, owner_id, elsewhere),
     )
 
 

@@ -20,10 +20,10 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 from .checkpoint_rows import insert_checkpoint
 
-Kept = Checkpoint | Snapshot
+FileRecord = Checkpoint | Snapshot
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
     """How the records of one noun are kept.
 
     ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
@@ -67,16 +67,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     prune_failed: str | None = None
 
 
-POLICIES: dict[Noun, Policy] = {}
+KINDS: dict[Noun, RecordKind] = {}
 
 
-def register_kind(policy: Policy) -> None:
+def register_kind(kind: RecordKind) -> None:
     """Have the records of a noun kept; ``domain.rules`` imports whoever does it."""
-    POLICIES[policy.noun] = policy
+    KINDS[kind.noun] = kind
 
 
 register_kind(
-    Policy(
+    RecordKind(
         noun="checkpoint",
         table="checkpoints",
         owner="mission_id",
@@ -105,27 +105,27 @@ register_kind(
 )
 
 
-def id_of(record: Kept) -> str:
+def id_of(record: FileRecord) -> str:
     """Return the id of a record."""
     return record.id if isinstance(record, Checkpoint) else record.snapshot_id
 
 
-def owner_of(record: Kept) -> str:
+def owner_of(record: FileRecord) -> str:
     """Return the mission or the run that a record belongs to."""
     return record.mission_id if isinstance(record, Checkpoint) else record.run_id
 
 
-def noun_of(record: Kept) -> Noun:
+def noun_of(record: FileRecord) -> Noun:
     """Return what a record is."""
     return "checkpoint" if isinstance(record, Checkpoint) else "snapshot"
 
 
-def seq_of(record: Kept) -> int:
+def seq_of(record: FileRecord) -> int:
     """Return where in the log a record was taken: the order of records of one owner."""
-    return POLICIES[noun_of(record)].seq_of(record)
+    return KINDS[noun_of(record)].seq_of(record)
 
 
-def figures_in(record: Kept) -> list[int]:
+def figures_in(record: FileRecord) -> list[int]:
     """Return the figures above which the counters go on when a record comes back."""
     if isinstance(record, Checkpoint):
         return [record.seq, *(lock.fencing_token for lock in record.active_locks)]

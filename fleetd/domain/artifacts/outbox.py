@@ -9,7 +9,7 @@ from ..core.event_log import data_of, emit
 from ..core.ids import find
 from ..core.soft_delete import KEPT_HERE, LIVE, PENDING
 from ..core.tx import RemoveBackup, Row, Tx, WriteBackup
-from .kinds import POLICIES
+from .kinds import KINDS
 from .latest import Latest, latest_of, newest_with_file
 
 
@@ -28,9 +28,9 @@ def pending(tx: Tx, ctx: Context) -> list[WriteBackup | RemoveBackup]:
     """
     rows = [
         (noun, row["id"], row["deleted_at"])
-        for noun, policy in POLICIES.items()
+        for noun, kind in KINDS.items()
         for row in tx.all(
-            f"SELECT id, deleted_at FROM {policy.table} WHERE {PENDING} ORDER BY seq",
+            f"SELECT id, deleted_at FROM {kind.table} WHERE {PENDING} ORDER BY seq",
             machine=ctx.machine,
         )
     ]
@@ -45,9 +45,9 @@ def unwritten(tx: Tx, ctx: Context) -> int:
     # By the outbox's index: by that of the live ones, every record would be read.
     return sum(
         tx.value(
-            f"SELECT count(*) FROM {policy.table} WHERE {PENDING} AND {LIVE}", machine=ctx.machine
+            f"SELECT count(*) FROM {kind.table} WHERE {PENDING} AND {LIVE}", machine=ctx.machine
         )
-        for policy in POLICIES.values()
+        for kind in KINDS.values()
     )
 
 
@@ -56,46 +56,46 @@ def backup(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Backup:
 
     There is no data of one that is marked deleted, or whose file another machine keeps.
     """
-    policy = POLICIES[noun]
+    kind = KINDS[noun]
     row = find(tx, noun, record_id)
-    owner_id, ours = row[policy.owner], row["machine"] == ctx.machine
-    newest = newest_with_file(tx, policy, owner_id, ctx.machine, coming=row["id"] if ours else None)
+    owner_id, ours = row[kind.owner], row["machine"] == ctx.machine
+    newest = newest_with_file(tx, kind, owner_id, ctx.machine, coming=row["id"] if ours else None)
     return Backup(
-        data=policy.file_of(row) if ours and row["deleted_at"] is None else None,
+        data=kind.file_of(row) if ours and row["deleted_at"] is None else None,
         owner_id=owner_id,
-        latest=latest_of(tx, policy, newest),
+        latest=latest_of(tx, kind, newest),
     )
 
 
 def file_written(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
     """Note that a record's file is on disk; of a checkpoint it is said, once."""
-    policy = POLICIES[noun]
-    if policy.compressible:  # what was compressed lies there in its plain form again
+    kind = KINDS[noun]
+    if kind.compressible:  # what was compressed lies there in its plain form again
         tx.run(
-            f"UPDATE {policy.table} SET compressed_at = NULL, gzip_digest = NULL,"
+            f"UPDATE {kind.table} SET compressed_at = NULL, gzip_digest = NULL,"
             " gzip_bytes = NULL WHERE id = :id AND compressed_at IS NOT NULL",
             id=record_id,
         )
     row = tx.one(
-        f"UPDATE {policy.table} SET backed_up_at = :now, verified_at = :now"
+        f"UPDATE {kind.table} SET backed_up_at = :now, verified_at = :now"
         f" WHERE id = :id AND {KEPT_HERE} AND backed_up_at IS NULL RETURNING *",
         now=ctx.now,
         id=record_id,
         machine=ctx.machine,
     )
-    if row is not None and policy.announced and not _announced(tx, row):
+    if row is not None and kind.announced and not _announced(tx, row):
         _announce(tx, ctx, row, written=True)
 
 
 def file_not_written(tx: Tx, ctx: Context, noun: Noun, record_id: str, error: str) -> None:
     """Note that a record lies in the database only, for now."""
-    policy = POLICIES[noun]
-    row = tx.one(f"SELECT * FROM {policy.table} WHERE id = :id", id=record_id)
+    kind = KINDS[noun]
+    row = tx.one(f"SELECT * FROM {kind.table} WHERE id = :id", id=record_id)
     if row is None:
         return
-    payload = BackupFailed(checkpoint_id=row["id"], error=error, reason_code=policy.write_failed)
+    payload = BackupFailed(checkpoint_id=row["id"], error=error, reason_code=kind.write_failed)
     emit(tx, ctx, payload, mission_id=row.get("mission_id"))
-    if policy.announced and not _announced(tx, row):
+    if kind.announced and not _announced(tx, row):
         _announce(tx, ctx, row, written=False)
 
 

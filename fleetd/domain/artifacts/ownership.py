@@ -4,7 +4,7 @@ from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.sql import inside_of, named_params
 from ..core.tx import Tx
-from .kinds import POLICIES
+from .kinds import KINDS
 
 
 def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
@@ -14,7 +14,7 @@ def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
     """
     row = tx.one(
         "SELECT r.machine AS id, m.name AS name"
-        f" FROM {POLICIES[noun].table} r LEFT JOIN machines m ON m.id = r.machine"
+        f" FROM {KINDS[noun].table} r LEFT JOIN machines m ON m.id = r.machine"
         " WHERE r.id = :id",
         id=record_id,
     )
@@ -29,7 +29,7 @@ def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
     A machine that lost its id is another one, and has the files of the one it was. What is marked
     deleted among them goes by itself. Returns how many they are.
     """
-    table = POLICIES[noun].table
+    table = KINDS[noun].table
     rows = tx.all(
         f"UPDATE {table} SET machine = :machine WHERE id IN ({inside_of('i', record_ids)})"
         f" AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = {table}.machine"

@@ -1,49 +1,36 @@
 """What the files of a mission's checkpoints must hold, on whichever machine they are kept."""
 
-import msgspec
-
+from ..core.batches import Batch
 from ..core.context import Context
 from ..core.soft_delete import LIVE
 from ..core.tx import Tx
-from .kinds import POLICIES
+from .kinds import KINDS
 
 AT_ONCE = 100
 
 
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a mission's checkpoints were gone through, from the newest on."""
-
-    seq: int = 2**62
-    checkpoint_id: str = ""
+PullCursor = tuple[int, str]
+"""Position in the log and id of the last checkpoint that was looked at."""
+NEWEST: PullCursor = (2**62, "")
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of a mission's checkpoints, newest first, and where to go on.
+def batch(
+    tx: Tx, ctx: Context, mission_id: str, cursor: PullCursor
+) -> Batch[dict[str, bool], PullCursor]:
+    """Return the next of a mission's checkpoints, newest first, without touching the content.
 
-    ``nameable`` are those that ``latest.json`` may be.
+    Of each it says whether ``latest.json`` may be it.
     """
-
-    ids: list[str]
-    nameable: frozenset[str]
-    cursor: Cursor | None
-
-
-def batch(tx: Tx, ctx: Context, mission_id: str, cursor: Cursor) -> Batch:
-    """Return the next of a mission's checkpoints, without touching the content."""
     rows = tx.all(
         f"SELECT id, seq, undo FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
         " AND (seq, id) < (:seq, :id) ORDER BY seq DESC, id DESC LIMIT :most",
         mission=mission_id,
-        seq=cursor.seq,
-        id=cursor.checkpoint_id,
+        seq=cursor[0],
+        id=cursor[1],
         most=AT_ONCE,
     )
-    last = rows[-1] if len(rows) == AT_ONCE else None
-    return Batch(
-        ids=[row["id"] for row in rows],
-        nameable=frozenset(row["id"] for row in rows if not row["undo"]),
-        cursor=Cursor(seq=last["seq"], checkpoint_id=last["id"]) if last else None,
-    )
+    following = (rows[-1]["seq"], rows[-1]["id"]) if len(rows) == AT_ONCE else None
+    return Batch({row["id"]: not row["undo"] for row in rows}, following)
 
 
 def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
@@ -52,4 +39,4 @@ def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
     None when the checkpoint was deleted. Raises Corrupt for a damaged row.
     """
     row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
-    return POLICIES["checkpoint"].file_of(row) if row else None
+    return KINDS["checkpoint"].file_of(row) if row else None

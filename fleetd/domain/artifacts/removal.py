@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...protocol.records import Record
 from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.registry import frees_space
 from ..core.soft_delete import KEPT_HERE, UNSETTLED
 from ..core.tx import Tx
-from .kinds import POLICIES, Policy
+from .kinds import KINDS, RecordKind
 from .latest import Latest, latest_of, newest_with_file
 
 # Rows of departed machines that go in one transaction.
@@ -27,43 +26,37 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     latest: Latest
 
 
-class Removals(Record, frozen=True, kw_only=True):
-    """Files that must go, owner by owner."""
-
-    owners: list[Removal]
-
-
 def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Removal]:
     """Return the files to remove, grouped so that each directory is opened and synced once.
 
     Records that are not marked, and those that another machine keeps, are passed over.
     """
-    policy = POLICIES[noun]
+    kind = KINDS[noun]
     ids: dict[str, list[str]] = {}
     for record_id in record_ids:
         row = tx.one(
-            f"SELECT {policy.owner} AS owner FROM {policy.table}"
+            f"SELECT {kind.owner} AS owner FROM {kind.table}"
             f" WHERE id = :id AND {KEPT_HERE} AND deleted_at IS NOT NULL",
             id=record_id,
             machine=ctx.machine,
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
-    return removals_of(tx, ctx, policy, ids).owners
+    return removals_of(tx, ctx, kind, ids)
 
 
-def removals_of(tx: Tx, ctx: Context, policy: Policy, going: Mapping[str, list[str]]) -> Removals:
+def removals_of(
+    tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]
+) -> list[Removal]:
     """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
-    return Removals(
-        owners=[
-            Removal(
-                owner_id=owner,
-                record_ids=ids,
-                latest=latest_of(tx, policy, newest_with_file(tx, policy, owner, ctx.machine)),
-            )
-            for owner, ids in going.items()
-        ]
-    )
+    return [
+        Removal(
+            owner_id=owner,
+            record_ids=ids,
+            latest=latest_of(tx, kind, newest_with_file(tx, kind, owner, ctx.machine)),
+        )
+        for owner, ids in going.items()
+    ]
 
 
 @frees_space
@@ -71,7 +64,7 @@ def purge(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
     """Remove the rows of marked records whose files are gone from here; returns how many."""
     gone = [
         tx.one(
-            f"DELETE FROM {POLICIES[noun].table} WHERE id = :id AND {KEPT_HERE}"
+            f"DELETE FROM {KINDS[noun].table} WHERE id = :id AND {KEPT_HERE}"
             " AND deleted_at IS NOT NULL RETURNING id",
             id=record_id,
             machine=ctx.machine,
@@ -90,9 +83,9 @@ def purge_departed(tx: Tx, ctx: Context) -> int:
     """
     rows = [
         row
-        for policy in POLICIES.values()
+        for kind in KINDS.values()
         for row in tx.all(
-            f"DELETE FROM {policy.table} WHERE id IN (SELECT r.id FROM {policy.table} r"
+            f"DELETE FROM {kind.table} WHERE id IN (SELECT r.id FROM {kind.table} r"
             f" WHERE {UNSETTLED} AND r.deleted_at IS NOT NULL AND r.machine <> :machine"
             " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = r.machine"
             " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",

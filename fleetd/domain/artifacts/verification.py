@@ -7,7 +7,7 @@ from ..core.context import Context
 from ..core.soft_delete import KEPT_HERE, LIVE
 from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
-from .kinds import POLICIES
+from .kinds import KINDS
 
 AHEAD_MS = 3_600_000
 
@@ -31,9 +31,9 @@ def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list
 
 
 def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -> list[Row]:
-    policy = POLICIES[noun]
+    kind = KINDS[noun]
     return tx.all(
-        f"SELECT id, {policy.owner} AS owner FROM {policy.table} WHERE {KEPT_HERE}"
+        f"SELECT id, {kind.owner} AS owner FROM {kind.table} WHERE {KEPT_HERE}"
         f" AND backed_up_at IS NOT NULL AND {LIVE} AND {when} ORDER BY verified_at, id LIMIT :most",
         machine=ctx.machine,
         limit=limit,
@@ -44,7 +44,7 @@ def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -
 def files_verified(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> None:
     """Put records at the end of the line, whatever came of their verification."""
     tx.run(
-        f"UPDATE {POLICIES[noun].table} SET verified_at = :now"
+        f"UPDATE {KINDS[noun].table} SET verified_at = :now"
         f" WHERE id IN ({inside_of('i', record_ids)})",
         now=ctx.now,
         **named_params("i", record_ids),

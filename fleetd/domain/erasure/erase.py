@@ -22,7 +22,7 @@ from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
-from ..core.sql import named_params, says
+from ..core.sql import inside_of, named_params, says
 from ..core.tx import Row, Tx
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope
@@ -58,7 +58,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     for table, where in clauses.items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
     if scope.agents:  # of a run that others recorded too
-        agents = ", ".join(scope.named[1])
+        agents = inside_of("a", scope.agents)
         tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
         tombstones.note(tx, "mission", mission_id, None)
@@ -140,7 +140,7 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
 
     ``events`` says which events to look at.
     """
-    m = ", ".join(f":m{number}" for number in range(len(scope.missions))) or "NULL"
+    m = inside_of("m", scope.missions)
     tx.run(
         f"UPDATE agents SET note_json = NULL WHERE note_json IS NOT NULL AND (mission_id IN ({m})"
         " OR id IN (SELECT agent_id FROM events WHERE type = 'agent_noted'"
@@ -168,7 +168,9 @@ def drop_answers(
     ``named`` is looked for within texts, which then say one of ``inside``; ``names`` are whole
     ones. The store looks first, and piece by piece: who stands still in a transaction is ended.
     """
-    sought, after = _sought([*inside, *(f'"{name}"' for name in sorted(names))]), ("", "")
+    words, after = [*inside, *(f'"{name}"' for name in sorted(names))], ("", "")
+    # So many that looking takes its time are not looked for by the store.
+    sought = named_params("word", words) if len(words) <= _FEW else {}
     where = f"{_FURTHER} AND ({says('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
@@ -186,11 +188,6 @@ def drop_answers(
                     key=row["key"],
                 )
         after = rows[-1]["method"], rows[-1]["key"]
-
-
-def _sought(words: Sequence[str]) -> Row:
-    """Return words as parameters; none where they are so many that looking takes its time."""
-    return named_params("word", words) if len(words) <= _FEW else {}
 
 
 class TableCursor(Record, frozen=True, kw_only=True):
@@ -218,17 +215,22 @@ class Strand(msgspec.Struct, frozen=True):
     where: str
     params: Row
 
+    def beyond(self, cursor: TableCursor) -> tuple[str, Row]:
+        """Return the condition on what is met from a cursor on, and its parameters."""
+        if cursor.since is None:
+            return self.along, self.params
+        return f"{self.key} > :since AND {self.along}", {**self.params, "since": cursor.since}
+
 
 def strands(scope: Scope, before: int) -> list[Strand]:
     """Return the ways on which everything is met, no row twice, in an order that lasts."""
     clauses, params = scope.clauses(), scope.params
     all_params = {**params, "before": before}
-    missions, agents = scope.named
     # A row without a mission is none of a mission's: unknown must not mean no.
-    elsewhere = f"NOT coalesce(mission_id IN ({', '.join(missions) or 'NULL'}), 1 = 0)"
-    others = f"NOT coalesce(agent_id IN ({', '.join(agents) or 'NULL'}), 1 = 0)"
-    ways = [(f"mission_id = {each}", "1 = 1") for each in missions]
-    ways += [(f"agent_id = {each}", elsewhere) for each in agents]
+    elsewhere = f"NOT coalesce(mission_id IN ({inside_of('m', scope.missions)}), 1 = 0)"
+    others = f"NOT coalesce(agent_id IN ({inside_of('a', scope.agents)}), 1 = 0)"
+    ways = [(f"mission_id = :{each}", "1 = 1") for each in named_params("m", scope.missions)]
+    ways += [(f"agent_id = :{each}", elsewhere) for each in named_params("a", scope.agents)]
     if scope.called:
         unmet = f"{elsewhere} AND {others} AND ({scope.names_runs})"
         ways += [(f"type = '{kind}'", unmet) for kind in NAMING_RUNS]
@@ -243,40 +245,35 @@ def strands(scope: Scope, before: int) -> list[Strand]:
         found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
         found.append(Strand("locks", "id", "1 = 1", over, params))
         return found
-    for each in missions or ["NULL"]:
+    for each in inside_of("m", scope.missions).split(", "):
         mine = f"mission_id = {each}"
         found.append(Strand("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
         found.append(Strand("locks", "id", mine, "status <> 'active'", params))
     return found
 
 
-def _within(strand: Strand, cursor: TableCursor) -> str:
-    started = "1 = 1" if cursor.since is None else f"{strand.key} > :since"
-    return f"{started} AND {strand.key} <= :until AND {strand.along} AND ({strand.where})"
-
-
 def find_batch(
     tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
 ) -> Batch[BatchFound, TableCursor]:
     """Return how far the next batch reaches, and how much of it goes."""
-    ways = strands(scope, before)
-    number, since = cursor.strand, cursor.since
+    ways, number = strands(scope, before), cursor.strand
     strand = ways[number]
-    params = strand.params if since is None else {**strand.params, "since": since}
-    started = "1 = 1" if since is None else f"{strand.key} > :since"
+    beyond, params = strand.beyond(cursor)
     rows = tx.all(
-        f"SELECT {strand.key} AS key FROM {strand.table} WHERE {strand.along} AND {started}"
+        f"SELECT {strand.key} AS key FROM {strand.table} WHERE {beyond}"
         f" ORDER BY {strand.key} LIMIT :limit",
         **params,
         limit=AT_ONCE,
     )
     until = rows[-1]["key"] if rows else None
-    count = f"SELECT count(*) FROM {strand.table} WHERE {_within(strand, cursor)}"
+    where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
+    count = f"SELECT count(*) FROM {strand.table} WHERE {where}"
     going = tx.value(count, **params, until=until) if rows else 0
     following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
     if len(rows) == AT_ONCE:
         following = TableCursor(strand=number, since=until)
-    return Batch(BatchFound(table=strand.table, rows=going, cursor=cursor, until=until), following)
+    found = BatchFound(table=strand.table, rows=going, cursor=cursor, until=until)
+    return Batch(found, following)
 
 
 @frees_space
@@ -286,10 +283,9 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
     Returns how many.
     """
     strand = strands(scope, before)[found.cursor.strand]
-    where = _within(strand, found.cursor)
-    params = {**strand.params, "until": found.until}
-    if found.cursor.since is not None:
-        params["since"] = found.cursor.since
+    beyond, params = strand.beyond(found.cursor)
+    where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
+    params = {**params, "until": found.until}
     number: int = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
     if strand.table == "events" and not scope.keeps_agents:
         clear_notes(tx, scope, where, params)

@@ -6,9 +6,9 @@ Whole missions and runs lose their directories. Of a run that stays single files
 import re
 
 from ...protocol.records import Record
-from ..artifacts.kinds import POLICIES
+from ..artifacts.kinds import KINDS
 from ..artifacts.ownership import called
-from ..artifacts.removal import Removals, removals_of
+from ..artifacts.removal import Removal, removals_of
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.sql import inside_of
@@ -98,7 +98,7 @@ def lying(tx: Tx, scope: Scope) -> list[str]:
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
 
 
-def parts(tx: Tx, ctx: Context, scope: Scope) -> Removals:
+def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
     """Return the snapshots that go of runs that stay, be they marked already or not.
 
     Run by run, with what latest.json must be afterwards.
@@ -106,7 +106,7 @@ def parts(tx: Tx, ctx: Context, scope: Scope) -> Removals:
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return removals_of(tx, ctx, POLICIES["snapshot"], ids)
+    return removals_of(tx, ctx, KINDS["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:

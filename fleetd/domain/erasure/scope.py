@@ -74,12 +74,6 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def named(self) -> tuple[list[str], list[str]]:
-        """Return the parameters that stand for the missions, and those for the agents."""
-        names = named_params("m", self.missions), named_params("a", self.agents)
-        return [f":{name}" for name in names[0]], [f":{name}" for name in names[1]]
-
-    @property
     def names_runs(self) -> str:
         """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
         return says("data_json", _spoken(self.called)) if self.called else "1 = 0"

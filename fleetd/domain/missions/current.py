@@ -4,6 +4,7 @@ import os.path
 
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 
 
@@ -66,13 +67,14 @@ def around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row
     if not cwd:
         return []
     places = places_around(cwd)
-    which = {f"status{n}": status for n, status in enumerate(states)}
     return tx.all(
-        f"SELECT * FROM missions WHERE machine = :machine AND project_dir IN ({named(places)})"
-        f" AND status IN ({named(which)}) ORDER BY last_activity_seq DESC, created_at DESC",
+        "SELECT * FROM missions WHERE machine = :machine"
+        f" AND project_dir IN ({inside_of('place', places)})"
+        f" AND status IN ({inside_of('status', states)})"
+        " ORDER BY last_activity_seq DESC, created_at DESC",
         machine=ctx.machine,
-        **places,
-        **which,
+        **named_params("place", places),
+        **named_params("status", states),
     )
 
 
@@ -81,31 +83,21 @@ def of_project(tx: Tx, ctx: Context) -> list[Row]:
 
     Of several none: which is meant would be a guess.
     """
-    if not ctx.facts.places:
+    places = ctx.facts.places
+    if not places:
         return []
-    places = {f"place{n}": place for n, place in enumerate(ctx.facts.places)}
-    found = created(
-        tx.all(
-            f"SELECT * FROM missions WHERE project IN ({named(places)}) AND status = 'in_progress'",
-            **places,
-        )
+    rows = tx.all(
+        f"SELECT * FROM missions WHERE project IN ({inside_of('place', places)})"
+        " AND status = 'in_progress'",
+        **named_params("place", places),
     )
+    found = created(rows)
     return found if len(found) == 1 else []
 
 
-def places_around(cwd: str) -> dict[str, str]:
-    """Return the directories around a path as parameters of a statement."""
-    return {f"place{n}": place for n, place in enumerate(_and_above(os.path.normpath(cwd)))}
-
-
-def named(params: dict[str, str]) -> str:
-    """Return parameters as a statement lists them."""
-    return ", ".join(f":{name}" for name in params)
-
-
-def _and_above(path: str) -> list[str]:
-    """Return a path and every directory that it lies in, by their names as they stand."""
-    found = [path]
+def places_around(cwd: str) -> list[str]:
+    """Return a directory and every one that it lies in, by their names as they stand."""
+    found = [os.path.normpath(cwd)]
     while above := found[-1].rpartition("/")[0]:
         found.append(above)
     return [*found, "/"]

@@ -23,7 +23,7 @@ from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
 from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.mappers import mission_of
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..liveness.silence import waiting
 from .current import (
@@ -31,7 +31,6 @@ from .current import (
     belongs,
     created,
     is_automatic,
-    named,
     of_project,
     places_around,
     session_before,
@@ -39,16 +38,6 @@ from .current import (
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5
-
-
-class SelectionQuery(NamedTuple):
-    """What is known of the mission that a request means."""
-
-    purpose: SelectionPurpose
-    cwd: str | None = None
-    agent_id: str | None = None
-    take_over_from: str | None = None
-    threshold_ms: int | None = None
 
 
 class Selection(NamedTuple):
@@ -61,14 +50,7 @@ class Selection(NamedTuple):
 
 def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
-    wanted = SelectionQuery(
-        request.purpose,
-        request.cwd,
-        request.agent_id,
-        request.take_over_from,
-        request.threshold_ms,
-    )
-    found = selected(tx, ctx, wanted)
+    found = selected(tx, ctx, request)
     return SelectedMission(
         mission=mission_of(tx, found.row), reason=found.reason, candidates=list(found.candidates)
     )
@@ -87,14 +69,14 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
 
     Raises InvalidState when somebody created several and none is this directory's.
     """
-    wanted = SelectionQuery("work", cwd, agent_id)
+    wanted = MissionSelect("work", cwd, agent_id)
     found = _chosen(tx, ctx, wanted)
     if found is None and (elsewhere := _elsewhere(tx, ctx, wanted)):
         _refuse_to_guess(tx, ctx, wanted, elsewhere)
     return found.row if found else None
 
 
-def selected(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection:
+def selected(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     """Return the mission that is meant.
 
     Raises InvalidState when there is none, and when there are only some elsewhere:
@@ -116,7 +98,7 @@ def selected(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection:
     )
 
 
-def _chosen(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection | None:
+def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     """Return the mission that is meant, None without one and where that would be a guess."""
     found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
     if found is not None:
@@ -129,7 +111,7 @@ def _chosen(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection | None:
     return Selection(row, "directory") if row is not None else None
 
 
-def _of_directory(tx: Tx, ctx: Context, wanted: SelectionQuery) -> Selection | None:
+def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     """Return what waits in a directory, for a recovery, or is at work there, or for its project.
 
     At work is what somebody created for the directory, else what agents do there, be it a mission
@@ -158,10 +140,10 @@ def _lived_in(tx: Tx, ctx: Context, cwd: str | None) -> list[Row]:
     places = places_around(cwd)
     return tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress' AND id IN (SELECT mission_id"
-        f" FROM agents WHERE machine = :machine AND cwd IN ({named(places)})"
+        f" FROM agents WHERE machine = :machine AND cwd IN ({inside_of('place', places)})"
         f" AND status <> 'gone' AND status IN {LIVING})",  # the first of the two names the index
         machine=ctx.machine,
-        **places,
+        **named_params("place", places),
     )
 
 
@@ -170,7 +152,7 @@ def _last(missions: list[Row]) -> list[Row]:
     return sorted(missions, key=lambda row: (row["last_activity_seq"], row["created_at"]))[-1:]
 
 
-def _elsewhere(tx: Tx, ctx: Context, wanted: SelectionQuery) -> list[Row]:
+def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
     """Return what could be meant, wherever it is: what waits, for a recovery, else what is at work.
 
     Where nothing waits, a client without a directory means the only one at work.
@@ -186,7 +168,7 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: SelectionQuery) -> list[Row]:
     return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
-def _candidates(tx: Tx, ctx: Context, wanted: SelectionQuery) -> list[Row]:
+def _candidates(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
     """Return what a person can name where nothing is meant: what somebody created comes first."""
     if wanted.purpose == "recovery":
         return _elsewhere(tx, ctx, wanted)
@@ -201,7 +183,7 @@ def _at_work(tx: Tx) -> list[Row]:
     )
 
 
-def _of_agents(tx: Tx, wanted: SelectionQuery) -> Selection | None:
+def _of_agents(tx: Tx, wanted: MissionSelect) -> Selection | None:
     """Return the mission of the agent that is taken over, else of the one that is named."""
     agents: tuple[tuple[SelectionReason, str | None, tuple[str, ...]], ...] = (
         # Whatever became of it: its work is meant, and no other's.
@@ -239,14 +221,14 @@ def _of_agent(tx: Tx, agent_id: str) -> Row | None:
 
 
 def _with_checkpoint(
-    tx: Tx, ctx: Context, wanted: SelectionQuery, among: list[str] | None = None
+    tx: Tx, ctx: Context, wanted: MissionSelect, among: list[str] | None = None
 ) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery and have a checkpoint, the newest first."""
     found = waiting(tx, ctx, wanted.threshold_ms, among)
     return [each for each in found if each.checkpoint_id]
 
 
-def _refuse_to_guess(tx: Tx, ctx: Context, wanted: SelectionQuery, there: list[Row]) -> NoReturn:
+def _refuse_to_guess(tx: Tx, ctx: Context, wanted: MissionSelect, there: list[Row]) -> NoReturn:
     """Refuse to choose one of the missions of other directories; raises InvalidState."""
     one = len(there) == 1
     count = "1 mission" if one else f"{len(there)} missions"

@@ -2,6 +2,7 @@
 
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, NotFound
 from ...protocol.records import Checkpoint, Record
+from ...protocol.requests.mission import MissionSelect
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..agents.agent_loss import living_processes
 from ..checkpoints import checkpoints
@@ -9,7 +10,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx, WatchProcess
-from ..missions.selection import SelectionQuery, selected
+from ..missions.selection import selected
 from .restore_context import RestoreReport
 
 
@@ -85,7 +86,7 @@ def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     """Return the mission to brief about: the one that is named, else see ``selection``."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
-    return selected(tx, ctx, SelectionQuery("briefing", request.cwd, request.agent_id)).row
+    return selected(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
 
 
 def choose(tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport) -> Checkpoint:
@@ -113,7 +114,7 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
     """Return the mission to bring back: the one that is named, else see ``selection``."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    wanted = SelectionQuery("recovery", request.cwd, request.agent_id, request.take_over_from)
+    wanted = MissionSelect("recovery", request.cwd, request.agent_id, request.take_over_from)
     return str(selected(tx, ctx, wanted).row["id"])
 
 

@@ -8,7 +8,7 @@ from ...protocol.errors import Corrupt, Incompatible
 from ...protocol.requests.recovery import RecoveryRestore
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
-from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.kinds import KINDS, RecordKind
 from ..checkpoints.checkpoints import latest_row
 from ..checkpoints.codec import from_row
 from ..checkpoints.state import capture, origin_of
@@ -37,7 +37,7 @@ def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
     """
     end = end_import(tx, ctx)
     drop_marks_of_nothing(tx, ctx)
-    tops = [_top(tx, policy) for policy in POLICIES.values()]
+    tops = [_top(tx, kind) for kind in KINDS.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
@@ -52,13 +52,13 @@ def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
     return waiting(tx, ctx)
 
 
-def _top(tx: Tx, policy: Policy) -> int:
+def _top(tx: Tx, kind: RecordKind) -> int:
     """Return how far the records of a noun say that the log reached; less than any if they do not.
 
     A checkpoint of old may have no place in a log, and says 0. A snapshot says that of the first.
     """
-    top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {policy.table}")
-    return -1 if top is None or (top <= 0 and policy.noun == "checkpoint") else top
+    top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {kind.table}")
+    return -1 if top is None or (top <= 0 and kind.noun == "checkpoint") else top
 
 
 def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:

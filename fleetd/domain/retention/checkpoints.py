@@ -7,7 +7,7 @@ of an unfinished mission, an unused checkpoint of a mission that waits for recov
 from collections.abc import Iterable
 
 from ...protocol.types import OPEN_MISSION
-from ..artifacts.kinds import POLICIES
+from ..artifacts.kinds import KINDS
 from ..artifacts.latest import newest_with_file
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
@@ -39,7 +39,7 @@ def _expired_of_open(
     if oldest_kept is None:  # there are fewer than that
         return []
     # The two differ while the newest one's file cannot be written.
-    needed = {_newest(tx, mission_id), newest_with_file(tx, POLICIES["checkpoint"], mission_id)}
+    needed = {_newest(tx, mission_id), newest_with_file(tx, KINDS["checkpoint"], mission_id)}
     old = [
         row
         for row in rows

@@ -11,7 +11,7 @@ from itertools import groupby
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
 from ...protocol.types import Noun
-from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.kinds import KINDS, RecordKind
 from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit
@@ -53,7 +53,7 @@ def policy(
     tx: Tx, ctx: Context, noun: Noun, owner_id: str | None, days: int | None, keep: int | None
 ) -> RetentionPolicy:
     """Return the settings in force unless others are wished; raises NotFound for the owner."""
-    kind = POLICIES[noun]
+    kind = KINDS[noun]
     set_days, set_keep = kind.retention(ctx.config.retention)
     return RetentionPolicy(
         days=set_days if days is None else days,
@@ -62,7 +62,7 @@ def policy(
     )
 
 
-def _owner(tx: Tx, kind: Policy, given: str) -> str:
+def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
     if kind.whose == "mission":
         return str(find(tx, "mission", given)["id"])
     if tx.one("SELECT id FROM runs WHERE id = :id", id=given) is None:
@@ -79,7 +79,7 @@ def look(
     tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, cursor: PruneCursor
 ) -> Batch[list[PruneCandidate], PruneCursor]:
     """Return what is expired among the next records, oldest first of each owner."""
-    kind, found, looked_at = POLICIES[noun], list[PruneCandidate](), 0
+    kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
     for _ in range(OWNERS_AT_ONCE):
         rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
         if rows:
@@ -95,7 +95,7 @@ def look(
     return Batch(found, cursor)
 
 
-def _next_owner(tx: Tx, kind: Policy, policy: RetentionPolicy, after: str) -> str | None:
+def _next_owner(tx: Tx, kind: RecordKind, policy: RetentionPolicy, after: str) -> str | None:
     """Return the next owner that has records, by its id."""
     if policy.owner_id is not None:
         return None if after else policy.owner_id
@@ -106,7 +106,7 @@ def _next_owner(tx: Tx, kind: Policy, policy: RetentionPolicy, after: str) -> st
     return row["id"] if row else None
 
 
-def _rows_after(tx: Tx, kind: Policy, cursor: PruneCursor, limit: int) -> list[Row]:
+def _rows_after(tx: Tx, kind: RecordKind, cursor: PruneCursor, limit: int) -> list[Row]:
     return tx.all(
         f"SELECT {kind.judged} FROM {kind.table} WHERE {kind.owner} = :owner"
         f" AND {LIVE} AND (seq, id) > (:seq, :id) ORDER BY seq, id LIMIT :limit",
@@ -136,11 +136,11 @@ def mark(
 
 
 def _live(tx: Tx, noun: Noun, record_id: str) -> Row | None:
-    kind = POLICIES[noun]
+    kind = KINDS[noun]
     return tx.one(f"SELECT {kind.judged} FROM {kind.table} WHERE id = :id AND {LIVE}", id=record_id)
 
 
 @frees_space
 def announce(tx: Tx, ctx: Context, noun: Noun, deleted: int, freed_bytes: int) -> None:
     """Say once, for all its batches, what a pruning deleted."""
-    emit(tx, ctx, POLICIES[noun].pruned(deleted=deleted, freed_bytes=freed_bytes))
+    emit(tx, ctx, KINDS[noun].pruned(deleted=deleted, freed_bytes=freed_bytes))

@@ -4,7 +4,7 @@ Source: snapshot-lifecycle, Compression policy.
 """
 
 from ..core.context import Context
-from ..core.soft_delete import LIVE
+from ..core.soft_delete import KEPT_HERE, LIVE
 from ..core.tx import Tx
 
 HOUR_MS = 3_600_000
@@ -22,7 +22,7 @@ def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | Non
     rows = tx.all(
         f"SELECT id, timestamp FROM snapshots WHERE compressed_at IS NULL AND {LIVE}"
         " AND timestamp < :old AND timestamp >= :since AND backed_up_at IS NOT NULL"
-        " AND machine = :machine ORDER BY timestamp, id LIMIT :limit",
+        f" AND {KEPT_HERE} ORDER BY timestamp, id LIMIT :limit",
         old=ctx.at(-hours * HOUR_MS),
         since=since,
         machine=ctx.machine,

@@ -2,11 +2,11 @@
 
 from ...protocol.errors import AtomicWriteFailed, RetentionPruneFailed
 from ...protocol.events import SnapshotsPruned
-from ..artifacts.kinds import Policy, register_kind
+from ..artifacts.kinds import RecordKind, register_kind
 from . import codec
 
 register_kind(
-    Policy(
+    RecordKind(
         noun="snapshot",
         table="snapshots",
         owner="run_id",

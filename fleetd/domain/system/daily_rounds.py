@@ -10,7 +10,7 @@ import msgspec
 from ..core.context import Context
 from ..core.tx import Tx
 
-What = Literal["housekeeping", "verification"]
+Kind = Literal["housekeeping", "verification"]
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,20 +40,20 @@ def rounds(tx: Tx, ctx: Context) -> Rounds:
     )
 
 
-def _round(tx: Tx, ctx: Context, what: What) -> Round | None:
-    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_key(ctx, what))
+def _round(tx: Tx, ctx: Context, kind: Kind) -> Round | None:
+    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_key(ctx, kind))
     return None if value is None else msgspec.json.decode(value, type=Round)
 
 
-def _key(ctx: Context, what: What) -> str:
-    return f"round:{what}:{ctx.machine}"
+def _key(ctx: Context, kind: Kind) -> str:
+    return f"round:{kind}:{ctx.machine}"
 
 
-def round_done(tx: Tx, ctx: Context, what: What, done: Round) -> None:
+def round_done(tx: Tx, ctx: Context, kind: Kind, done: Round) -> None:
     """Note that a round has come to its end, in the place of the one before."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        key=_key(ctx, what),
+        key=_key(ctx, kind),
         value=msgspec.json.encode(done).decode(),
     )

@@ -13,7 +13,7 @@ import msgspec
 from ...protocol.events import StoreRestored, payload_data
 from ...protocol.records import Record
 from ...protocol.types import Noun
-from ..artifacts.kinds import POLICIES, Policy
+from ..artifacts.kinds import KINDS, RecordKind
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
@@ -59,17 +59,15 @@ def extent(tx: Tx, nouns: Collection[Noun]) -> Extent:
         last_event_at=newest["timestamp"] if newest else None,
         token=max(counted, granted),
         missions=tx.value("SELECT count(*) AS count FROM missions"),
-        records={
-            noun: _known(tx, policy) if noun in nouns else [] for noun, policy in POLICIES.items()
-        },
+        records={noun: _known(tx, kind) if noun in nouns else [] for noun, kind in KINDS.items()},
     )
 
 
-def _known(tx: Tx, policy: Policy) -> list[KnownRecord]:
+def _known(tx: Tx, kind: RecordKind) -> list[KnownRecord]:
     rows = tx.all(
-        f"SELECT id, {policy.owner} AS owner, deleted_at,"
-        f" CASE WHEN {policy.nameable} THEN 1 ELSE 0 END AS nameable"
-        f" FROM {policy.table} ORDER BY seq DESC"
+        f"SELECT id, {kind.owner} AS owner, deleted_at,"
+        f" CASE WHEN {kind.nameable} THEN 1 ELSE 0 END AS nameable"
+        f" FROM {kind.table} ORDER BY seq DESC"
     )
     return [
         KnownRecord(
@@ -144,6 +142,6 @@ def write_again(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -
     """Have the files of records written that are not where their rows say."""
     for record_id in record_ids:
         tx.run(
-            f"UPDATE {POLICIES[noun].table} SET backed_up_at = NULL WHERE id = :id AND {LIVE}",
+            f"UPDATE {KINDS[noun].table} SET backed_up_at = NULL WHERE id = :id AND {LIVE}",
             id=record_id,
         )

@@ -28,7 +28,7 @@ async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> Lying:
     found = await _each(
         engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
     )
-    for part in (await engine.read(marks.parts, scope)).owners:
+    for part in await engine.read(marks.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
     return found
 
@@ -42,7 +42,7 @@ async def clear(
     """
     going = _whole(missions, set(runs) & set(scope.runs))
     found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
-    for part in (await engine.read(marks.parts, scope)).owners:
+    for part in await engine.read(marks.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
     return found

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.artifacts.latest import newest_of_files
 from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
@@ -24,7 +24,7 @@ log = logging.getLogger("fleetd")
 OWNERS = 100
 
 
-async def heed(engine: Engine, since: int | None = None) -> int | None:
+async def collect_garbage(engine: Engine, since: int | None = None) -> int | None:
     """Remove what lies here of missions and runs that were forgotten.
 
     Returns how often something was forgotten by then, None if a file stays: with ``since`` that
@@ -50,7 +50,7 @@ async def _collect(engine: Engine, backups: Backups) -> int:
     removed = 0
     for start in range(0, len(owners), OWNERS):
         page = owners[start : start + OWNERS]
-        whose = POLICIES[backups.layout.noun].whose
+        whose = KINDS[backups.layout.noun].whose
         found = await engine.read(tombstones.forgotten_of, whose, page)
         for owner_id, until in found.items():
             removed += await _clear(engine, backups, owner_id, until)

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.artifacts.kinds import KINDS, id_of
 from ...domain.artifacts.latest import Latest, newest_of_files
 from ...protocol.errors import Corrupt, IntegrityMismatch
 from ...protocol.records import Finding
@@ -27,7 +27,7 @@ class _Compared(msgspec.Struct, frozen=True):
     trouble: str
 
 
-async def mend_latest(engine: Engine, inventory: Inventory) -> None:
+async def repair_latest(engine: Engine, inventory: Inventory) -> None:
     """Let a wrong ``latest.json`` be the newest record that has a file.
 
     Nothing is read when all is well by the names.
@@ -99,7 +99,7 @@ async def _wanted(engine: Engine, noun: Noun, owner_id: str, files: frozenset[st
 def _record_in(noun: Noun, data: bytes) -> str | None:
     """Return the record that some bytes are a whole copy of."""
     with contextlib.suppress(Corrupt):
-        return id_of(POLICIES[noun].from_file(data, LATEST))
+        return id_of(KINDS[noun].from_file(data, LATEST))
     return None
 
 

@@ -38,7 +38,7 @@ class Failure(msgspec.Struct, frozen=True):
     asked: trace.Origin | None = msgspec.field(default_factory=trace.current)
 
 
-class Job:
+class FileJob:
     """A piece of work that is queued or under way, and on whose behalf."""
 
     def __init__(self, work: Work) -> None:
@@ -66,11 +66,11 @@ class Outbox:
         self._write = write
         self._backups = backups
         self._inline = inline
-        self._writes: deque[Job] = deque()
-        self._removals: deque[Job] = deque()
+        self._writes: deque[FileJob] = deque()
+        self._removals: deque[FileJob] = deque()
         self._posted = trio.Event()
-        self._queued: dict[Work, Job] = {}
-        self._jobs: dict[str, list[Job]] = {}
+        self._queued: dict[Work, FileJob] = {}
+        self._jobs: dict[str, list[FileJob]] = {}
         """What is queued or under way, by the id of its record."""
         self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
@@ -87,7 +87,7 @@ class Outbox:
         if (queued := self._queued.get(work)) is not None:
             queued.asked = trace.current()
             return
-        job = self._queued[work] = Job(work)
+        job = self._queued[work] = FileJob(work)
         self._jobs.setdefault(work.record_id, []).append(job)
         (self._writes if isinstance(work, WriteBackup) else self._removals).append(job)
         self._posted.set()
@@ -133,9 +133,9 @@ class Outbox:
         while jobs := self._next():
             await self._on_behalf(jobs)
 
-    def _next(self) -> list[Job]:
+    def _next(self) -> list[FileJob]:
         """Take the next piece of work off the queue: a file to write, or files to remove."""
-        found: list[Job] = []
+        found: list[FileJob] = []
         if self._writes:
             found.append(self._writes.popleft())
         else:
@@ -147,7 +147,7 @@ class Outbox:
             del self._queued[job.work]
         return found
 
-    async def _on_behalf(self, jobs: list[Job]) -> None:
+    async def _on_behalf(self, jobs: list[FileJob]) -> None:
         """Do work; what is said of it in the log names who asked, if that was one."""
         asked = {job.asked for job in jobs}
         try:
@@ -157,7 +157,7 @@ class Outbox:
             for job in jobs:
                 self._done(job)
 
-    def _done(self, job: Job) -> None:
+    def _done(self, job: FileJob) -> None:
         """Let those know who wait for it; what was posted since is another's job."""
         record_id = job.work.record_id
         left = self._jobs[record_id]

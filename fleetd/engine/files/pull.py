@@ -9,9 +9,10 @@ import contextlib
 import msgspec
 import trio
 
-from ...domain.artifacts.pull import Batch, Cursor, batch, content
+from ...domain.artifacts.pull import NEWEST, PullCursor, batch, content
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, Incompatible, Storage, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPull, PulledCheckpoints
@@ -29,7 +30,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
     """
 
     async def work() -> PulledCheckpoints:
-        mission_id = (await engine.execute(MissionGet(request.mission_id))).id
+        mission_id = (await engine.run(missions.get, MissionGet(request.mission_id))).id
         pulling = _Pulling(engine, mission_id)
         try:
             await pulling.through()
@@ -71,14 +72,14 @@ class _Pulling:
         """Pull every checkpoint, newest first, then remove the files of those that are gone."""
         mission_id = self.result.mission_id
         await self._begin(mission_id)
-        cursor: Cursor | None = Cursor()
+        cursor: PullCursor | None = NEWEST
         while cursor is not None:
             found = await self._engine.read(batch, mission_id, cursor)
-            await self._some(found)
-            cursor = found.cursor
+            await self._some(found.found)
+            cursor = found.following
         await self._end(mission_id)
         if not self._seen:  # it may have been forgotten meanwhile
-            await self._engine.execute(MissionGet(mission_id))
+            await self._engine.run(missions.get, MissionGet(mission_id))
 
     async def _begin(self, mission_id: str) -> None:
         """Look what lies there, without what a crash has left."""
@@ -91,8 +92,8 @@ class _Pulling:
         self._linked = linked if linked in listing.files else None
         progress.at("checkpoints")
 
-    async def _some(self, found: Batch) -> None:
-        for checkpoint_id in found.ids:
+    async def _some(self, found: dict[str, bool]) -> None:
+        for checkpoint_id, nameable in found.items():
             if self._engine.closing:
                 raise Unavailable(
                     "fleetd is shutting down.", hint="Pull again when it runs.", retry=True
@@ -103,7 +104,7 @@ class _Pulling:
             except (Corrupt, Incompatible) as error:
                 self._note(warnings=[*self.result.warnings, error.message])
                 continue
-            if pulled and self._latest is None and checkpoint_id in found.nameable:
+            if pulled and self._latest is None and nameable:
                 self._latest = checkpoint_id
             progress.on()
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
 from ...domain.artifacts.ownership import keeper
 from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.context import Context
@@ -20,16 +20,16 @@ from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
 from ...store.files.record_files import BackupFile, Backups
 from ..engine import Engine
-from .reconcile import TakenIn, rewrite, take_in
+from .reconcile import IngestResult, ingest_orphans, rewrite
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=FileRecord)
 # Warnings that name one record each; more than that is said with a number.
 NAMED = 3
 
 
-async def get(engine: Engine, noun: Noun, record_id: str) -> Kept:
+async def get(engine: Engine, noun: Noun, record_id: str) -> FileRecord:
     """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
     return await engine.read(stored, noun, record_id)
 
@@ -53,26 +53,26 @@ async def placed(engine: Engine, record: K) -> K:
 
 
 async def _read(
-    engine: Engine, noun: Noun, row: Callable[[], Awaitable[Kept]], named: str | None = None
-) -> Kept:
+    engine: Engine, noun: Noun, row: Callable[[], Awaitable[FileRecord]], named: str | None = None
+) -> FileRecord:
     try:
         record = await row()
     except (NotFound, Corrupt, Incompatible) as error:
         found = error.values.get(f"{noun}_id") or named
         if found is None:
             raise
-        record = await heal(engine, noun, str(found), error)
+        record = await repaired(engine, noun, str(found), error)
     else:
-        if isinstance(record, Checkpoint) and POLICIES[noun].to_rewrite(record):
+        if isinstance(record, Checkpoint) and KINDS[noun].to_rewrite(record):
             await rewrite(engine, record)
     return await placed(engine, record)
 
 
 async def read_latest(
-    engine: Engine, noun: Noun, owner_id: str, latest: Callable[[Tx, Context, str], Kept]
+    engine: Engine, noun: Noun, owner_id: str, latest: Callable[[Tx, Context, str], FileRecord]
 ) -> Any:
     """Read an owner's newest record after looking for files that lost their row."""
-    taken = await take_in(engine, noun, owner_id)
+    taken = await ingest_orphans(engine, noun, owner_id)
     newest = partial(engine.read, latest, owner_id)
     try:
         record = await _read(engine, noun, newest)
@@ -82,14 +82,14 @@ async def read_latest(
                 record = _also_warning(again, told)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
-    return _also_warning(record, noticed(taken))
+    return _also_warning(record, warnings_of(taken))
 
 
 def _also_warning(record: K, more: list[str]) -> K:
     return msgspec.structs.replace(record, warnings=[*record.warnings, *more])
 
 
-def noticed(taken: TakenIn) -> list[str]:
+def warnings_of(taken: IngestResult) -> list[str]:
     """Return the warnings about files that had no row: those taken in, and those left alone."""
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
@@ -117,7 +117,7 @@ def nowhere(engine: Engine, noun: Noun, error: FleetError) -> FleetError:
     return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
-async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> Kept:
+async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> FileRecord:
     """Write a row again from its file and return the record with a warning.
 
     ``error`` is what the row was refused with. Raises the error that tells about both copies when
@@ -126,7 +126,7 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
     if error.values.get("deleted") or isinstance(error, Incompatible):
         raise error
     if isinstance(error, NotFound):
-        return await _heal_missing(engine, noun, record_id, error)
+        return await _ingest_missing(engine, noun, record_id, error)
     try:
         record = await _from_backup(engine, noun, record_id, owner_in(noun, error))
     except (Corrupt, Incompatible) as trouble:
@@ -138,13 +138,15 @@ async def heal(engine: Engine, noun: Noun, record_id: str, error: FleetError) ->
         await engine.write(repair_row, record)
     except InvalidState:  # deleted on purpose; its file is on the way out
         raise error from None
-    if POLICIES[noun].to_rewrite(record):
+    if KINDS[noun].to_rewrite(record):
         engine.outbox.post(WriteBackup(noun, record_id))
     healed = await get(engine, noun, record_id)
     return _with_warning(healed, record.warnings, "damaged")
 
 
-async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> Kept:
+async def _ingest_missing(
+    engine: Engine, noun: Noun, record_id: str, error: FleetError
+) -> FileRecord:
     """Take in the files of the owner that a record without a row belongs to."""
     if error.values.get("noun") != noun:
         raise error
@@ -153,7 +155,7 @@ async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: Fleet
         files = await engine.outbox.in_thread(lambda: engine.backups[noun].find(record_id))
     except OSError as trouble:
         log.warning("The %s files cannot be read: %s", noun, trouble)
-    taken = [await take_in(engine, noun, file.owner_id) for file in files]
+    taken = [await ingest_orphans(engine, noun, file.owner_id) for file in files]
     try:
         healed = await get(engine, noun, record_id)
     except NotFound:
@@ -163,7 +165,7 @@ async def _heal_missing(engine: Engine, noun: Noun, record_id: str, error: Fleet
     return _with_warning(healed, told, "missing")
 
 
-def _with_warning(healed: Kept, more: list[str], what: str) -> Kept:
+def _with_warning(healed: FileRecord, more: list[str], what: str) -> FileRecord:
     warning = _restored(id_of(healed), what)
     log.warning("%s", warning)
     return _also_warning(healed, [*more, warning])
@@ -175,7 +177,7 @@ def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> Flee
     return kind(
         f"{noun.capitalize()} {record_id} is damaged in both copies: its row"
         f" {row.values.get('reason')}; {_clause(file)}",
-        hint=f"{POLICIES[noun].list} shows the others.",
+        hint=f"{KINDS[noun].list} shows the others.",
         **cast("dict[str, Any]", {f"{noun}_id": record_id}),
     )
 
@@ -185,12 +187,12 @@ def _no_file(noun: Noun, row: FleetError, elsewhere: str | None) -> FleetError:
     if elsewhere is not None:
         return type(row)(
             f"{_clause(row)}, and its file lies on {elsewhere}",
-            hint=f"The daemon there heals it: {POLICIES[noun].verify} --repair, on that machine.",
+            hint=f"The daemon there heals it: {KINDS[noun].verify} --repair, on that machine.",
             **row.values,
         )
     return type(row)(
         f"{_clause(row)}, and it has no file",
-        hint=f"{POLICIES[noun].list} shows the others.",
+        hint=f"{KINDS[noun].list} shows the others.",
         **row.values,
     )
 
@@ -201,12 +203,12 @@ def _clause(error: FleetError) -> str:
 
 def owner_in(noun: Noun, error: FleetError) -> str | None:
     """Return whose record a damaged row says it is, None where it does not say."""
-    return cast("str | None", error.values.get(f"{POLICIES[noun].whose}_id"))
+    return cast("str | None", error.values.get(f"{KINDS[noun].whose}_id"))
 
 
 async def _from_backup(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None
-) -> Kept | None:
+) -> FileRecord | None:
     """Return a record from its verified file; None when there is none, or none to be read.
 
     Raises Corrupt for a damaged file and Incompatible for one of another version.
@@ -220,7 +222,7 @@ async def _from_backup(
         return None
 
 
-def _first_whole(backups: Backups, record_id: str, owner_id: str | None) -> Kept | None:
+def _first_whole(backups: Backups, record_id: str, owner_id: str | None) -> FileRecord | None:
     """Return what the first whole one of the files holds that are named like a record."""
     files = [*backups.find(record_id)]
     if owner_id is not None and BackupFile(owner_id, record_id) not in files:

@@ -13,7 +13,7 @@ import msgspec
 
 from ...domain.artifacts import inventory
 from ...domain.artifacts.ingest import Ingested, ingest
-from ...domain.artifacts.kinds import POLICIES, Kept, id_of, noun_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
 from ...domain.artifacts.ownership import adopt
 from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.tx import WriteBackup
@@ -25,9 +25,9 @@ from ...protocol.types import Noun
 from ...store.availability import StoreAway
 from ...store.files.record_files import BackupFile, Backups
 from ..engine import Engine
-from .garbage import heed, remove
+from .garbage import collect_garbage, remove
 from .inventory import Inventory, take, take_all
-from .latest import mend_latest
+from .latest import repair_latest
 from .verified_read import verified
 
 log = logging.getLogger("fleetd")
@@ -35,7 +35,7 @@ log = logging.getLogger("fleetd")
 OWNERS, FILES = 100, 100
 
 
-class TakenIn(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
     ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
@@ -58,8 +58,8 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     """
     try:
         if engine.machine:
-            await heed(engine)
-        for noun in POLICIES:
+            await collect_garbage(engine)
+        for noun in KINDS:
             await _reconcile(engine, noun)
         await _catch_up(engine, reached)
     except StoreAway:
@@ -75,13 +75,13 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
         log.warning("The %s files cannot be read, they are not compared: %s", noun, error)
         return
     rows = await engine.read(inventory.owners, noun)
-    taken_in = 0
+    ingested = 0
     every = sorted({*known, *rows})
-    progress.at(f"{POLICIES[noun].whose}s", total=len(every))
+    progress.at(f"{KINDS[noun].whose}s", total=len(every))
     for page in _some(every, OWNERS):
-        taken_in += await _reconcile_page(engine, noun, page)
-    if taken_in:
-        log.warning("%d %ss had lost their rows and came back from files", taken_in, noun)
+        ingested += await _reconcile_page(engine, noun, page)
+    if ingested:
+        log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
 
 
 def _some(names: list[str], size: int) -> Iterator[list[str]]:
@@ -94,22 +94,22 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
     every = await take_all(engine, noun, owner_ids)
     if await _adopt(engine, noun, every):
         every = await take_all(engine, noun, [each.owner_id for each in every])
-    taken_in = 0
+    ingested = 0
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
         _write_missing(engine, each)
         for record_id in rows.old:
             await _bring_up_to_date(engine, record_id)
         if each.orphans:
-            taken = await _take_in(engine, noun, owner_id, sorted(each.orphans))
-            taken_in += len(taken.ids)
+            taken = await _ingest(engine, noun, owner_id, sorted(each.orphans))
+            ingested += len(taken.ids)
             if taken.gone:
                 now = next(iter(await take_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
-            await mend_latest(engine, now)
+            await repair_latest(engine, now)
         progress.on()
-    return taken_in
+    return ingested
 
 
 async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
@@ -157,7 +157,7 @@ async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
     engine.outbox.post(WriteBackup("checkpoint", checkpoint.id))
 
 
-async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
+async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestResult:
     """Give rows to the files of one owner that have none, and catch a mission up if need be.
 
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
@@ -166,16 +166,16 @@ async def take_in(engine: Engine, noun: Noun, owner_id: str) -> TakenIn:
         found = await take(engine, noun, owner_id)
     except OSError as error:
         log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
-        return TakenIn()
+        return IngestResult()
     if not found.orphans:
-        return TakenIn(there=found.listing.files)
-    taken = await _take_in(engine, noun, owner_id, sorted(found.orphans))
+        return IngestResult(there=found.listing.files)
+    taken = await _ingest(engine, noun, owner_id, sorted(found.orphans))
     if taken.ids:
         await _catch_up(engine)
     return msgspec.structs.replace(taken, there=found.listing.files)
 
 
-async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> TakenIn:
+async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
     """Read files that have no row and write their rows, some at a time."""
     ids: list[str] = []
     gone: list[str] = []
@@ -192,15 +192,15 @@ async def _take_in(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]
         imported = await _import(engine, good)
         ids += imported.ids
         gone += imported.gone
-        for record in filter(POLICIES[noun].to_rewrite, good):
+        for record in filter(KINDS[noun].to_rewrite, good):
             told[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
         await remove(engine, engine.backups[noun], owner_id, gone)
-    return TakenIn(ids, refused, told, gone=gone)
+    return IngestResult(ids, refused, told, gone=gone)
 
 
-async def _import(engine: Engine, records: list[Kept]) -> Ingested:
+async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     """Write rows in one transaction, or one by one when one of them will not go in."""
     if not records:
         return Ingested()
@@ -219,11 +219,13 @@ async def _import(engine: Engine, records: list[Kept]) -> Ingested:
     )
 
 
-def _read_all(backups: Backups, files: list[BackupFile]) -> dict[str, Kept | FleetError | None]:
+def _read_all(
+    backups: Backups, files: list[BackupFile]
+) -> dict[str, FileRecord | FleetError | None]:
     return {file.record_id: _read_or_refuse(backups, file) for file in files}
 
 
-def _read_or_refuse(backups: Backups, file: BackupFile) -> Kept | FleetError | None:
+def _read_or_refuse(backups: Backups, file: BackupFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:

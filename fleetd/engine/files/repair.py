@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
-from ...domain.artifacts.kinds import POLICIES, Kept, owner_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, owner_of
 from ...domain.artifacts.repair import repair_row
 from ...domain.core.tx import WriteBackup
 from ...protocol.errors import (
@@ -23,8 +23,8 @@ from ...store.files.record_files import BackupFile
 from ..engine import Engine
 from .inventory import rows_of
 from .read_repair import get, kept_on, owner_in
-from .reconcile import rewrite, take_in
-from .verified_read import Examined, examined
+from .reconcile import ingest_orphans, rewrite
+from .verified_read import FormsRead, read_forms
 
 # A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
 FILE_WAIT_S = 1.0
@@ -39,10 +39,10 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gone: bool
-    row: Kept | None
+    row: FileRecord | None
     row_trouble: str
     row_spoilt: bool
-    file: Kept | None
+    file: FileRecord | None
     file_trouble: str
     file_spoilt: bool
     reason_code: str | None
@@ -62,9 +62,9 @@ async def check(
     if not troubles:
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
     detail = "; ".join(troubles)
-    fixed = repair and await _mend(engine, noun, record_id, owner_id, copies)
+    fixed = repair and await _repair(engine, noun, record_id, owner_id, copies)
     if not fixed and await _hopeless(engine, noun, record_id, owner_id, copies):
-        detail += f"; nothing is left to heal it from, {POLICIES[noun].way_out(record_id)}"
+        detail += f"; nothing is left to heal it from, {KINDS[noun].way_out(record_id)}"
     return Finding(
         check=noun,
         ok=False,
@@ -88,7 +88,7 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
         check="row",
         ok=False,
         subject=record_id,
-        detail=f"{error.message.rstrip('.')}; {detail}: {POLICIES[noun].verify} --repair heals it"
+        detail=f"{error.message.rstrip('.')}; {detail}: {KINDS[noun].verify} --repair heals it"
         " there",
         reason_code=_reason(noun, None, [error], ""),
     )
@@ -101,7 +101,7 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     if owner_id is None and row_error is not None:
         owner_id = owner_in(noun, row_error)
     owner_id = owner_id or (owner_of(row) if row else None)
-    found = await _examined(engine, noun, owner_id, record_id)
+    found = await _read_file(engine, noun, owner_id, record_id)
     file, trouble = found.record, found.trouble
     file_trouble = str(trouble or "")
     if not found.there and trouble is None:
@@ -110,7 +110,7 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         file_trouble = file_trouble or _difference(row, file)
     row_trouble = row_error.message if row_error else ""
     for copy in filter(None, (row, file)):
-        if isinstance(copy, Checkpoint) and POLICIES[noun].to_rewrite(copy):
+        if isinstance(copy, Checkpoint) and KINDS[noun].to_rewrite(copy):
             row_trouble = row_trouble or copy.warnings[-1]
     return Copies(
         gone=isinstance(row_error, NotFound)
@@ -126,7 +126,9 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     )
 
 
-async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None, FleetError | None]:
+async def _row(
+    engine: Engine, noun: Noun, record_id: str
+) -> tuple[FileRecord | None, FleetError | None]:
     try:
         return await get(engine, noun, record_id), None
     except Unavailable:  # which says nothing of the row
@@ -135,17 +137,17 @@ async def _row(engine: Engine, noun: Noun, record_id: str) -> tuple[Kept | None,
         return None, error
 
 
-async def _examined(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> Examined:
+async def _read_file(engine: Engine, noun: Noun, owner_id: str | None, record_id: str) -> FormsRead:
     if owner_id is None:
-        return Examined(record=None, trouble=None, there=False)
+        return FormsRead(record=None, trouble=None, there=False)
     file = BackupFile(owner_id, record_id)
     try:
-        return await engine.outbox.in_thread(lambda: examined(engine.backups[noun], file))
+        return await engine.outbox.in_thread(lambda: read_forms(engine.backups[noun], file))
     except OSError as error:
-        return Examined(record=None, trouble=error, there=False)
+        return FormsRead(record=None, trouble=error, there=False)
 
 
-def _difference(row: Kept, file: Kept) -> str:
+def _difference(row: FileRecord, file: FileRecord) -> str:
     """Say in what a file is not the one that the row describes; empty when it is."""
     if row.integrity != file.integrity:
         return "the file is not the one that the database row describes"
@@ -160,16 +162,16 @@ def _difference(row: Kept, file: Kept) -> str:
 
 
 def _reason(
-    noun: Noun, row: Kept | None, errors: Sequence[FleetError | OSError | None], trouble: str
+    noun: Noun, row: FileRecord | None, errors: Sequence[FleetError | OSError | None], trouble: str
 ) -> str | None:
     """Return the reason code of what is wrong, None for a noun that has none."""
-    if POLICIES[noun].write_failed is None or not (any(errors) or trouble):
+    if KINDS[noun].write_failed is None or not (any(errors) or trouble):
         return None
     corrupt = next((each for each in errors if isinstance(each, Corrupt)), None)
     if corrupt is not None:
         return corrupt.kind if corrupt.kind != Corrupt.kind else IntegrityMismatch.kind
     if row is not None and row.backed_up_at is None:
-        return POLICIES[noun].write_failed
+        return KINDS[noun].write_failed
     return IntegrityMismatch.kind
 
 
@@ -184,25 +186,25 @@ async def _hopeless(
     return record_id in (await rows_of(engine, noun, owner_id)).live
 
 
-async def _mend(
+async def _repair(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
     if copies.row is not None:
-        if isinstance(copies.row, Checkpoint) and POLICIES[noun].to_rewrite(copies.row):
+        if isinstance(copies.row, Checkpoint) and KINDS[noun].to_rewrite(copies.row):
             await rewrite(engine, copies.row)
-        return await _mend_file(engine, noun, record_id, owner_id or owner_of(copies.row))
+        return await _rewrite_file(engine, noun, record_id, owner_id or owner_of(copies.row))
     if copies.file is None:
         return False
     owner_id = owner_id or owner_of(copies.file)
     try:
-        if record_id not in (await take_in(engine, noun, owner_id)).ids:
+        if record_id not in (await ingest_orphans(engine, noun, owner_id)).ids:
             await engine.write(repair_row, copies.file)
     except InvalidState:  # it was deleted, or forgotten; the file is on the way out
         return False
-    return not copies.file_trouble or await _mend_file(engine, noun, record_id, owner_id)
+    return not copies.file_trouble or await _rewrite_file(engine, noun, record_id, owner_id)
 
 
-async def _mend_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
+async def _rewrite_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
     """Write a file again; one among another owner's is not mended by one elsewhere."""
     engine.outbox.post(WriteBackup(noun, record_id))
     await engine.outbox.attempted(record_id)

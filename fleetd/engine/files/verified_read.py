@@ -8,7 +8,7 @@ import contextlib
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES, Kept, figures_in, id_of, owner_of
+from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
 from ...domain.artifacts.latest import Latest
 from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
@@ -22,21 +22,21 @@ from ...store.files.record_files import LATEST, BackupFile, Backups
 MOST = 2**53
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
+class FormsRead(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in the places of one file.
 
     ``record`` is what the first whole form holds, ``trouble`` what is wrong with any of them,
     ``there`` says whether there is any; what ``latest.json`` holds is not counted as one.
     """
 
-    record: Kept | None
+    record: FileRecord | None
     trouble: FleetError | OSError | None
     there: bool
 
 
-def examined(backups: Backups, file: BackupFile) -> Examined:
+def read_forms(backups: Backups, file: BackupFile) -> FormsRead:
     """Look at all forms of a file; raises OSError when nothing can be looked at."""
-    record: Kept | None = None
+    record: FileRecord | None = None
     trouble: FleetError | OSError | None = None
     forms = backups.forms(file.owner_id, file.record_id)
     for form in forms:
@@ -51,16 +51,16 @@ def examined(backups: Backups, file: BackupFile) -> Examined:
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
         record = standing_in(record, str(what or "its file is missing"))
-    return Examined(record=record, trouble=trouble, there=bool(forms))
+    return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
-def verified(backups: Backups, file: BackupFile) -> Kept | None:
+def verified(backups: Backups, file: BackupFile) -> FileRecord | None:
     """Return the record of a file from whatever of it is whole, None when it is gone.
 
     Raises Corrupt, also when the file holds another record than its name says, Incompatible and
     OSError.
     """
-    found = examined(backups, file)
+    found = read_forms(backups, file)
     if found.record is None and found.trouble is not None:
         raise found.trouble
     return found.record
@@ -72,13 +72,13 @@ def latest_data(backups: Backups, owner_id: str, latest: Latest) -> bytes | None
         return latest.data
     with contextlib.suppress(FleetError, OSError):
         record = verified(backups, BackupFile(owner_id, latest.id))
-        return POLICIES[backups.layout.noun].to_file(record) if record else None
+        return KINDS[backups.layout.noun].to_file(record) if record else None
     return None
 
 
-def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:
+def _record_of(layout: Layout, form: Form, file: BackupFile) -> FileRecord:
     path = str(form.path)
-    record: Kept = POLICIES[layout.noun].from_file(form.plain(), path)
+    record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
     if max(figures_in(record)) > MOST:
@@ -88,7 +88,7 @@ def _record_of(layout: Layout, form: Form, file: BackupFile) -> Kept:
     return record
 
 
-def _spare(backups: Backups, file: BackupFile) -> Kept | None:
+def _spare(backups: Backups, file: BackupFile) -> FileRecord | None:
     """Return the record from ``latest.json``, if that is a copy of it and whole."""
     if not backups.layout.copies:
         return None

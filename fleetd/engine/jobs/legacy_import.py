@@ -95,7 +95,7 @@ def _told(imported: LegacyCounts) -> str:
         _counted(imported.locks, "active lock", "active locks"),
     ]
     rest = f", left out {_counted(imported.left_out, 'lock', 'locks')}" if imported.left_out else ""
-    return f"LegacyCounts {', '.join(counts)}{rest}"
+    return f"Imported {', '.join(counts)}{rest}"
 
 
 def _counted(count: int, one: str, many: str) -> str:

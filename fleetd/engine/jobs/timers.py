@@ -14,7 +14,7 @@ from ...protocol.errors import FleetError, Unavailable
 from ...store.api import StoreRefused
 from ...store.availability import StoreAway
 from ..engine import Engine
-from ..files.garbage import heed
+from ..files.garbage import collect_garbage
 from ..hooks.spool import tidy
 from .cluster import heartbeat
 from .daily import keep_house
@@ -78,7 +78,7 @@ async def keep_files(engine: Engine) -> None:
         engine.pulses.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
-            heard = await heed(engine, heard)
+            heard = await collect_garbage(engine, heard)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:

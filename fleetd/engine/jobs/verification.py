@@ -9,7 +9,7 @@ import time
 
 import msgspec
 
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.artifacts.verification import Filed, files_verified, unverified
 from ...domain.system.daily_rounds import Round, round_done
 from ...protocol.records import Finding
@@ -64,7 +64,7 @@ async def verify_some(engine: Engine) -> Round:
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
     began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
-    nouns: list[Noun] = list(POLICIES)
+    nouns: list[Noun] = list(KINDS)
     while nouns and not (budget.is_spent or engine.closing):
         noun = nouns.pop(0)
         most = min(AT_ONCE, budget.files)
@@ -96,7 +96,7 @@ async def _verify(
         if not (finding.ok or finding.fixed):
             bad.add(each.id)
         verified.append(each)
-    if POLICIES[noun].copies:  # one that is a symlink holds nothing that could rot
+    if KINDS[noun].copies:  # one that is a symlink holds nothing that could rot
         for owner_id in sorted({each.owner_id for each in verified}):
             await _verify_latest(engine, noun, owner_id, bad, tally)
     tally.files += len(verified)

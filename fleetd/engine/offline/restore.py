@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from ...config import Loaded
-from ...domain.rules import POLICIES
+from ...domain.rules import KINDS
 from ...domain.system import epoch
 from ...host.atomic_files import make_directories, sync
 from ...host.clock import wall_clock
@@ -78,7 +78,7 @@ async def _renew(loaded: Loaded, plan: Plan) -> None:
     engine.store.start()
     try:
         await engine.write(epoch.begin_epoch, plan.seq, plan.token, "copy")
-        for noun in POLICIES:
+        for noun in KINDS:
             await engine.write(epoch.write_again, noun, plan.missing(noun))
     finally:
         await engine.store.aclose()

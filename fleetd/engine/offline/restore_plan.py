@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from ...config import Config
-from ...domain.artifacts.kinds import Kept, seq_of
-from ...domain.rules import POLICIES
+from ...domain.artifacts.kinds import FileRecord, seq_of
+from ...domain.rules import KINDS
 from ...domain.system.epoch import TOKENS_UNSEEN, Extent, extent
 from ...protocol.errors import Corrupt, FleetError, InvalidParams, InvalidState, Storage
 from ...protocol.records import Checkpoint
@@ -58,14 +58,14 @@ def look(config: Config, source: Path) -> Plan:
     plan.seq, plan.token = plan.copy.end, plan.copy.token
     _look_at_old(plan)
     _check_readable(config.checkpoints)
-    for noun in POLICIES:
+    for noun in KINDS:
         _look_at_files(plan, Backups(config.checkpoints, noun))
     return plan
 
 
 def _extent(found: Resting) -> Extent:
     """Read how far a database reaches; one from before there were snapshots has none."""
-    return extent(found.tx, [noun for noun in POLICIES if found.has(POLICIES[noun].table)])
+    return extent(found.tx, [noun for noun in KINDS if found.has(KINDS[noun].table)])
 
 
 def _check_file(source: Path, database: Path) -> None:
@@ -103,13 +103,13 @@ def _look_at_old(plan: Plan) -> None:
 
 
 def _look_at_files(plan: Plan, backups: Backups) -> None:
-    policy = POLICIES[backups.layout.noun]
-    known = {each.id for each in plan.copy.records[policy.noun]}
+    kind = KINDS[backups.layout.noun]
+    known = {each.id for each in plan.copy.records[kind.noun]}
     for file in backups.files():
         where = str(backups.path_of(file.owner_id, file.record_id))
         try:
             data = backups.read(file.owner_id, file.record_id)
-            record: Kept = policy.from_file(data or b"", where)
+            record: FileRecord = kind.from_file(data or b"", where)
         except (FleetError, OSError) as error:
             becomes = "is written again" if file.record_id in known else "stays where it is"
             plan.warnings.append(f"{error} It {becomes}.")
@@ -120,7 +120,7 @@ def _look_at_files(plan: Plan, backups: Backups) -> None:
         if file.record_id in known:
             plan.present.add(file.record_id)
         elif _is_newer(record, plan.copy):
-            plan.newer.setdefault(policy.noun, []).append(file)
+            plan.newer.setdefault(kind.noun, []).append(file)
             plan.moved += map(str, forms_of(backups, file))
 
 
@@ -145,7 +145,7 @@ def _check_readable(root: Path) -> None:
         ) from error
 
 
-def _is_newer(record: Kept, copy: Extent) -> bool:
+def _is_newer(record: FileRecord, copy: Extent) -> bool:
     """Whether a record that the copy does not know was taken after it.
 
     A record is always followed by its own event, so one taken where the copy ends is newer too.

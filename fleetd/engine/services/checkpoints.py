@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.kinds import Kept, id_of, noun_of
+from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
@@ -27,7 +27,7 @@ from ..files import read_repair
 from ..files.read_repair import read, read_latest
 from .missions import select
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=FileRecord)
 BACKUP_WAIT_S = 1.0
 
 

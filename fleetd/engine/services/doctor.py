@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...domain.artifacts.inventory import unknown_missions
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
@@ -22,7 +22,7 @@ from ...protocol.types import Noun
 from ...store import disk_audit
 from ...store.sqlite.left_behind import missions_in
 from ..engine import Engine
-from .verify import What, checked
+from .verify import VerifyTarget, checked
 
 LOW_BYTES = 100_000_000
 SHOWN = 50
@@ -49,7 +49,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     findings = await _store(engine)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
-    for noun in POLICIES if engine.store.reach.away is None else ():
+    for noun in KINDS if engine.store.reach.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
@@ -162,7 +162,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
     """Compare the two copies of every record of a noun; what is in order takes one line."""
     intact, rows, broken = 0, 0, list[Finding]()
     try:
-        async for _, found in checked(engine, What(noun=noun, repair=fix)):
+        async for _, found in checked(engine, VerifyTarget(noun=noun, repair=fix)):
             intact += sum(each.ok and each.check == noun for each in found)
             rows += sum(each.ok and each.check == "row" for each in found)
             broken += [each for each in found if not each.ok]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.kinds import POLICIES
+from ...domain.artifacts.kinds import KINDS
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.core.tx import RemoveBackup
@@ -149,7 +149,7 @@ class _Pruning:
                     progress.at(f"{self._noun}s", self.deleted)
             cursor = batch.following
             if owners and cursor is not None:
-                whose = POLICIES[self._noun].whose
+                whose = KINDS[self._noun].whose
                 progress.at(f"{whose}s", bisect_left(owners, cursor.owner_id), len(owners))
 
     async def _owners(self) -> list[str]:

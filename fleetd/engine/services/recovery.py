@@ -20,8 +20,8 @@ from ...protocol.request import Request
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .. import places
 from ..engine import DAEMON, Engine
-from ..files.read_repair import get, heal, kept_on, noticed
-from ..files.reconcile import TakenIn, take_in
+from ..files.read_repair import get, kept_on, repaired, warnings_of
+from ..files.reconcile import IngestResult, ingest_orphans
 from .callers import standing_in
 
 log = logging.getLogger("fleetd")
@@ -56,7 +56,7 @@ async def _from_good_copies(
     rule: Callable[[Tx, Context, Any], R],
     request: Request[R],
     caller: Caller,
-) -> tuple[R, TakenIn, list[str]]:
+) -> tuple[R, IngestResult, list[str]]:
     """Run a rule that reads a checkpoint, healing rows from their files on the way.
 
     Returns the result, what was looked at before, and the warnings about both. What cannot be
@@ -65,8 +65,8 @@ async def _from_good_copies(
     named = getattr(request, "checkpoint_id", None)
     meant = None if named else await _mission_meant(engine, request)
     # Its files may have lost their rows.
-    taken = await take_in(engine, "checkpoint", meant) if meant else TakenIn()
-    healed = noticed(taken)
+    taken = await ingest_orphans(engine, "checkpoint", meant) if meant else IngestResult()
+    healed = warnings_of(taken)
     facts = await _facts(engine, request, meant)
     unreadable: dict[str, FleetError] = {}
     while True:
@@ -79,7 +79,7 @@ async def _from_good_copies(
             if damaged is None or damaged in unreadable:
                 raise _as_told(error, list(unreadable.values())) from error
             try:
-                checkpoint = await heal(engine, "checkpoint", damaged, error)
+                checkpoint = await repaired(engine, "checkpoint", damaged, error)
             except (Corrupt, Incompatible, NotFound) as hopeless:
                 if named:
                     raise

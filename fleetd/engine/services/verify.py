@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.kinds import POLICIES, id_of
+from ...domain.artifacts.kinds import KINDS, id_of
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
+from ...domain.missions import missions
 from ...host import progress
 from ...protocol.errors import Corrupt, Incompatible, NotFound
 from ...protocol.records import Finding
@@ -33,7 +34,7 @@ log = logging.getLogger("fleetd")
 LISTED = 1_000
 
 
-class What(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be checked: one record, the records of one owner, or all of a noun."""
 
     noun: Noun
@@ -49,8 +50,8 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     async def work() -> Findings:
         mission_id = request.mission_id
         if mission_id is not None:
-            mission_id = (await engine.execute(MissionGet(mission_id))).id
-        what = What(
+            mission_id = (await engine.run(missions.get, MissionGet(mission_id))).id
+        what = VerifyTarget(
             noun="checkpoint",
             owner_id=mission_id,
             record_id=request.checkpoint_id,
@@ -64,7 +65,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
 @method(SnapshotVerify)
 async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Caller) -> Findings:
     """Check snapshots in both stores; with ``repair`` mend what one good copy can mend."""
-    what = What(
+    what = VerifyTarget(
         noun="snapshot",
         owner_id=request.run_id,
         record_id=request.snapshot_id,
@@ -73,14 +74,14 @@ async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Call
     return await engine.remembered(request, lambda: _verify(engine, what))
 
 
-async def _verify(engine: Engine, what: What) -> Findings:
+async def _verify(engine: Engine, what: VerifyTarget) -> Findings:
     findings: list[Finding] = []
     async for owner_id, found in checked(engine, what):
         findings += found if len(findings) < LISTED else _shortened(what.noun, owner_id, found)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[Finding]]]:
+async def checked(engine: Engine, what: VerifyTarget) -> AsyncIterator[tuple[str, list[Finding]]]:
     """Yield the findings of one owner after the other, repaired if that is wished.
 
     Raises NotFound for a run that is nowhere.
@@ -92,7 +93,7 @@ async def checked(engine: Engine, what: What) -> AsyncIterator[tuple[str, list[F
         yield owner_id, await _check_owner(engine, what, owner_id)
 
 
-async def _check_one(engine: Engine, what: What, record_id: str) -> list[Finding]:
+async def _check_one(engine: Engine, what: VerifyTarget, record_id: str) -> list[Finding]:
     """Check one record, and ``latest.json`` where that is to be another copy of it."""
     backups = engine.backups[what.noun]
     try:
@@ -131,11 +132,11 @@ def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
         ok=False,
         subject=str(directory),
         detail=f"the {noun} files cannot be read: {error}",
-        reason_code=POLICIES[noun].write_failed,
+        reason_code=KINDS[noun].write_failed,
     )
 
 
-async def _owners(engine: Engine, what: What) -> list[str]:
+async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
     """Return the owners to check: one, or all that have rows or files."""
     backups = engine.backups[what.noun]
     try:
@@ -157,7 +158,7 @@ async def _owners(engine: Engine, what: What) -> list[str]:
     return [what.owner_id]
 
 
-async def _check_owner(engine: Engine, what: What, owner_id: str) -> list[Finding]:
+async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> list[Finding]:
     directory = engine.backups[what.noun].root / owner_id
     try:
         found = await take(engine, what.noun, owner_id)
@@ -188,7 +189,7 @@ def _stuck(engine: Engine, noun: Noun, going: list[str]) -> list[Finding]:
             ok=False,
             subject=record_id,
             detail=f"deleted, but its file could not be removed: {why}",
-            reason_code=POLICIES[noun].prune_failed,
+            reason_code=KINDS[noun].prune_failed,
         )
         for record_id, why in found
     ]

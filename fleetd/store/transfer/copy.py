@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...domain.core.text import without_nul
-from ...domain.rules import POLICIES
+from ...domain.rules import KINDS
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck
 from .side import Side, Table, Values
@@ -83,17 +83,17 @@ class Cargo(msgspec.Struct, frozen=True):
 def _plain(table: Table, row: Values) -> Values:
     """Return a row as PostgreSQL has it, which knows no NUL in a text."""
     plain = without_nul(row)
-    policy = next((each for each in POLICIES.values() if each.table == table.name), None)
-    if plain is row or policy is None:
+    kind = next((each for each in KINDS.values() if each.table == table.name), None)
+    if plain is row or kind is None:
         return plain
     named = dict(zip(table.columns, row, strict=True))
     try:
-        record = without_nul(policy.from_row(named))
+        record = without_nul(kind.from_row(named))
     except FleetError:  # damaged, or deleted: there is nothing to vouch for
         return plain
     # Its checksum was made with the NUL, and so was its file, which is written anew.
     packed = {name: None for name in named if name in _FILES}
-    named |= without_nul(named) | policy.to_columns(record) | packed
+    named |= without_nul(named) | kind.to_columns(record) | packed
     return tuple(named[name] for name in table.columns)
 
 

@@ -1,16 +1,116 @@
-"""The page that ``fleetctl mission timeline`` prints; must not talk to the daemon."""
+"""Timeline of a mission: its events as the entries of a story, and the page that shows them.
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+Many events that tell one thing become one entry, what tells nothing new is left out, and silences
+stand where they were.
+"""
 
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleetd.protocol.event_types import event_type
 from fleetd.protocol.timestamps import iso
 
-from .. import console, screen, times
+from .. import console, times
+from ..events import sentence, told_together, tone
 from ..text import cut, padded, width, wrapped
-from ..timeline import Entry
 
 if TYPE_CHECKING:
+    from fleetd.protocol.records import Event
+
     from ...client.models import Mission, Sortie
+
+# As long as it takes the daemon to call a mission silent, unless told otherwise.
+SILENT_MS = 5 * times.MINUTE
+# A run ends when its agent did nothing of the kind for so long.
+RUN_MS = 30 * times.MINUTE
+
+
+class Entry(NamedTuple):
+    """One line of a story: when it began and ended, in ms, what it says, and of how many events.
+
+    ``kind`` is the type of its events, or ``silence``.
+    """
+
+    kind: str
+    begun: int
+    ended: int
+    text: str
+    tone: str | None
+    events: "Sequence[Event]"
+    agent: str | None
+
+
+def story(
+    events: "Iterable[Event]",
+    now_ms: int,
+    *,
+    inside: str | None = None,
+    full: bool = False,
+    goes_on: bool = False,
+) -> list[Entry]:
+    """Return the entries of a mission, oldest first; ``full`` gives every event one of its own.
+
+    Files are named from the directory ``inside``. A mission that ``goes_on`` may be silent now.
+    """
+    runs: list[list[Event]] = []
+    silences: list[Entry] = []
+    grown: dict[tuple[str, str, str], int] = {}
+    last = None
+    for event in events:
+        at = _at(event)
+        if event_type(event.type).activity:
+            if last is not None and at - last >= SILENT_MS:
+                silences.append(_silence(last, at))
+                # What is told as one thing was not silent in between.
+                grown.clear()
+            last = at
+        if full or event_type(event.type).shown == "always":
+            _take(runs, grown, event, full=full)
+    if goes_on and last is not None and now_ms - last >= SILENT_MS:
+        silences.append(_silence(last, now_ms, still=True))
+    found = [_entry(run, inside) for run in runs] + silences
+    return sorted(found, key=lambda entry: entry.begun)
+
+
+def _at(event: "Event") -> int:
+    """Return when an event happened; one from the spool was recorded later."""
+    happened = event.data.get("happened_at") if isinstance(event.data, dict) else None
+    at = times.ms_of(happened) if isinstance(happened, str) else None
+    return at if at is not None else times.ms_of(event.timestamp) or 0
+
+
+def _silence(begun: int, ended: int, *, still: bool = False) -> Entry:
+    text = f"silent for {times.span(ended - begun)}" + (", and still is" if still else "")
+    return Entry("silence", begun, ended, text, "dim", [], None)
+
+
+def _take(
+    runs: "list[list[Event]]",
+    grown: dict[tuple[str, str, str], int],
+    event: "Event",
+    *,
+    full: bool,
+) -> None:
+    """Add an event to the run that it goes on with, or begin another one."""
+    who, kind = event.agent_id or "", event_type(event.type)
+    key = (event.type, who, str(event.data.get(kind.alike) or ""))
+    open_run = grown.get(key) if kind.repeated and not full else None
+    if open_run is not None and _at(event) - _at(runs[open_run][-1]) < RUN_MS:
+        runs[open_run].append(event)
+        return
+    if not kind.repeated:
+        # What an agent does between two turns of something else parts them.
+        for other in [each for each in grown if each[1] == who]:
+            del grown[other]
+    grown[key] = len(runs)
+    runs.append([event])
+
+
+def _entry(run: "Sequence[Event]", inside: str | None) -> Entry:
+    first, last = run[0], run[-1]
+    text = told_together(run, inside) if len(run) > 1 else sentence(last, inside=inside)
+    return Entry(first.type, _at(first), _at(last), text, tone(first.type), run, first.agent_id)
+
 
 # Narrower terminals show no bars, and no relative times.
 ROOMY = 60
@@ -23,12 +123,12 @@ def show_story(
     mission: "Mission", sorties: "Sequence[Sortie]", entries: Sequence[Entry], *, whole: bool
 ) -> None:
     """Print the story of a mission, on a terminal with days, bars and relative times."""
-    if not screen.humane():
+    if not console.humane():
         for entry in entries:
             until = f" (until {iso(entry.ended)})" if entry.ended > entry.begun else ""
             console.line(f"{iso(entry.begun)}  {entry.text}{until}")
         return
-    room, now = screen.width(), screen.now_ms()
+    room, now = console.terminal_width(), console.now_ms()
     title = cut(console.clean(mission.title), max(room - 30, 10))
     print(console.styled(title, "bold"), f"({mission.id})  {console.bar(mission.progress_percent)}")
     if room >= ROOMY:
@@ -61,7 +161,7 @@ def _clock(entry: Entry) -> str:
 
 
 def _rule(text: str, room: int) -> str:
-    dash = "─" if screen.draws() else "-"
+    dash = "─" if console.draws() else "-"
     return f"{dash * 2} {text} " + dash * max(room - width(text) - 4, 0)
 
 
@@ -76,7 +176,7 @@ def _line(entry: Entry, start: str, room: int, most: int | None) -> None:
 def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
     """Draw when each sortie was worked on, below one another on one scale."""
     begun = [each for each in sorties if each.started_at]
-    if not begun or not screen.draws():
+    if not begun or not console.draws():
         return
     start = min(_ms(each.started_at, now) for each in begun)
     end = max(_end(each, now) for each in begun)

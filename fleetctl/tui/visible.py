@@ -1,4 +1,4 @@
-"""What is to be seen of a picture: missions in their order, whose agents, what waits; pure.
+"""Selection of what is shown: missions in their order, whose agents, what waits; pure.
 
 ``View`` holds what the person chose: which mission, whether only that one.
 """
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetd.protocol import endings
+from fleetd.protocol.event_types import event_type
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
 from .state import LOST_MS, Picture, moment
-
-# Events that say again what the one before them said.
-ECHOES = ("checkpoint_created", "snapshot_recorded")
 
 
 @dataclass
@@ -191,7 +189,7 @@ def events(picture: Picture, view: View) -> list[Any]:
     return [
         event
         for event in reversed(picture.events)
-        if _concerned(view, event.mission_id) and event.type not in ECHOES
+        if _concerned(view, event.mission_id) and event_type(event.type).shown != "log"
     ]
 
 

@@ -1,6 +1,6 @@
 """How a mission that waits for recovery is told, and the command for it; must not print."""
 
-from ..client.models import RecoveryCandidate
+from ...client.models import RecoveryCandidate
 
 
 def lost(candidate: RecoveryCandidate) -> str:

@@ -1,0 +1,100 @@
+"""Every method and record of the wire by name; written by ``make generate``, do not edit."""
+
+# The name of a method's request, whether it may change something, whether it may take long.
+METHODS = {
+    "system.hello": ("SystemHello", False, False),
+    "system.status": ("SystemStatus", False, False),
+    "system.health": ("SystemHealth", False, False),
+    "system.config": ("SystemConfig", False, False),
+    "system.doctor": ("SystemDoctor", True, True),
+    "system.backup": ("SystemBackup", True, True),
+    "system.forget": ("SystemForget", True, True),
+    "system.metrics": ("SystemMetrics", False, False),
+    "rpc.discover": ("RpcDiscover", False, False),
+    "mission.create": ("MissionCreate", True, False),
+    "mission.start": ("MissionStart", True, False),
+    "mission.update": ("MissionUpdate", True, False),
+    "mission.complete": ("MissionComplete", True, False),
+    "mission.fail": ("MissionFail", True, False),
+    "mission.cancel": ("MissionCancel", True, False),
+    "mission.get": ("MissionGet", False, False),
+    "mission.list": ("MissionList", False, False),
+    "mission.current": ("MissionCurrent", False, False),
+    "mission.select": ("MissionSelect", False, False),
+    "mission.delete": ("MissionDelete", True, True),
+    "sortie.create": ("SortieCreate", True, False),
+    "sortie.assign": ("SortieAssign", True, False),
+    "sortie.start": ("SortieStart", True, False),
+    "sortie.progress": ("SortieProgress", True, False),
+    "sortie.block": ("SortieBlock", True, False),
+    "sortie.unblock": ("SortieUnblock", True, False),
+    "sortie.complete": ("SortieComplete", True, False),
+    "sortie.fail": ("SortieFail", True, False),
+    "sortie.get": ("SortieGet", False, False),
+    "sortie.list": ("SortieList", False, False),
+    "sortie.remove": ("SortieRemove", True, False),
+    "agent.register": ("AgentRegister", True, False),
+    "agent.heartbeat": ("AgentHeartbeat", True, False),
+    "agent.note": ("AgentNote", True, False),
+    "agent.get": ("AgentGet", False, False),
+    "agent.list": ("AgentList", False, False),
+    "agent.deregister": ("AgentDeregister", True, False),
+    "agent.current": ("AgentCurrent", True, False),
+    "lock.acquire": ("LockAcquire", True, False),
+    "lock.renew": ("LockRenew", True, False),
+    "lock.release": ("LockRelease", True, False),
+    "lock.force_release": ("LockForceRelease", True, False),
+    "lock.check": ("LockCheck", False, False),
+    "lock.list": ("LockList", False, False),
+    "message.send": ("MessageSend", True, False),
+    "message.inbox": ("MessageInbox", True, False),
+    "message.ack": ("MessageAck", True, False),
+    "message.list": ("MessageList", False, False),
+    "message.requeue": ("MessageRequeue", True, False),
+    "event.append": ("EventAppend", True, False),
+    "event.list": ("EventList", False, False),
+    "event.subscribe": ("EventSubscribe", False, False),
+    "event.unsubscribe": ("EventUnsubscribe", False, False),
+    "cursor.get": ("CursorGet", False, False),
+    "cursor.advance": ("CursorAdvance", True, False),
+    "checkpoint.create": ("CheckpointCreate", True, False),
+    "checkpoint.get": ("CheckpointGet", False, False),
+    "checkpoint.latest": ("CheckpointLatest", False, False),
+    "checkpoint.compare": ("CheckpointCompare", False, False),
+    "checkpoint.list": ("CheckpointList", False, False),
+    "checkpoint.delete": ("CheckpointDelete", True, False),
+    "checkpoint.verify": ("CheckpointVerify", True, True),
+    "checkpoint.prune": ("CheckpointPrune", True, True),
+    "checkpoint.pull": ("CheckpointPull", True, True),
+    "error.report": ("ErrorReport", True, False),
+    "snapshot.record": ("SnapshotRecord", True, False),
+    "snapshot.latest": ("SnapshotLatest", False, False),
+    "snapshot.get": ("SnapshotGet", False, False),
+    "snapshot.list": ("SnapshotList", False, False),
+    "snapshot.prune": ("SnapshotPrune", True, True),
+    "snapshot.verify": ("SnapshotVerify", True, True),
+    "recovery.detect": ("RecoveryDetect", False, False),
+    "recovery.restore": ("RecoveryRestore", True, False),
+    "recovery.context": ("RecoveryContextGet", False, False),
+    "recovery.list": ("RecoveryList", False, False),
+    "hook.deliver": ("HookDeliver", True, False),
+    "hook.status": ("HookStatusGet", False, False),
+}
+_RECORD_NAMES = """
+Agent AgentPage Artifact AwayStatus BackupResult Briefing Change ChangedHolder ChangedMessage
+ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference CheckpointPage
+CheckpointSummary CommandOutcome Compared ConnectionFigures ContextDigest Counts CurrentAgent
+CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest
+DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection Errand ErrorCheckpoint Event
+EventPage FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun HarnessStatus Health
+Hello HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
+MessageDifference MessagePage MethodTiming Metrics Migration Mission MissionLine MissionPage
+MissionState Mutation NewSortie OpenRpc Paths PendingMessage Progress Pruned PrunedCheckpoint
+PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery RecoveryCandidate
+RecoveryContext RecoveryPage Registration Request RestoreResult Restored ResumeHints Said
+SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage
+SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status
+StepState StoreStatus Subscription TableCheck Timing TodoCompliance Unsubscribed Validity
+WriterFigures
+"""
+RECORDS = frozenset(_RECORD_NAMES.split())

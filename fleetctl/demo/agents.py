@@ -1,0 +1,396 @@
+"""The demo's agents, each a process of its own: ``python -m fleetctl.demo.agents <role> <id>``.
+
+They stand in for language models: their plans are fixed, everything they do is real.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from fleetd.host import paths
+from fleetd.protocol.records import Event, Lock, Message, Sortie
+from fleetd.protocol.requests.agent import AgentDeregister, AgentNote, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockList, LockRelease
+from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageSend
+from fleetd.protocol.requests.mission import (
+    MissionComplete,
+    MissionCreate,
+    MissionGet,
+    MissionStart,
+    NewSortie,
+)
+from fleetd.protocol.requests.sortie import (
+    SortieAssign,
+    SortieBlock,
+    SortieComplete,
+    SortieGet,
+    SortieList,
+    SortieProgress,
+    SortieStart,
+    SortieUnblock,
+)
+from fleetd.protocol.types import Role
+
+from ..client import Fleet
+from . import project
+from .project import Piece, piece_of
+
+DISPATCH = "dispatch-1"
+FIRST = "specialist-1"
+SECOND = "specialist-2"
+SUCCESSOR = "specialist-3"
+
+ORDERS = "Four modules are yours: one sortie, one commit each"
+GO_AHEAD = "words.py and sentences.py are there"
+QUESTION = "Does a silent e count as a syllable?"
+RULING = "A silent e at the end of a word does not count: make has one syllable."
+WAITING = "I wait for readability.py"
+
+
+PATIENCE_S = 30.0
+
+T = TypeVar("T")
+
+
+class NothingCame(Exception):
+    """A fact that had to come did not come in time."""
+
+
+class Follower(Fleet):
+    """A client with one subscription."""
+
+    def follow(self, types: Sequence[str]) -> None:
+        """Subscribe to events of these types, from the beginning of the log."""
+        self._followed = self.events(since=0, types=types)
+
+    def next_event(self, wait_s: float) -> Event | None:
+        """Return the next event; None when ``wait_s`` seconds went by without one."""
+        return self._followed.next(wait_s)
+
+    def until(self, look: Callable[[], T | None], what: str) -> T:
+        """Look now and after every event until there is something to see; raises NothingCame."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := look()) is None:
+            if self.next_event(deadline - time.monotonic()) is None:
+                raise NothingCame(f"Waited {PATIENCE_S:.0f} s in vain: {what}")
+        return found
+
+
+_SECTION = re.compile(r"^### (.+)$", re.MULTILINE)
+_SORTIE = re.compile(r"^- (srt-\w+) (.+?): (\w+), (\d+)%", re.MULTILINE)
+_LOCK = re.compile(r"^- (\S+) \(.*?token (\d+),", re.MULTILINE)
+_LETTER = re.compile(r"^- (msg-\w+) from (\S+): “(.*)”$", re.MULTILINE)
+_CHANGED = re.compile(r"^- Changed: +\S+ (\S+)$", re.MULTILINE)
+
+
+class Letter(NamedTuple):
+    """A letter that waits."""
+
+    id: str
+    sender: str
+    subject: str
+
+
+class Facts(NamedTuple):
+    """What a prompt says about the work that is to go on."""
+
+    mission: str
+    sorties: list[str]
+    tokens: dict[str, int]
+    letters: list[Letter]
+    mail: str
+    changed: list[str]
+
+
+def read(prompt: str) -> Facts:
+    """Return the facts of a recovery prompt; raises ValueError when it names no mission."""
+    mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
+    if mission is None:
+        raise ValueError("The prompt names no mission.")
+    sections = _sections(prompt)
+    mail = sections.get("Messages Awaiting You", "")
+    return Facts(
+        mission=mission[1],
+        sorties=[found[1] for found in _SORTIE.finditer(sections.get("Your Sorties", ""))],
+        tokens={
+            found[1]: int(found[2]) for found in _LOCK.finditer(sections.get("Locks You Hold", ""))
+        },
+        letters=[Letter(*found.groups()) for found in _LETTER.finditer(mail)],
+        mail=mail,
+        changed=[found[1] for found in _CHANGED.finditer(sections.get("Repository", ""))],
+    )
+
+
+def _sections(prompt: str) -> dict[str, str]:
+    parts = _SECTION.split(prompt)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+INDEX = ".git/index"
+
+
+class Worker:
+    """One agent, at work in the current directory."""
+
+    def __init__(self, client: Follower, agent_id: str, role: Role, mission_id: str) -> None:
+        self.client = client
+        self.id = agent_id
+        self.mission_id = mission_id
+        self.project = Path.cwd()
+        client.call(
+            AgentRegister(
+                agent_id=agent_id,
+                role=role,
+                harness="demo",
+                pid=os.getpid(),
+                mission_id=mission_id,
+                cwd=str(self.project),
+            )
+        )
+
+    def leave(self) -> None:
+        """Say good-bye."""
+        self.client.call(AgentDeregister(agent_id=self.id, reason="done"))
+
+    def write(self, to: str, subject: str, body: str | None = None) -> None:
+        """Send a letter."""
+        self.client.call(
+            MessageSend(
+                sender=self.id, to=[to], subject=subject, body=body, mission_id=self.mission_id
+            )
+        )
+
+    def letters(self) -> list[Message]:
+        """Return the letters that wait for an acknowledgement."""
+        return self.client.call(MessageInbox(agent_id=self.id)).messages
+
+    def acknowledge(self, message_id: str) -> None:
+        """Say that a letter is dealt with."""
+        self.client.call(MessageAck(message_id=message_id, agent_id=self.id))
+
+    def await_letter(self, wanted: Callable[[Message], bool], what: str) -> None:
+        """Wait for a letter and acknowledge it."""
+        letter = self.client.until(lambda: next(filter(wanted, self.letters()), None), what)
+        self.acknowledge(letter.id)
+
+    def sorties(self) -> list[Sortie]:
+        """Return the sorties of this agent, in their order."""
+        page = self.client.call(SortieList(mission_id=self.mission_id, assigned_to=self.id))
+        return page.sorties
+
+    def lock(self, file: str, purpose: str = "edit") -> Lock:
+        """Lock a file, waiting for whoever has it."""
+        return self.client.call(
+            LockAcquire(
+                file=file,
+                agent_id=self.id,
+                mission_id=self.mission_id,
+                purpose=purpose,
+                wait_ms=int(PATIENCE_S * 1000),
+            )
+        )
+
+    def unlock(self, lock_id: str) -> None:
+        """Give a lock back."""
+        self.client.call(LockRelease(lock_id=lock_id, agent_id=self.id))
+
+    def edit(self, file: str, text: str) -> None:
+        """Write a file and say so; the caller holds the lock."""
+        (self.project / file).write_text(text)
+        self._report("file_modified", file=file)
+
+    def test(self, piece: Piece) -> bool:
+        """Run the module's tests and report how they went."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "unittest", "-q", piece.test_module],
+            cwd=self.project,
+            capture_output=True,
+            check=False,
+        )
+        passed = ran.returncode == 0
+        command = f"python -m unittest {piece.test_module}"
+        self._report("command_finished", command=command, result="PASS" if passed else "FAIL")
+        return passed
+
+    def _report(self, kind: str, **data: str) -> None:
+        self.client.call(
+            EventAppend(type=kind, mission_id=self.mission_id, agent_id=self.id, data=data)
+        )
+
+    def commit(self, piece: Piece) -> str:
+        """Commit one module and return the commit; git has one index for all agents."""
+        lock = self.lock(INDEX, "commit")
+        self._git("add", piece.file)
+        self._git("commit", "--quiet", "-m", piece.title)
+        commit = self._git("rev-parse", "--short", "HEAD")
+        self.unlock(lock.id)
+        return commit
+
+    def _git(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.project,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def start(self, sortie: Sortie) -> Piece:
+        """Begin a sortie and return what is to be written."""
+        self.client.call(SortieStart(sortie_id=sortie.id, agent_id=self.id))
+        return piece_of(sortie.files[0])
+
+    def finish(self, sortie: Sortie, lock: Lock, code: str) -> None:
+        """Write a module under its lock, test it, commit it, complete its sortie."""
+        piece = piece_of(sortie.files[0])
+        self.edit(piece.file, code)
+        if not self.test(piece):
+            raise SystemExit(f"{self.id}: the tests of {piece.file} fail")
+        commit = self.commit(piece)
+        self.unlock(lock.id)
+        self.client.call(
+            SortieComplete(sortie_id=sortie.id, agent_id=self.id, result=f"commit {commit}")
+        )
+
+    def do(self, sortie: Sortie) -> None:
+        """Do a sortie from its beginning to its end."""
+        piece = self.start(sortie)
+        self.finish(sortie, self.lock(piece.file), piece.code)
+
+
+WAKES = ("message_sent", "sortie_completed")
+
+
+def dispatch(client: Follower, agent_id: str) -> None:
+    """Plan the mission, hand its sorties out, answer questions, close it when all is done."""
+    mission = client.call(
+        MissionCreate(
+            title=project.TITLE,
+            project_dir=str(Path.cwd()),
+            sorties=[NewSortie(title=each.title, files=[each.file]) for each in project.PIECES],
+        )
+    )
+    me = Worker(client, agent_id, "dispatch", mission.id)
+    for sortie in client.call(SortieList(mission_id=mission.id)).sorties:
+        agent = project.piece_of(sortie.files[0]).agent
+        client.call(SortieAssign(sortie_id=sortie.id, agent_id=agent))
+    for agent in (FIRST, SECOND):
+        me.write(agent, ORDERS)
+    client.call(MissionStart(mission_id=mission.id))
+    client.until(lambda: _all_done(me), "for all sorties to be completed")
+    client.call(MissionComplete(mission_id=mission.id))
+    me.leave()
+
+
+def _all_done(me: Worker) -> bool | None:
+    for letter in me.letters():
+        if letter.subject == QUESTION:
+            me.write(letter.sender, f"Re: {letter.subject}", RULING)
+            me.write(FIRST, GO_AHEAD)
+        me.acknowledge(letter.id)
+    mission = me.client.call(MissionGet(mission_id=me.mission_id))
+    return True if mission.completed_sorties == mission.total_sorties else None
+
+
+def specialist(client: Follower, agent_id: str, mission_id: str) -> None:
+    """Work through the sorties that the dispatch assigned."""
+    me = Worker(client, agent_id, "specialist", mission_id)
+    me.await_letter(lambda letter: letter.subject == ORDERS, "for orders")
+    for sortie in me.sorties():
+        name = project.piece_of(sortie.files[0]).name
+        if name == project.HALF_DONE:
+            _begin_and_think(me, sortie)
+        if name == project.NEEDS_WORDS:
+            me.await_letter(lambda letter: letter.subject == GO_AHEAD, "for words.py")
+        if name == project.NEEDS_ALL:
+            _wait_for_readability(me, sortie)
+        me.do(sortie)
+    me.leave()
+
+
+def _begin_and_think(me: Worker, sortie: Sortie) -> None:
+    """Get half way, ask how to go on, and think: here the demo kills this process."""
+    piece = me.start(sortie)
+    me.lock(piece.file)
+    me.edit(piece.file, project.half(piece))
+    me.test(piece)
+    notes = "The vowel groups are counted, the silent e is open"
+    me.client.call(SortieProgress(sortie_id=sortie.id, percent=50, notes=notes, agent_id=me.id))
+    me.client.call(
+        AgentNote(
+            agent_id=me.id,
+            last_action=f"Wrote the first half of {piece.file}",
+            next_steps=[f"Finish {piece.file} as {DISPATCH} rules about the silent e"],
+        )
+    )
+    me.write(DISPATCH, QUESTION)
+    # Nothing ever comes on stdin. It ends when the demo does, so that nobody is left behind.
+    sys.stdin.read()
+    raise SystemExit(f"{me.id}: was to be killed, but the demo ended first")
+
+
+def _wait_for_readability(me: Worker, sortie: Sortie) -> None:
+    me.start(sortie)
+    me.client.call(
+        SortieBlock(sortie_id=sortie.id, reason=f"readability.py of {SECOND} is missing")
+    )
+    me.write(SECOND, WAITING, "report.py calls reading_ease(). Write to me when it works.")
+    me.await_letter(_answers_the_wait, "for readability.py")
+    me.client.call(SortieUnblock(sortie_id=sortie.id, agent_id=me.id))
+
+
+def _answers_the_wait(letter: Message) -> bool:
+    return letter.subject == f"Re: {WAITING}"
+
+
+def successor(client: Follower, agent_id: str) -> None:
+    """Go on with a killed agent's work, knowing only the recovery prompt that comes on stdin."""
+    facts = read(sys.stdin.read())
+    sorties = [client.call(SortieGet(sortie_id=each)) for each in facts.sorties]
+    me = Worker(client, agent_id, "specialist", sorties[0].mission_id)
+    for sortie in sorties:
+        if sortie.files[0] in facts.changed:
+            _finish_half(me, sortie, facts)
+        elif sortie.status != "completed":
+            me.do(sortie)
+    for letter in facts.letters:
+        if letter.subject == WAITING:
+            me.write(letter.sender, f"Re: {letter.subject}", "reading_ease() works.")
+        me.acknowledge(letter.id)
+    me.leave()
+
+
+def _finish_half(me: Worker, sortie: Sortie, facts: Facts) -> None:
+    """Write what is missing behind a half-written file, under the lock that came with the work."""
+    piece = project.piece_of(sortie.files[0])
+    path = me.project / piece.file
+    token = facts.tokens[piece.file]
+    if not me.client.call(LockCheck(file=str(path), fencing_token=token)).valid:
+        raise SystemExit(f"{me.id}: token {token} of the prompt does not guard {piece.file}")
+    written = path.read_text()
+    me.start(sortie)
+    lock = me.client.call(LockList(held_by=me.id, file=str(path))).locks[0]
+    me.finish(sortie, lock, written + project.rest(piece, written, facts.mail))
+
+
+PROGRAMS = {"dispatch": dispatch, "specialist": specialist, "successor": successor}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one agent until its work is done."""
+    program, agent_id, *rest = arguments
+    with Follower(paths.socket_path()) as client:
+        client.follow(WAKES)
+        PROGRAMS[program](client, agent_id, *rest)  # type: ignore[operator]
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

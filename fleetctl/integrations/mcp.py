@@ -1,0 +1,169 @@
+"""The MCP server in an agent CLI's settings: its command, installing, uninstalling, looking."""
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fleetd.host import paths
+from fleetd.protocol.errors import InvalidState
+
+from . import config_file, mcp_json, mcp_toml, settings_backups
+from .hook_command import steady_interpreter
+from .hook_plan import Change, checked, complaints
+from .jsonc import is_plain
+from .registry import Harness, McpSettings, ServerCommand
+
+NAME = "fleet"
+LAUNCHER = "mcp_main.py"
+BACKUP = ".before-fleet-mcp"
+
+
+def this_command() -> ServerCommand:
+    """Return how the server of this installation is started; raises InvalidState."""
+    if not sys.executable:
+        raise InvalidState(
+            "This Python does not know its own executable, so no setting could name it.",
+            hint="Run fleetctl with a Python that was installed as a program.",
+        )
+    launcher = Path(__file__).absolute().parent.parent / LAUNCHER
+    program = steady_interpreter(Path(sys.executable))
+    return ServerCommand(program, (_isolation(launcher), str(launcher)), _variables())
+
+
+def _isolation(launcher: Path) -> str:
+    """Return the option that keeps a project's modules out.
+
+    The one that keeps its variables out as well would hide what was installed with ``--user``.
+    """
+    # Imported here: who only looks needs it not.
+    import site
+
+    own = Path(site.getusersitepackages())
+    return "-P" if own in launcher.parents else "-I"
+
+
+def _variables() -> dict[str, str]:
+    """Return what the server must be told, because agent CLIs keep variables from it."""
+    # Imported here: who only looks needs no settings.
+    from fleetd.config import ConfigError, load
+
+    try:
+        configured = load().config.socket
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    kept = ("HOME", "XDG_RUNTIME_DIR")
+    untold = {name: value for name, value in os.environ.items() if name in kept}
+    return {} if configured == paths.socket_path(untold) else {"FLEET_SOCKET": str(configured)}
+
+
+def is_ours(entry: object) -> bool:
+    """Return whether an entry starts our server, of whatever installation."""
+    if not isinstance(entry, dict):
+        return False
+    texts = [each for each in _words(entry) if isinstance(each, str)]
+    if any(each.endswith(f"/fleetctl/{LAUNCHER}") for each in texts):
+        return True
+    names = [each.rpartition("/")[2] for each in texts[:1]]
+    return names in (["fleetctl"], ["fleet"]) and texts[1:2] == ["mcp"]
+
+
+def _words(entry: dict[str, Any]) -> list[Any]:
+    words = entry.get("command")
+    return words if isinstance(words, list) else [words, *(entry.get("args") or ())]
+
+
+class State:
+    """How a CLI's settings stand; ``installed`` is yes, no, other, or unknown with a problem."""
+
+    def __init__(self, harness: Harness, file: Path) -> None:
+        self.harness = harness.name
+        self.here = harness.is_here()
+        self.file = str(file)
+        self.installed = "no"
+        # Whether the entry is the one that this installation would write.
+        self.current = False
+        self.command = ""
+        self.problem = ""
+
+
+def installing(harness: Harness, project: Path | None, command: ServerCommand) -> Change:
+    """Return what installing would change; raises InvalidState for a file that must stay."""
+    file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
+    text, form = _text(file), _form(harness.mcp)
+    with complaints(file):
+        known = form.found(text, harness.mcp.section, NAME)
+        _refuse_others(file, known)
+        after = form.put_in(text, harness.mcp.section, NAME, harness.mcp.entry(command))
+    change = Change(
+        harness,
+        file,
+        after.encode(),
+        notes=_notes(harness, project, after),
+        ours_before=known is not None,
+    )
+    return checked(change)
+
+
+def uninstalling(harness: Harness, project: Path | None) -> Change:
+    """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
+    file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
+    text, form = _text(file), _form(harness.mcp)
+    with complaints(file):
+        if not is_ours(form.found(text, harness.mcp.section, NAME)):
+            return Change(harness, file, file.data)
+        left = form.take_out(text, harness.mcp.section, NAME, settings_backups.text(file))
+    return checked(Change(harness, file, None if left is None else left.encode()))
+
+
+def look(harness: Harness, project: Path | None, command: ServerCommand) -> State:
+    """Look at a CLI's settings."""
+    path = harness.mcp.settings_file(project)
+    seen, form = State(harness, path), _form(harness.mcp)
+    try:
+        file = config_file.read(path, BACKUP, project)
+        with complaints(file):
+            entry = form.found(_text(file), harness.mcp.section, NAME)
+    except InvalidState as error:
+        seen.installed, seen.problem = "unknown", error.message
+        return seen
+    if entry is None:
+        return seen
+    seen.installed = "yes" if is_ours(entry) else "other"
+    if isinstance(entry, dict):
+        seen.command = " ".join(map(str, _words(entry)))
+        wanted = harness.mcp.entry(command)
+        seen.current = all(entry.get(key) == value for key, value in wanted.items())
+    return seen
+
+
+def _form(settings: McpSettings) -> ModuleType:
+    return mcp_toml if settings.toml else mcp_json
+
+
+def _text(file: config_file.SettingsFile) -> str:
+    return file.text or ""
+
+
+def _refuse_others(file: config_file.SettingsFile, entry: object) -> None:
+    if entry is not None and not is_ours(entry):
+        raise InvalidState(
+            f"{file.path} has a server named {NAME} already, and it is not fleetd's.",
+            hint="Rename it there, then try again. Nothing was changed.",
+        )
+
+
+def _notes(harness: Harness, project: Path | None, after: str) -> list[str]:
+    notes = []
+    if not harness.is_here():
+        notes.append(f"{harness.title} was not found on this machine; the server waits for it.")
+    if project is not None:
+        notes.append(
+            f"{harness.mcp.project_file} names paths of this machine: keep it out of commits."
+        )
+    if harness.plain_json and not harness.mcp.toml and not is_plain(after):
+        notes.append(f"{harness.title} reads no comments: as it is, it ignores the file.")
+    if harness.mcp.note:
+        notes.append(harness.mcp.note)
+    return notes

@@ -1,0 +1,521 @@
+"""Screens: the board of panes, the checkpoints of a mission, a page of text; header and footer."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from ..client.models import RecoveryCandidate
+from ..output import times
+from ..output.console import plural
+from . import cells, rows, visible
+from .cells import Line, fitted, plain, shown, width, wrapped
+from .layout import PANES, Place, places
+from .rows import Row
+from .state import Picture
+from .visible import View
+from .widgets import Painted, Pane
+
+BACK_MS = 8_000
+NARROW, ROOMY = 72, 100
+# Which keys go first when there is no room: the highest number.
+KEYS = (
+    ("Tab", "pane", 1),
+    ("↑↓", "move", 5),
+    ("Enter", "open", 1),
+    ("c", "checkpoints", 2),
+    ("p", "prompt", 2),
+    ("d", "diff", 3),
+    ("f", "filter", 4),
+    ("z", "zoom", 4),
+    ("Space", "pause", 5),
+    ("?", "help", 0),
+    ("q", "quit", 0),
+)
+PAGE_KEYS = (("↑↓", "move", 1), ("PgDn", "page", 3), ("Home/End", "", 4), ("Esc", "back", 0))
+LIST_KEYS = (
+    ("↑↓", "move", 2),
+    ("Enter", "open", 0),
+    ("p", "prompt", 1),
+    ("m", "mark", 1),
+    ("d", "diff with marked, or the one before", 1),
+    ("Esc", "back", 0),
+)
+Keys = tuple[tuple[str, str, int], ...]
+
+
+def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line:
+    """Return the first line: who is there, and how much of everything."""
+    end: Line = [(f" {times.clock(view.now_ms)} ", "dim")]
+    if view.paused:
+        end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
+    if view.only:
+        end.insert(0, (" one mission only ", "accent"))
+    room = columns - width(plain(end))
+    start: Line = [(" fleetd ", "strong"), *_link(picture, view), *_counts(picture)]
+    return [*fitted(start, room), *end]
+
+
+def _link(picture: Picture, view: View) -> Line:
+    since = view.tick_ms - picture.link_since
+    if picture.link == "connected":
+        back = picture.was_away_ms > 0 and since < BACK_MS
+        was = f" back after {cells.seconds(picture.was_away_ms)}" if back else " connected"
+        return [("●", "good"), (was, "good" if back else "")]
+    if picture.link == "away":
+        return [(f" away for {cells.seconds(since)} ", "alarm")]
+    if picture.link == "waiting":
+        why = "cannot be reached" if picture.trouble else "not running"
+        return [("○", "warn"), (f" {why}; waiting for it ({cells.seconds(since)})", "warn")]
+    return [("○", "dim"), (" connecting", "dim")]
+
+
+def _counts(picture: Picture) -> Line:
+    counts = picture.status.counts if picture.status else None
+    if picture.status is None or counts is None or picture.link != "connected":
+        return []
+    here = len([each for each in picture.agents if each.status != "lost"])
+    lost = len(picture.agents) - here
+    told = [
+        f"{len(picture.status.missions)} in progress",
+        f"{here} of {here + lost} agents" if lost else plural(here, "agent"),
+        plural(counts.locks, "lock"),
+        f"{counts.messages} undelivered",
+    ]
+    if machines := picture.status.machines:
+        present = len([each for each in machines if each.status == "here"])
+        told.insert(1, f"{present} of {plural(len(machines), 'machine')}")
+    return [("   ", ""), (" · ".join(told), "dim")]
+
+
+def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
+    """Return what a person should not overlook: the daemon away, missions that wait."""
+    found: list[Line] = []
+    if picture.link == "away":
+        at = times.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
+        found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
+    if picture.trouble:
+        found.append([(f" {shown(picture.trouble)} ", "alarm")])
+    waiting = visible.candidates(picture)
+    passed = max(0, view.tick_ms - picture.status_at)
+    if len(waiting) <= max(1, most - len(found)):
+        found += [_waits(each, passed, columns) for each in waiting]
+    else:
+        titles = ", ".join(shown(each.mission_title) for each in waiting)
+        found.append([(f" ▲ {len(waiting)} MISSIONS WAIT FOR RECOVERY: {titles}", "alert")])
+    # A bar, from one side to the other.
+    return [
+        [(text, style or line[0][1]) for text, style in fitted(line, columns)]
+        for line in found[:most]
+    ]
+
+
+def _waits(each: RecoveryCandidate, passed: int, columns: int) -> Line:
+    silent = cells.silence(each.inactivity_duration_ms + passed)
+    why = "agent_lost" if each.lost_agents else silent
+    title = shown(each.mission_title)
+    point = f"{each.checkpoint_id or 'no checkpoint'}  " if columns >= ROOMY else ""
+    end = f"  {why}  {point}r: what to do "
+    start = " ▲ WAITS FOR RECOVERY  " if columns >= NARROW else " ▲ WAITS  "
+    room = max(8, columns - width(start) - width(end))
+    return [(start, "alert"), *fitted([(title, "alert")], room)[:1], (end, "alert")]
+
+
+def footer(keys: Keys, columns: int) -> Line:
+    """Return the keys, as many as there is room for."""
+    kept = list(keys)
+    while len(kept) > 1 and _length(kept) > columns:
+        kept.remove(max(kept, key=lambda key: key[2]))
+    line: Line = []
+    for key, what, _ in kept:
+        line += [(f" {key}", "key"), (f" {what} " if what else " ", "dim")]
+    return fitted(line, columns)
+
+
+def _length(keys: list[tuple[str, str, int]]) -> int:
+    return sum(width(key) + width(what) + (3 if what else 2) for key, what, _ in keys)
+
+
+# Lines of at most 78 columns, so that the smallest usual terminal breaks none.
+HELP = """\
+Panes
+  Tab, Shift+Tab, ← →  the next pane, the one before
+  1 … 7                missions, sorties, agents, locks, mail, checkpoints,
+                       events
+  ↑ ↓, j k             the next row, the one before
+  PgUp PgDn, Home End  further
+  Enter                all that is known of the row
+  z                    one pane on the whole screen; z or Esc again: all
+  f                    only what belongs to the chosen mission
+
+The chosen mission
+  c                    its checkpoints: Enter shows one, m marks one
+  p                    the prompt its agent would get in a recovery;
+                       on an agent its own, on a checkpoint from there
+  d                    what changed since its newest checkpoint; on a
+                       checkpoint since the marked one, or the one before
+
+The whole
+  r                    what waits for recovery, and how to go on
+  Space                hold the picture still, or go on
+  q, Ctrl+C            leave; q or Esc leaves a page
+  The mouse is your terminal's: select and copy as ever.
+
+Signs
+  ● at work   ○ to do, or idle   ◐ waits for its user   ■ blocked
+  ✓ done   ✗ failed, or lost   ▲ waits for recovery
+  letters: ◌ queued   ◑ delivered, not dealt with   ✓ dealt with
+
+Looking on changes nothing: no letter counts as read, no silence ends, nobody
+is briefed. The picture is driven by fleetd's events. When fleetd goes away it
+stays as it was, and is right again as soon as fleetd is back."""
+
+
+# How the lines of pages begin that tell what differs.
+_STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### ": "title"}
+_HEADS = ("Error:", "Warning:")
+
+
+class Page(Screen[None]):
+    """Text with a title, a screen at a time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("up,k", "move(-1)"),
+        ("down,j", "move(1)"),
+        ("pageup,b,ctrl+b", "page(-1)"),
+        ("pagedown,space,ctrl+f", "page(1)"),
+        ("home,g", "end(-1)"),
+        ("end,G", "end(1)"),
+        ("escape,q,left,h,backspace", "back"),
+        Binding("tab,shift+tab", "nothing", show=False),
+    ]
+    CSS = "Page { overflow: hidden; }"
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = title
+        self._text = [shown(line.expandtabs(4)) for line in text.split("\n")]
+        self._top = 0
+
+    def compose(self) -> ComposeResult:
+        """Return title, text and keys."""
+        yield Painted("title")
+        yield Painted("text")
+        yield Painted("footer")
+
+    def on_mount(self) -> None:
+        """Show the beginning."""
+        self.show()
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self.show()
+
+    def say(self, text: str) -> None:
+        """Show another text, from its beginning."""
+        self._text, self._top = [shown(line.expandtabs(4)) for line in text.split("\n")], 0
+        self.show()
+
+    def show(self) -> None:
+        """Show the part of the text that there is room for."""
+        columns, lines = self.size
+        for name, y, height in (("title", 0, 1), ("text", 1, lines - 2), ("footer", lines - 1, 1)):
+            styles = self.query_one(f"#{name}").styles
+            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
+        body, room = self._body(columns), max(1, lines - 2)
+        self._top = max(0, min(self._top, len(body) - room))
+        below = max(0, len(body) - self._top - room)
+        more = f" ↑{self._top}" * bool(self._top) + f" ↓{below}" * bool(below) + " ━"
+        start: Line = [("━ ", "rule"), (f"{shown(self._title)} ", "title")]
+        rest = columns - width(more)
+        start = fitted([*start, ("━" * columns, "rule")], rest)
+        # A rule that is cut ends with an ellipsis, which says nothing here.
+        start = [(text.replace("━…", "━━"), style) for text, style in start]
+        self.query_one("#title", Painted).paint([[*start, (more, "rule")]])
+        self.query_one("#text", Painted).paint(body[self._top : self._top + room])
+        self.query_one("#footer", Painted).paint([footer(PAGE_KEYS, columns)])
+
+    def _body(self, columns: int) -> list[Line]:
+        return [
+            [(" ", ""), (part, _style(line))]
+            for line in self._text
+            for part in wrapped(line, min(columns, 120) - 2)
+        ]
+
+    def action_move(self, by: int) -> None:
+        """Move the text by lines."""
+        self._top += by
+        self.show()
+
+    def action_page(self, by: int) -> None:
+        """Move the text by what is seen at once."""
+        self.action_move(by * max(1, self.size.height - 3))
+
+    def action_end(self, which: int) -> None:
+        """Show the beginning or the end."""
+        self._top = 0 if which < 0 else 1_000_000
+        self.show()
+
+    def action_back(self) -> None:
+        """Go back to where this was opened."""
+        self.dismiss()
+
+    def action_nothing(self) -> None:
+        """There is one pane only."""
+
+
+def _style(line: str) -> str:
+    found = next((style for start, style in _STYLES.items() if line.startswith(start)), "")
+    if found:
+        return found
+    if line.startswith(_HEADS):
+        return "warn"
+    head = line.endswith(":") and not line.startswith(" ")
+    return "strong" if head else ""
+
+
+class Checkpoints(Screen[None]):
+    """A mission's checkpoints, newest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q,left,h,backspace,c", "back"),
+        Binding("tab,shift+tab", "nothing", show=False),
+    ]
+    CSS = "Checkpoints { overflow: hidden; }"
+
+    def __init__(self, picture: Picture, view: View) -> None:
+        super().__init__()
+        self.picture = picture
+        self.view = view
+
+    def compose(self) -> ComposeResult:
+        """Return the list and the keys."""
+        yield Pane("checkpoints")
+        yield Painted("footer")
+
+    @property
+    def here(self) -> Pane:
+        """The pane that has the keys."""
+        return self.query_one("#checkpoints", Pane)
+
+    def on_mount(self) -> None:
+        """Begin with the newest."""
+        self.set_focus(self.here)
+        self.show()
+
+    def on_resize(self) -> None:
+        """Put everything in its place again."""
+        self.show()
+
+    def show(self) -> None:
+        """Show what the picture holds by now."""
+        columns, lines = self.size
+        for name, y, height in (("checkpoints", 0, lines - 1), ("footer", lines - 1, 1)):
+            styles = self.query_one(f"#{name}").styles
+            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
+        title = shown(visible.title_of(self.picture, self.view.mission_id))
+        found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
+        empty = "No checkpoints yet. fleetctl checkpoint takes one."
+        titles = (f"Checkpoints {len(found)}", f"of {title}")
+        self.here.fill(Place(0, 0, columns, max(1, lines - 1)), titles, found, empty)
+        self.query_one("#footer", Painted).paint([footer(LIST_KEYS, columns)])
+
+    def action_back(self) -> None:
+        """Go back to the panes."""
+        self.view.marked = None
+        self.dismiss()
+
+    def action_nothing(self) -> None:
+        """There is one pane only."""
+
+
+_ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
+    "missions": rows.mission_rows,
+    "sorties": rows.sortie_rows,
+    "agents": rows.agent_rows,
+    "locks": rows.lock_rows,
+    "mail": rows.letter_rows,
+    "checkpoints": rows.checkpoint_rows,
+    "events": rows.event_rows,
+}
+_SHOWN: dict[str, Callable[[Picture, View], Sequence[Any]]] = {
+    "missions": visible.missions,
+    "sorties": visible.sorties,
+    "agents": visible.agents,
+    "locks": visible.locks,
+    "mail": visible.letters,
+    "checkpoints": visible.checkpoints,
+    "events": visible.events,
+}
+_EMPTY = {
+    "missions": "No missions yet: fleetctl mission create",
+    "sorties": "No sorties.",
+    "agents": "Nobody works.",
+    "locks": "Nothing is locked.",
+    "mail": "No letters.",
+    "checkpoints": "No checkpoints yet.",
+    "events": "Nothing happened yet.",
+}
+
+
+class Board(Screen[None]):
+    """Everything at a glance."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("tab", "next(1)"),
+        ("shift+tab", "next(-1)"),
+        ("right,l", "next(1)"),
+        ("left,h", "next(-1)"),
+        *((str(n + 1), f"to('{name}')") for n, name in enumerate(PANES)),
+        ("z", "zoom"),
+        ("escape", "unzoom"),
+    ]
+    CSS = "Board { layout: vertical; overflow: hidden; }"
+
+    def __init__(self, picture: Picture, view: View) -> None:
+        super().__init__()
+        self.picture = picture
+        self.view = view
+        self.zoomed = False
+        self.waiting = 0
+        self._placed: dict[str, Place] = {}
+
+    def compose(self) -> ComposeResult:
+        """Return the panes, in the order in which Tab goes through them."""
+        yield Painted("header")
+        yield Painted("alerts")
+        for name in PANES:
+            new_on_top = name in ("events", "mail")
+            yield Pane(name, keeps_mark=name == "missions", follows=new_on_top)
+        yield Painted("footer")
+
+    def pane(self, name: str) -> Pane:
+        """Return a pane by its name."""
+        return self.query_one(f"#{name}", Pane)
+
+    @property
+    def here(self) -> Pane:
+        """The pane that has the keys."""
+        return self.focused if isinstance(self.focused, Pane) else self.pane("missions")
+
+    def on_mount(self) -> None:
+        """Begin with the missions."""
+        self.set_focus(self.pane("missions"))
+        self.place_all()
+
+    def on_resize(self) -> None:
+        """Put everything in its place again."""
+        self.place_all()
+
+    def on_descendant_focus(self) -> None:
+        """On a small screen the pane with the keys takes another's place."""
+        self.place_all()
+
+    def place_all(self) -> None:
+        """Put every pane in its place, and fill all of them."""
+        self._placed = {}
+        self.show()
+
+    def _arranged(self, alerts: int) -> dict[str, Place]:
+        """Return where everything stands on a screen of this size, with what there is to show."""
+        columns, lines = self.size
+        room = max(1, lines - 2 - alerts)
+        needs = {name: len(_SHOWN[name](self.picture, self.view)) + 2 for name in PANES}
+        here = str(self.here.id)
+        found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
+        below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}
+        return below | {
+            "header": Place(0, 0, columns, 1),
+            "alerts": Place(0, 1, columns, alerts),
+            "footer": Place(0, lines - 1, columns, 1),
+        }
+
+    def _put(self, name: str, place: Place | None) -> None:
+        widget = self.query_one(f"#{name}")
+        widget.display = place is not None
+        if place is not None:
+            widget.styles.offset = (place.x, place.y)
+            widget.styles.width, widget.styles.height = place.width, place.height
+
+    def _told(self) -> list[Line]:
+        columns, lines = self.size
+        return alerts(self.picture, self.view, columns, max(1, lines // 12))
+
+    def show(self) -> None:
+        """Show what the picture holds by now."""
+        alerts = self._told()
+        arranged = self._arranged(len(alerts))
+        if arranged != self._placed:
+            self._placed = arranged
+            for name in ("header", "alerts", *PANES, "footer"):
+                self._put(name, arranged.get(name))
+        columns = self.size.width
+        line = header(self.picture, self.view, columns, self.waiting)
+        self.query_one("#header", Painted).paint([line])
+        self.query_one("#alerts", Painted).paint(alerts)
+        self.query_one("#footer", Painted).paint([footer(KEYS, columns)])
+        for name in PANES:
+            if name in arranged:
+                self._fill(name, arranged[name])
+
+    def _fill(self, name: str, place: Place) -> None:
+        found = _ROWS[name](self.picture, self.view, place.width - 1)
+        titles = self._titled(name, found, place.width)
+        self.pane(name).fill(place, titles, found, self._empty(name))
+
+    def _titled(self, name: str, found: list[Row], columns: int) -> tuple[str, str]:
+        chosen = visible.selected(self.picture, self.view)
+        aside = ""
+        if name in ("sorties", "checkpoints") and chosen:
+            first = f", the first {len(found)}" if len(found) == rows.MOST else ""
+            aside = f"of {shown(chosen.title)}{first}"
+        elif name == "mail":
+            aside = rows.deliveries_told(visible.letters(self.picture, self.view), columns)
+        total = len(_SHOWN[name](self.picture, self.view))
+        count = f" {total}" if total and name not in ("events", "mail") else ""
+        return f"{name.capitalize()}{count}", aside
+
+    def _empty(self, name: str) -> str:
+        if self.picture.status is None:
+            waiting = "Waiting for fleetd. Start it with: fleetctl daemon start"
+            return waiting if name == "missions" and self.picture.link == "waiting" else ""
+        subject = {"sorties": self.picture.sorties_of, "checkpoints": self.picture.checkpoints_of}
+        # Not asked yet is not the same as none.
+        if name in subject and subject[name] != self.view.mission_id:
+            return ""
+        return _EMPTY[name]
+
+    def action_next(self, by: int) -> None:
+        """Give the keys to the next pane, or the one before."""
+        seen = [name for name in PANES if self.zoomed or self.pane(name).display or self._small]
+        if "checkpoints" in seen and (self._small or self.zoomed):
+            seen.remove("checkpoints")
+        at = seen.index(str(self.here.id)) if str(self.here.id) in seen else 0
+        self.action_to(seen[(at + by) % len(seen)])
+
+    @property
+    def _small(self) -> bool:
+        return len([name for name in PANES if self.pane(name).display]) < 5
+
+    def action_to(self, name: str) -> None:
+        """Give the keys to a pane, showing it first."""
+        pane = self.pane(name)
+        if not pane.display:
+            if not (self._small or self.zoomed):
+                return
+            pane.display = True
+        # At once: the next key may be on its way.
+        self.set_focus(pane)
+
+    def action_zoom(self) -> None:
+        """Let the pane with the keys have the whole screen, or give it back."""
+        self.zoomed = not self.zoomed
+        self.place_all()
+
+    def action_unzoom(self) -> None:
+        """Show all panes again."""
+        if self.zoomed:
+            self.action_zoom()
