@@ -12,7 +12,7 @@ from ..domain.erasure.scope import Target
 from ..domain.system.epoch import GoOnWithout
 from ..domain.system.startup import StartUp
 from ..protocol.errors import FleetError
-from ..store.sqlite.high_water_mark import LostCommits
+from ..store.api import LostCommits
 from .arriving import arrive
 from .engine import Engine
 from .files.reconcile import reconcile
