@@ -1,4 +1,4 @@
-"""The SQLite store: a writer with group commit, a reader, and WAL upkeep beside both.
+"""The SQLite store: a writer with group commit, a reader, and a WAL checkpointer.
 
 Nothing else in the process may open the database file: closing any descriptor of it would drop
 SQLite's own locks.
