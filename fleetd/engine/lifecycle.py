@@ -18,9 +18,8 @@ from ..domain.system.epoch import go_on_without
 from ..domain.system.startup import start_up
 from ..host.clock import Uptime
 from ..protocol.errors import FleetError
-from ..store.api import StoreFailed, StoreFull, StoreRefused
+from ..store.api import LostCommits, StoreFailed, StoreFull, StoreRefused
 from ..store.sqlite.disk_reserve import DiskReserve
-from ..store.sqlite.high_water_mark import LostCommits
 from . import methods  # noqa: F401 - registers the services
 from .engine import Engine, random_id
 from .files.reconcile import reconcile

@@ -51,15 +51,16 @@ class CallContext:
                 hint="Try again when it has been started again.",
                 retry=True,
             )
-        if isinstance(request, EventSubscribe):
-            return await self._subscribe(request)
-        if isinstance(request, EventUnsubscribe):
-            return self._connection.unsubscribe(request.subscription_id)
-        if isinstance(request, RpcDiscover):
-            return openrpc.document()
-        if isinstance(request, LongMutation) and request.progress_token is not None:
-            with self._connection.reporting(request.progress_token):
-                return await self._perform(request)
+        match request:
+            case EventSubscribe():
+                return await self._subscribe(request)
+            case EventUnsubscribe():
+                return self._connection.unsubscribe(request.subscription_id)
+            case RpcDiscover():
+                return openrpc.document()
+            case LongMutation(progress_token=str(token)):
+                with self._connection.reporting(token):
+                    return await self._perform(request)
         return await self._perform(request)
 
     async def _perform(self, request: Request[Any]) -> Any:

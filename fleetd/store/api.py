@@ -40,6 +40,14 @@ class StoreFailed(Exception):
     """The disk failed while the store was open; nothing further may be acknowledged."""
 
 
+class LostCommits(msgspec.Struct, frozen=True):
+    """A log that ends at ``end`` and had come to ``reached``; ``why`` says it in words."""
+
+    end: int
+    reached: int
+    why: str
+
+
 class Load(msgspec.Struct, frozen=True):
     """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
 

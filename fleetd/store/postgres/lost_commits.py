@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..sqlite.high_water_mark import LostCommits
+from ..api import LostCommits
 from .connection import ServerConnection
 from .errors import ServerBehind
 from .url import ServerAddress

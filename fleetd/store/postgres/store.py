@@ -19,8 +19,7 @@ from ...host import trace
 from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
 from ...protocol.requests.system import Check
-from ..api import Availability, CopyRefused, Load, StoreRefused
-from ..sqlite.high_water_mark import LostCommits
+from ..api import Availability, CopyRefused, Load, LostCommits, StoreRefused
 from ..worker_thread import Job, WorkerThread
 from . import checks
 from .connection import ServerConnection

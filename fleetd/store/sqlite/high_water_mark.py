@@ -13,21 +13,13 @@ import zlib
 from pathlib import Path
 
 import apsw
-import msgspec
 
 from ...host.atomic_files import sync, write_new
+from ..api import LostCommits
 
 ENDING = "-mark"
 _MARK = struct.Struct(">QI")
 _END = "SELECT max(seq) FROM events"
-
-
-class LostCommits(msgspec.Struct, frozen=True):
-    """A log that ends at ``end`` and had come to ``reached``; ``why`` says it in words."""
-
-    end: int
-    reached: int
-    why: str
 
 
 class HighWaterMark:

@@ -1,4 +1,4 @@
-"""The SQLite store: a writer with group commit, a reader, and WAL upkeep beside both.
+"""The SQLite store: a writer with group commit, a reader, and a WAL checkpointer.
 
 Nothing else in the process may open the database file: closing any descriptor of it would drop
 SQLite's own locks.
@@ -18,7 +18,7 @@ from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
-from ..api import Availability, CopyDamaged, CopyFailed, Load, StoreFailed
+from ..api import Availability, CopyDamaged, CopyFailed, Load, LostCommits, StoreFailed
 from ..postgres.incarnation import Incarnation
 from ..worker_thread import Job, WorkerThread
 from . import page_checksums, schema_check
@@ -26,7 +26,7 @@ from .connect import check_sqlite, connect, open_database
 from .disk_reserve import SIZE
 from .file_identity import FileIdentity
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
-from .high_water_mark import HighWaterMark, LostCommits
+from .high_water_mark import HighWaterMark
 from .migrate import newest
 from .online_backup import damage_of, online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
@@ -46,9 +46,9 @@ class SqliteStore:
     reserve = SIZE
     """The bytes that are kept on the disk for the day when it is full."""
     machine = ""
+    """Nobody shares it, so that nothing in it says whose it is."""
     incarnation: Incarnation | None = None
     """Whoever has a store to himself need not prove who he is."""
-    """Nobody shares it, so that nothing in it says whose it is."""
     now_ms = staticmethod(wall_clock)
     uptime = staticmethod(uptime)
 

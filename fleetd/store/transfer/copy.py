@@ -117,47 +117,38 @@ def compare(
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
     for table in plan.carried:
-        rows = _left(source, plan, table)
+        rows = _outgoing(source, plan, table)
         here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
-        there = _digest(_came(target, plan, table))
-        differs = here != there
-        first = _first_difference(source, target, plan, table) if differs else None
-        found.append(
-            TableCheck(
-                table=table.name,
-                source_rows=here[0],
-                target_rows=there[0],
-                source_digest=here[1],
-                target_digest=there[1],
-                first_difference=first,
-            )
-        )
-    return [*found, *_compared_numbers(source, target, plan)]
-
-
-def _left(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.leaving(table, source.rows(table))
-
-
-def _came(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.staying_out(table, target.rows(table))
-
-
-def _compared_numbers(
-    source: StoreSide, target: StoreSide, plan: TransferPlan
-) -> Iterator[TableCheck]:
-    """Tell of the numbers that are given out next, which no row need show."""
+        there = _digest(_incoming(target, plan, table))
+        first = None if here == there else _first_difference(source, target, plan, table)
+        found.append(_check(table.name, here, there, first))
+    # The numbers that are given out next, which no row need show.
     here, there = (
         _digest(sorted(side.numbers(plan.numbered).items())) for side in (source, target)
     )
-    yield TableCheck(
-        table="numbers given out",
+    first = None if here == there else "the next number of a table"
+    return [*found, _check("numbers given out", here, there, first)]
+
+
+def _check(
+    name: str, here: tuple[int, str], there: tuple[int, str], first: str | None
+) -> TableCheck:
+    return TableCheck(
+        table=name,
         source_rows=here[0],
         target_rows=there[0],
         source_digest=here[1],
         target_digest=there[1],
-        first_difference=None if here == there else "the next number of a table",
+        first_difference=first,
     )
+
+
+def _outgoing(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.leaving(table, source.rows(table))
+
+
+def _incoming(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
+    return plan.staying_out(table, target.rows(table))
 
 
 def size(side: StoreSide, table: Table) -> int:
@@ -186,7 +177,7 @@ def _first_difference(
     source: StoreSide, target: StoreSide, plan: TransferPlan, table: Table
 ) -> str | None:
     """Return the key of the first row that is not the same on both sides."""
-    pairs = itertools.zip_longest(_left(source, plan, table), _came(target, plan, table))
+    pairs = itertools.zip_longest(_outgoing(source, plan, table), _incoming(target, plan, table))
     for here, there in pairs:
         if here != there:
             keys = [table.key_of(row) for row in (here, there) if row is not None]
