@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import AgentStatus, Role
 
-from ..args import Parser, Run, Subparsers, UsageError, command, group, whole
+from ..args import CommandParser, Run, Subparsers, UsageError, command, group, whole
 from ..client import Fleet
 from ..client.models import (
     Agent,
@@ -54,7 +54,9 @@ def register(subparsers: Subparsers) -> None:
     leave.add_argument("--reason", metavar="TEXT", help="why")
 
 
-def _on_agent(actions: Subparsers, name: str, run: Run, summary: str, examples: str = "") -> Parser:
+def _on_agent(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+) -> CommandParser:
     parser = command(actions, name, run, summary, examples)
     parser.add_argument("agent_id", metavar="ID", completes="agent")
     return parser

@@ -15,13 +15,13 @@ from ..completion import shells
 from ..integrations import config_file
 from ..integrations import hook_plan as hooks
 from ..integrations import mcp as servers
-from ..integrations.hook_plan import Change
+from ..integrations.hook_plan import PlannedChange
 from ..integrations.mcp_extra import PACKAGE, installer
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
-from ..service.install import Removal
+from ..service.install import ServiceRemoval
 from ..service.manager import service
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
@@ -49,7 +49,7 @@ class Left(NamedTuple):
     how: str = ""
 
 
-class Plan:
+class UninstallPlan:
     """What is to be taken out, what was done of it, and what went wrong with the rest."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Show what goes, ask, take it out, and say what is left."""
-    settings, plan = _settings(), Plan()
+    settings, plan = _settings(), UninstallPlan()
     for harness in HARNESSES.values():
         name = harness.name
         hooks_of = partial(hooks.uninstalling, harness, None)
@@ -128,7 +128,7 @@ def _settings() -> "Loaded":
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
 
 
-def _setting(what: str, planned: Callable[[], Change]) -> Iterator[Part]:
+def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Part]:
     """Yield the settings file of an agent CLI, if there is anything of ours in it."""
     change = planned()
 
@@ -150,7 +150,7 @@ def _completions(shell: str) -> Iterator[Part]:
 
 
 def _daemon() -> Iterator[Part]:
-    removal = Removal(service())
+    removal = ServiceRemoval(service())
     if removal:
         yield Part(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
@@ -173,7 +173,7 @@ def _data(settings: "Loaded") -> list[Part]:
     ]
 
 
-def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
+def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
     """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
     stream = sys.stderr if args.json else sys.stdout
     if plan.parts:
@@ -193,7 +193,7 @@ def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
             plan.parts += found
 
 
-def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
+def _told(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> int:
     left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
     if args.json:
         console.print_json(_document(args, plan, left))
@@ -202,7 +202,7 @@ def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
     return 1 if plan.errors else 0
 
 
-def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
+def _document(args: Namespace, plan: UninstallPlan, left: list[Left]) -> dict[str, Any]:
     going = plan.parts if args.dry_run else plan.removed
     return {
         "changed": bool(plan.removed),
@@ -215,7 +215,7 @@ def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
     }
 
 
-def _show(args: Namespace, plan: Plan, left: list[Left]) -> None:
+def _show(args: Namespace, plan: UninstallPlan, left: list[Left]) -> None:
     console.lines(plan.said)
     if not plan.parts and not plan.errors:
         console.line("Nothing of fleetd is installed here.")

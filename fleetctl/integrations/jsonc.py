@@ -73,10 +73,10 @@ def is_plain(text: str) -> bool:
 
 def parse(text: str) -> Node:
     """Return the value of a text; raises Broken."""
-    return _Reader(text).document()
+    return _JsoncReader(text).document()
 
 
-class _Reader:
+class _JsoncReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = len(_BOM) if text.startswith(_BOM) else 0
