@@ -1,4 +1,4 @@
-"""What the commands' options are made of; must not import any command.
+"""Command-line arguments: the parser, and the options that commands share.
 
 argparse reports a wrong option by leaving the process; here it raises, so that one place decides
 how errors look and what they return.

@@ -1,4 +1,4 @@
-"""From arguments to an exit status; must not know what any command does.
+"""The command line: from arguments to an exit status.
 
 Only the module of the command that was named is imported, and only what that command needs.
 """

@@ -1,4 +1,4 @@
-"""``fleetctl checkpoints diff``: which two are compared; must not know what a difference is."""
+"""``fleetctl checkpoints diff``: which two are compared."""
 
 from argparse import Namespace
 

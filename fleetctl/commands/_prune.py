@@ -1,4 +1,4 @@
-"""Show what pruning would take, ask, and take it; must not know what is pruned."""
+"""Pruning: show what it would take, ask, and take it."""
 
 import sys
 from argparse import Namespace

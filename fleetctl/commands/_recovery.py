@@ -1,4 +1,4 @@
-"""Choosing what to restore, restoring it and showing the outcome; must not parse options."""
+"""Recovery: choose what to restore, restore it, show the outcome."""
 
 from argparse import Namespace
 from collections.abc import Iterator

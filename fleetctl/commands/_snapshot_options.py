@@ -1,4 +1,4 @@
-"""What a command line says of a run becomes a request to record it; must not talk to the daemon."""
+"""Snapshot options: from a command line or a JSON document to a request."""
 
 import json
 import re

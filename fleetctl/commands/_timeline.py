@@ -1,4 +1,4 @@
-"""``fleetctl mission timeline``: which events are told; must not know how they are."""
+"""``fleetctl mission timeline``: which events are told."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a shell offers for an id: ids and what they stand for, most wanted first; must not print.
+"""Completion candidates: what a shell offers for an id, most wanted first.
 
 Asked at every press of a key, so it reads lists that are short, and gives up early.
 """

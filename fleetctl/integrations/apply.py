@@ -1,4 +1,4 @@
-"""Shows changes of settings files, asks once, makes them, and reports; plans none itself."""
+"""Apply changes of settings: choose agent CLIs, show, ask once, write, report."""
 
 import sys
 from argparse import Namespace

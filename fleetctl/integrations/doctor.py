@@ -1,4 +1,4 @@
-"""Whether installed hooks will work: looks, and runs the installed command once; mends nothing."""
+"""Doctor of hooks: whether installed ones will work; runs the installed command once."""
 
 import os
 import time

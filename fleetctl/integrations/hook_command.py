@@ -1,4 +1,4 @@
-"""The command line that a harness runs for each event: made, recognised, changed; runs nothing.
+"""Hook command: the line that a harness runs for each event, made, recognised, changed.
 
 It stays the same over upgrades: Codex trusts a hook by the hash of its command.
 """

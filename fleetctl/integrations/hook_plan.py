@@ -1,4 +1,4 @@
-"""What installing and uninstalling would do to a harness's file, and doing it; must not print."""
+"""Plan of hooks: what installing and uninstalling would change, and doing it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What fleetd's hooks look like in a settings file: found, put in, taken out; knows texts only.
+"""Hooks in the text of a settings file: found, put in, taken out.
 
 Other people's hooks, comments, order and formatting stay byte for byte; ours are appended, never
 put before others: Codex trusts hooks by their position.

@@ -1,4 +1,4 @@
-"""Reads JSON with comments and trailing commas, and says where everything stands; changes nothing.
+"""JSONC parser: JSON with comments and trailing commas, and where everything stands.
 
 Settings files are written by people: what is put in or taken out must leave every other byte as it
 is, so what is needed is positions and not only values.

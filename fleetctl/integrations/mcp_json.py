@@ -1,4 +1,4 @@
-"""A server in a JSON settings file: found, put in, taken out; knows texts only.
+"""An MCP server in the text of JSON settings: found, put in, taken out.
 
 Everything else in the text stays byte for byte, and so does what a person added to our entry.
 """

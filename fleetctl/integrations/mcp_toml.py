@@ -1,4 +1,4 @@
-"""A server in a TOML settings file: found, put in, taken out; knows texts only.
+"""An MCP server in the text of TOML settings: found, put in, taken out.
 
 Python reads TOML and does not write it. So a table is put at the end of the text, or lines of it
 are replaced, and what came of it is read again: whatever else changed is an error.

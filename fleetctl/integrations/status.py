@@ -1,4 +1,4 @@
-"""What is installed of fleetd's hooks, and whether it is of this installation; changes nothing."""
+"""Status of hooks: what is installed, whether it is of this installation, what was heard."""
 
 from collections.abc import Sequence
 from pathlib import Path

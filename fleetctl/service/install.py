@@ -1,4 +1,4 @@
-"""Puts fleetd's service into place and takes it out: shows it, asks once, says what it did."""
+"""Install and remove the service: show it, ask once, say what was done."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""The agent of launchd that runs fleetd on macOS; must not print.
+"""launchd: the agent that runs fleetd on macOS.
 
 launchd cannot be told that an exit status means "do not try again", so it waits between tries.
 """

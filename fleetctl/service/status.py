@@ -1,4 +1,4 @@
-"""How fleetd stands: who runs it, whether it answers, what is amiss; must not print."""
+"""Service status: who runs fleetd, whether it answers, what is amiss."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The units of this user's systemd: where they lie, and how they are started; must not print.
+"""systemd: the user units of fleetd, written for one installation, started and stopped.
 
 Without a manager that runs (a container, a login over ssh that made no session) everything but
 starting works: systemd reads the same files and links at the next login.

@@ -1,4 +1,4 @@
-"""The live view: joins the threads that fetch, the picture and the screens."""
+"""The app of ``fleetctl watch``: joins the poller, the state and the screens."""
 
 import asyncio
 import signal
