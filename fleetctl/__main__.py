@@ -1,4 +1,4 @@
-"""The entry point of ``fleetctl`` and ``fleet``; holds nothing but a quick start.
+"""The entry point of ``fleetctl`` and ``fleet``: a quick start.
 
 Nearly all of a command's time is imports, and agents run many commands.
 """

@@ -1,4 +1,4 @@
-"""What the commands' options are made of; must not import any command.
+"""Command-line arguments: the parser, and the options that commands share.
 
 argparse reports a wrong option by leaving the process; here it raises, so that one place decides
 how errors look and what they return.
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 from fleetd.protocol.errors import InvalidParams
 
 # Text, because argparse's class takes no argument at run time, and has no public name.
-Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
+Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
 COMMAND = "COMMAND"
 # What is said of an argument that is an id, unless something else is.
 IDS = {
@@ -94,7 +94,7 @@ class _Printed(argparse.RawDescriptionHelpFormatter):
         )
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser that raises UsageError and takes no abbreviated options."""
 
     def __init__(self, **settings: object) -> None:
@@ -137,14 +137,14 @@ class Parser(argparse.ArgumentParser):
         self._action_groups.insert(0, self._action_groups.pop())
         return place
 
-    def below(self, name: str) -> "Parser":
+    def below(self, name: str) -> "CommandParser":
         """Return the parser of a command below this one; raises UsageError where there is none."""
         places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
         place = next(places, None)
         if place is None:
             self.error(f"{self.prog} has no commands below it: {name!r}")
         self._check_value(place, name)
-        found: Parser = place.choices[name]
+        found: CommandParser = place.choices[name]
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -210,7 +210,7 @@ def command(
     examples: str = "",
     *,
     prints: bool = True,
-) -> Parser:
+) -> CommandParser:
     """Add a command that ends in ``run``; all that print take ``--json`` and ``--exact``.
 
     One that does not print is given them all the same, and says what to do instead.
@@ -262,14 +262,14 @@ def age(text: str) -> int:
 HERE = "the one of this directory, else the only one in progress"
 
 
-def mission_option(parser: Parser, default: str = HERE) -> None:
+def mission_option(parser: CommandParser, default: str = HERE) -> None:
     """Add ``--mission``."""
     parser.add_argument(
         "--mission", metavar="ID", completes="mission", help=f"the mission (default: {default})"
     )
 
 
-def limit_option(parser: Parser, default: int) -> None:
+def limit_option(parser: CommandParser, default: int) -> None:
     """Add ``--limit``."""
     parser.add_argument(
         "--limit",
@@ -280,7 +280,7 @@ def limit_option(parser: Parser, default: int) -> None:
     )
 
 
-def yes_option(parser: Parser) -> None:
+def yes_option(parser: CommandParser) -> None:
     """Add ``-y``."""
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
 

@@ -1,4 +1,4 @@
-"""From arguments to an exit status; must not know what any command does.
+"""The command line: from arguments to an exit status.
 
 Only the module of the command that was named is imported, and only what that command needs.
 """
@@ -20,7 +20,7 @@ from fleetd.protocol.errors import (
     SchemaInvalid,
 )
 
-from .args import Parser, UsageError, english
+from .args import CommandParser, UsageError, english
 from .output import console
 from .prompts import Cancelled
 
@@ -144,7 +144,7 @@ def _run(arguments: list[str]) -> int:
     return int(args.run(args))
 
 
-def build_parser(arguments: Sequence[str]) -> Parser:
+def build_parser(arguments: Sequence[str]) -> CommandParser:
     """Return the parser for these arguments, with the options of the command they name."""
     parser = _parser(_program())
     subparsers = parser.commands("command")
@@ -159,7 +159,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     return parser
 
 
-def whole_parser(prog: str = "fleetctl") -> Parser:
+def whole_parser(prog: str = "fleetctl") -> CommandParser:
     """Return the parser with the options of every command: what pages are made of."""
     parser = _parser(prog)
     subparsers = parser.commands("command")
@@ -168,8 +168,8 @@ def whole_parser(prog: str = "fleetctl") -> Parser:
     return parser
 
 
-def _parser(prog: str) -> Parser:
-    parser = Parser(
+def _parser(prog: str) -> CommandParser:
+    parser = CommandParser(
         prog=prog,
         description="See and steer the fleet of agents that fleetd remembers.",
         epilog=EXAMPLES,

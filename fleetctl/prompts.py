@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal; must not decide what the answer means."""
+"""Prompts: questions to the person at the terminal."""
 
 import sys
 

@@ -164,10 +164,7 @@ def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:
 
 
 def test_only_the_screens_know_the_library_that_draws_them() -> None:
-    screens = {
-        f"fleetctl.tui.{name}"
-        for name in ("app", "board_screen", "checkpoints_screen", "text_screen", "widgets")
-    }
+    screens = {f"fleetctl.tui.{name}" for name in ("app", "screens", "widgets")}
     assert importers(ROOT, "textual") == screens
     assert importers(ROOT, "rich") == {"fleetctl.tui.cells", "fleetctl.tui.widgets"}
 

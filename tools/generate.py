@@ -27,6 +27,7 @@ GENERATORS: dict[str, Generator] = {
     "commands": _made_by("commands"),
     "manual": _made_by("manual"),
     "events": _made_by("events_page"),
+    "hooks": _made_by("hooks_page"),
     "mcp": _made_by("mcp_page"),
     "reference": _made_by("reference"),
     "schemas": _made_by("schemas"),

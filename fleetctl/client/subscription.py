@@ -86,7 +86,7 @@ class SubscriptionOptions(NamedTuple):
     agent_id: str | None = None
 
 
-class Caller(Protocol):
+class CallDaemon(Protocol):
     """How the consumer's cursor is asked for and moved."""
 
     async def __call__(self, request: Request[R]) -> R:
@@ -101,7 +101,7 @@ IN_USE_S = 3_600.0
 class ConsumerCursor:
     """Remembers with the daemon how far a consumer is; without a consumer it remembers nothing."""
 
-    def __init__(self, wanted: SubscriptionOptions, call: Caller) -> None:
+    def __init__(self, wanted: SubscriptionOptions, call: CallDaemon) -> None:
         self.gap: CursorGap | None = None
         """Events that nobody can give the consumer any more, None when there are none."""
         self._wanted = wanted
@@ -175,7 +175,7 @@ class LogSubscription:
     """Gives the events of a log in order, each once, whatever happens to the connection."""
 
     def __init__(
-        self, path: Path, transport: Transport, wanted: SubscriptionOptions, call: Caller
+        self, path: Path, transport: Transport, wanted: SubscriptionOptions, call: CallDaemon
     ) -> None:
         self.position: int | None = wanted.since
         self.epoch: str | None = wanted.epoch

@@ -1,10 +1,10 @@
-"""``fleetctl checkpoints diff``: which two are compared; must not know what a difference is."""
+"""``fleetctl checkpoints diff``: which two are compared."""
 
 from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 
-from ..args import Parser, UsageError, mission_option
+from ..args import CommandParser, UsageError, mission_option
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointList, CheckpointSummary
 from ..context import mission_id
@@ -20,7 +20,7 @@ EXAMPLES = """\
 NEWEST = 100
 
 
-def options(parser: Parser) -> None:
+def options(parser: CommandParser) -> None:
     """Add what says which two."""
     parser.add_argument(
         "before",

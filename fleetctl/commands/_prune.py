@@ -1,11 +1,11 @@
-"""Show what pruning would take, ask, and take it; must not know what is pruned."""
+"""Pruning: show what it would take, ask, and take it."""
 
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..args import Parser, yes_option
+from ..args import CommandParser, yes_option
 from ..client import Fleet
 from ..client.models import Mutation
 from ..output import console
@@ -13,7 +13,7 @@ from ..output.progress import bar
 from ..prompts import Cancelled, confirm
 
 
-class Pruned(Protocol):
+class PruneResult(Protocol):
     """What a prune took away, or would."""
 
     @property
@@ -56,23 +56,23 @@ class Pruning:
             pruned = self._call(client, args, "Pruning", dry_run=False)
         return self._show_pruned(args, pruned)
 
-    def _call(self, client: Fleet, args: Namespace, title: str, *, dry_run: bool) -> Pruned:
+    def _call(self, client: Fleet, args: Namespace, title: str, *, dry_run: bool) -> PruneResult:
         with bar(args, title) as progress:
-            found: Pruned = client.call(self._request(dry_run), progress=progress)
+            found: PruneResult = client.call(self._request(dry_run), progress=progress)
         return found
 
-    def _show_found(self, args: Namespace, found: Pruned) -> int:
+    def _show_found(self, args: Namespace, found: PruneResult) -> int:
         if not found.details:
             return console.result(args, found, self._closing(found))
         lines = self._found_lines(found)
         return console.result(args, found, *lines, "", f"[DRY RUN] No {self._noun} were deleted.")
 
-    def _show_pruned(self, args: Namespace, pruned: Pruned) -> int:
+    def _show_pruned(self, args: Namespace, pruned: PruneResult) -> int:
         told = self._found_lines(pruned) if args.yes and pruned.details else []
         gap = [""] if pruned.deleted else []
         return console.result(args, pruned, *told, *gap, self._closing(pruned))
 
-    def _found_lines(self, found: Pruned) -> list[str]:
+    def _found_lines(self, found: PruneResult) -> list[str]:
         return [
             f"Found {found.deleted} {self._noun} to prune:",
             *(f"  {console.clean(self._describe(each))}" for each in found.details),
@@ -80,13 +80,13 @@ class Pruning:
             f"Total: {found.deleted} {self._noun}, {console.size(found.freed_bytes)}",
         ]
 
-    def _closing(self, pruned: Pruned) -> str:
+    def _closing(self, pruned: PruneResult) -> str:
         if not pruned.details:
             return f"No {self._noun} to prune."
         return f"Deleted {pruned.deleted} {self._noun}."
 
 
-def options(parser: Parser) -> None:
+def options(parser: CommandParser) -> None:
     """Add the options that every prune has."""
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted")
     yes_option(parser)

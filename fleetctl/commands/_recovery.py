@@ -1,4 +1,4 @@
-"""Choosing what to restore, restoring it and showing the outcome; must not parse options."""
+"""Recovery: choose what to restore, restore it, show the outcome."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ FOUND: dict[CandidateReason | None, str] = {
 }
 
 
-class Target(NamedTuple):
+class RestoreTarget(NamedTuple):
     """The mission to bring back, and the checkpoint that would do it.
 
     ``reason`` is why it waits for recovery, None for one that does not. ``others`` are all missions
@@ -49,7 +49,7 @@ class Target(NamedTuple):
     others: tuple[RecoveryCandidate, ...] = ()
 
 
-def choose(client: Fleet, args: Namespace) -> Target:
+def choose(client: Fleet, args: Namespace) -> RestoreTarget:
     """Return what to restore: what was named, else what the daemon says is meant.
 
     Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
@@ -78,9 +78,9 @@ def detect(client: Fleet, mission: str | None = None) -> Detection:
 
 def candidate_target(
     candidate: RecoveryCandidate, candidates: tuple[RecoveryCandidate, ...] = ()
-) -> Target:
+) -> RestoreTarget:
     """Return a silent mission as a target; ``candidates`` are all that were found."""
-    return Target(
+    return RestoreTarget(
         candidate.mission_id,
         candidate.mission_title,
         candidate.last_activity_at,
@@ -91,7 +91,7 @@ def candidate_target(
     )
 
 
-def _mission(client: Fleet, mission: Mission) -> Target:
+def _mission(client: Fleet, mission: Mission) -> RestoreTarget:
     silent = detect(client, mission.id).candidates
     if silent and silent[0].checkpoint_id:
         return candidate_target(silent[0])
@@ -103,7 +103,7 @@ def _mission(client: Fleet, mission: Mission) -> Target:
             f"No checkpoint found for mission: {mission.id}",
             hint=f"Take one: fleetctl checkpoint --mission {mission.id}",
         )
-    return Target(
+    return RestoreTarget(
         mission.id,
         mission.title,
         mission.last_activity_at,
@@ -113,7 +113,7 @@ def _mission(client: Fleet, mission: Mission) -> Target:
     )
 
 
-def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
+def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> RestoreTarget:
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
     for warning in checkpoint.warnings:
         console.warn(warning)
@@ -123,7 +123,7 @@ def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
             f"Checkpoint {checkpoint.id} belongs to mission {found.id}, not to {mission}.",
             hint="Leave --mission out, or name another checkpoint.",
         )
-    return Target(
+    return RestoreTarget(
         found.id,
         found.title,
         found.last_activity_at,
@@ -133,7 +133,7 @@ def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Target:
     )
 
 
-def announcement(target: Target) -> list[str]:
+def announcement(target: RestoreTarget) -> list[str]:
     """Return the lines that say what is about to be restored."""
     return [
         *choices(target),
@@ -143,7 +143,7 @@ def announcement(target: Target) -> list[str]:
     ]
 
 
-def choices(target: Target) -> Iterator[str]:
+def choices(target: RestoreTarget) -> Iterator[str]:
     """Return the lines that list what else could be meant, none when nothing could."""
     if not target.others:
         return

@@ -1,4 +1,4 @@
-"""What a command line says of a run becomes a request to record it; must not talk to the daemon."""
+"""Snapshot options: from a command line or a JSON document to a request."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from ..args import Parser, UsageError, whole
+from ..args import CommandParser, UsageError, whole
 from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
@@ -43,7 +43,7 @@ DESCRIBING = (
 )
 
 
-def options(parser: Parser) -> None:
+def options(parser: CommandParser) -> None:
     """Add the options that describe a run."""
     parser.add_argument(
         "--source", choices=get_args(SnapshotSource), help="what made you record (default: manual)"
@@ -76,7 +76,7 @@ def options(parser: Parser) -> None:
     )
 
 
-def _step_options(parser: Parser) -> None:
+def _step_options(parser: CommandParser) -> None:
     parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
     parser.add_argument("--step", metavar="ID", completes="nothing", help="the step of the plan")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Has the daemon's program, this version of it, do an errand at a store; shows nothing.
+"""Store jobs: run the daemon's program, of this version, on a store.
 
 Only that program touches a store, also while no daemon runs.
 """

@@ -1,4 +1,4 @@
-"""``fleetctl mission timeline``: which events are told; must not know how they are."""
+"""``fleetctl mission timeline``: which events are told."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..args import Parser, age, whole
+from ..args import CommandParser, age, whole
 from ..client import Fleet
 from ..client.models import Event, MissionGet, SortieList
 from ..client.pagination import newest
@@ -26,7 +26,7 @@ ENTRIES = 40
 EVENTS = 5_000
 
 
-def options(parser: Parser) -> None:
+def options(parser: CommandParser) -> None:
     """Add what says how much is told."""
     parser.add_argument(
         "mission_id",

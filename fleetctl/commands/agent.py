@@ -3,9 +3,10 @@
 from argparse import Namespace
 from typing import Any, get_args
 
+from fleetd.protocol.errors import InvalidParams, InvalidState
 from fleetd.protocol.patterns import AgentStatus, Role
 
-from ..args import Parser, Run, Subparsers, UsageError, command, group, whole
+from ..args import CommandParser, Run, Subparsers, UsageError, command, group, threshold_ms, whole
 from ..client import Fleet
 from ..client.models import (
     Agent,
@@ -14,12 +15,19 @@ from ..client.models import (
     AgentHeartbeat,
     AgentList,
     AgentNote,
+    AgentRegister,
+    Detection,
+    RecoveryCandidate,
+    RecoveryRestore,
+    RestoreResult,
 )
 from ..client.pagination import every
-from ..context import machine_name, machine_names
+from ..context import cwd, failing_as, machine_name, machine_names, selected
 from ..output import console, tables
 from ..output.tables import Column
-from . import _agent_start
+from ..output.views.recovery import resume_command
+from ..prompts import confirm, interactive
+from ._recovery import QUESTION, announcement, candidate_target, show
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
@@ -54,7 +62,9 @@ def register(subparsers: Subparsers) -> None:
     leave.add_argument("--reason", metavar="TEXT", help="why")
 
 
-def _on_agent(actions: Subparsers, name: str, run: Run, summary: str, examples: str = "") -> Parser:
+def _on_agent(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+) -> CommandParser:
     parser = command(actions, name, run, summary, examples)
     parser.add_argument("agent_id", metavar="ID", completes="agent")
     return parser
@@ -64,7 +74,7 @@ def _register_start(actions: Subparsers) -> None:
     start = _on_agent(
         actions,
         "start",
-        _agent_start.run,
+        run_start,
         "Register an agent, and offer it the mission that waits for recovery.",
         START_EXAMPLES,
     )
@@ -183,3 +193,87 @@ def run_deregister(args: Namespace) -> int:
     with Fleet() as client:
         agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
     return console.result(args, agent, f"Agent deregistered: {agent.id}")
+
+
+def run_start(args: Namespace) -> int:
+    """Register the agent; restore when a mission waits and the person or the option says so."""
+    with Fleet() as client:
+        registration = client.call(_registration(args))
+        waiting = registration.recovery
+        if not args.json:
+            console.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
+        own_mission = registration.agent.mission_id
+        candidate = _own(waiting, own_mission) if own_mission else _here(client)
+        outcome = _recover(client, args, candidate, sure=bool(own_mission))
+    if args.json:
+        document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
+        console.print_json({**document, "restored": outcome})
+    return 0
+
+
+def _registration(args: Namespace) -> AgentRegister:
+    return AgentRegister(
+        agent_id=args.agent_id,
+        role=args.role,
+        harness=args.harness,
+        pid=args.pid,
+        mission_id=args.mission,
+        cwd=cwd(),
+        threshold_ms=threshold_ms(),
+    )
+
+
+def _own(waiting: Detection, mission_id: str) -> RecoveryCandidate | None:
+    """Return the agent's mission when that waits and has a checkpoint."""
+    mine = (each for each in waiting.candidates if each.mission_id == mission_id)
+    return next((each for each in mine if each.checkpoint_id), None)
+
+
+def _here(client: Fleet) -> RecoveryCandidate | None:
+    """Return what waits in this directory, for an agent without a mission.
+
+    It is never resumed into somebody's mission by itself; see ``_recover``.
+    """
+    try:
+        found = selected(client, "recovery", threshold_ms=threshold_ms())
+    except (InvalidState, InvalidParams):
+        return None
+    return next(iter(found.candidates), None)
+
+
+def _recover(
+    client: Fleet, args: Namespace, candidate: RecoveryCandidate | None, *, sure: bool
+) -> RestoreResult | None:
+    if candidate is None or not ((args.auto_resume and sure) or _agreed(args, candidate)):
+        return None
+    request = RecoveryRestore(
+        mission_id=candidate.mission_id,
+        agent_id=args.agent_id,
+        requested_by=args.agent_id,
+        # Where the others are at work again, they must not notice.
+        scope="agent" if candidate.agent_id else "mission",
+    )
+    with failing_as("Failed to restore from checkpoint"):
+        outcome = client.call(request)
+    if not args.json:
+        show(outcome)
+    return outcome
+
+
+def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
+    """Ask when somebody is there; else say what waits and how to restore it."""
+    if args.json:
+        return False
+    later = resume_command(candidate, args.agent_id)
+    if not interactive():
+        console.line(
+            f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "
+            f"Restore it with: {later}"
+        )
+        return False
+    console.lines([*announcement(candidate_target(candidate)), ""])
+    if not confirm(QUESTION):
+        console.line(f"Not restored. Later: {later}")
+        return False
+    print()
+    return True

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..args import Parser, Subparsers, UsageError, command, group, whole, yes_option
+from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
 from ..service import install, logs, start, status
-from ..service.manager import Service, State, service
+from ..service.manager import Service, ServiceState, service
 from ..service.process import Running
 from ..service.setup import this_setup
 
@@ -70,7 +70,7 @@ def register(subparsers: Subparsers) -> None:
     shown.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
 
 
-def _changing(parser: Parser) -> None:
+def _changing(parser: CommandParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     yes_option(parser)
 
@@ -96,7 +96,7 @@ def _manager() -> Service:
     return found
 
 
-def _told(args: Namespace, report: install.Report) -> int:
+def _told(args: Namespace, report: install.InstallReport) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
@@ -139,7 +139,7 @@ def run_stop(args: Namespace) -> int:
 
 def run_status(args: Namespace) -> int:
     """Print how the daemon is run; the status is 0 when it answers."""
-    seen = status.standing()
+    seen = status.service_status()
     if args.json:
         console.print_json(seen.told())
     else:
@@ -147,7 +147,7 @@ def run_status(args: Namespace) -> int:
     return 0 if seen.running else 1
 
 
-def _show(seen: status.Standing) -> None:
+def _show(seen: status.ServiceStatus) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
     at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) {_how_long(seen)}"
     console.flow("", at if seen.running else NOT_RUNNING[seen.silent])
@@ -156,7 +156,7 @@ def _show(seen: status.Standing) -> None:
     if told is not None:
         pairs += [
             ("Service", _service(told)),
-            ("State", told.condition if told.installed else None),
+            ("ServiceState", told.condition if told.installed else None),
             ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
         ]
     console.fields(pairs)
@@ -164,14 +164,14 @@ def _show(seen: status.Standing) -> None:
         console.warn(warning)
 
 
-def _how_long(seen: status.Standing) -> str:
+def _how_long(seen: status.ServiceStatus) -> str:
     at = times.ms_of(seen.started_at or "")
     if at is None or not console.humane():
         return f"since {seen.started_at}"
     return f"for {times.span(console.now_ms() - at)}"
 
 
-def _service(told: State) -> str:
+def _service(told: ServiceState) -> str:
     if not told.installed:
         return f"not installed in {told.kind}; fleetctl daemon install does that"
     parts = [f"{told.kind}, {'enabled' if told.enabled else 'not enabled'}"]
@@ -190,4 +190,4 @@ def run_logs(args: Namespace) -> int:
     if args.follow:
         raise UsageError("--follow never ends, so it cannot print one JSON document.")
     lines = logs.last_lines(manager, args.lines)
-    return console.result(args, {"log": status.standing().log, "lines": lines})
+    return console.result(args, {"log": status.service_status().log, "lines": lines})

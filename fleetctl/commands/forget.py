@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 
-from ..args import Parser, Run, Subparsers, command, group, yes_option
+from ..args import CommandParser, Run, Subparsers, command, group, yes_option
 from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
 from ..context import absolute, project_dir
@@ -48,7 +48,7 @@ def register(subparsers: Subparsers) -> None:
     project.add_argument("name", metavar="DIR", nargs="?", help=default)
 
 
-def _register(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+def _register(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary, EXAMPLES)
     parser.add_argument("--dry-run", action="store_true", help="show what would go")
     yes_option(parser)

@@ -7,11 +7,11 @@ from fleetd.protocol.errors import NotFound
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Deed, carry_out, changing, chosen, looking, project
+from ..integrations.apply import Operation, apply, changing, chosen, looking, project
 from ..integrations.hook_command import this_installation
-from ..integrations.hook_plan import Change, installing, uninstalling
+from ..integrations.hook_plan import PlannedChange, installing, uninstalling
 from ..integrations.registry import HARNESSES
-from ..integrations.status import State, state
+from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.findings import show
@@ -62,25 +62,25 @@ def run_install(args: Namespace) -> int:
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
             hint="Name one to install its hooks all the same: fleetctl hooks install claude",
         )
-    deed = Deed(
+    operation = Operation(
         lambda each: installing(each, place, installation, enforce=args.enforce_locks),
-        Change.install,
+        PlannedChange.install,
         done="installed in",
         nothing="already installed",
     )
-    return carry_out(args, harnesses, deed)
+    return apply(args, harnesses, operation)
 
 
 def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
     place = project(args)
-    deed = Deed(
+    operation = Operation(
         lambda each: uninstalling(each, place),
-        Change.uninstall,
+        PlannedChange.uninstall,
         done="taken out of",
         nothing="not installed",
     )
-    return carry_out(args, chosen(args), deed)
+    return apply(args, chosen(args), operation)
 
 
 def run_status(args: Namespace) -> int:
@@ -116,18 +116,18 @@ def run_status(args: Namespace) -> int:
     return 0
 
 
-def _states(args: Namespace) -> list[State]:
+def _states(args: Namespace) -> list[HooksState]:
     installation = this_installation()
     return [state(each, project(args), installation) for each in chosen(args)]
 
 
-def _standing(seen: State) -> tuple[str, ...]:
+def _standing(seen: HooksState) -> tuple[str, ...]:
     old = seen.installed != "no" and (seen.updates or not seen.current)
     hooks = f"{seen.installed}, old" if old else seen.installed
     return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks
 
 
-def _details(seen: State) -> None:
+def _details(seen: HooksState) -> None:
     if seen.installed == "no":
         return
     console.heading(seen.harness)

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from ..args import Parser, Run, Subparsers, command, group, whole
+from ..args import CommandParser, Run, Subparsers, command, group, whole
 from ..client import Fleet
 from ..client.models import (
     Lock,
@@ -69,7 +69,7 @@ def register(subparsers: Subparsers) -> None:
     listing.add_argument("--all", action="store_true", help="also those that ended")
 
 
-def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> Parser:
+def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary)
     parser.add_argument(
         "lock_id", metavar="LOCK", completes="lock.active", help="its id, or the file it is on"

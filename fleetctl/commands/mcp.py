@@ -8,11 +8,11 @@ from argparse import Namespace
 from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import AGENT_ID
 
-from ..args import Parser, Subparsers, UsageError
+from ..args import CommandParser, Subparsers, UsageError
 from ..integrations import mcp_extra
-from ..integrations.apply import Deed, carry_out, changing, chosen, looking, project
-from ..integrations.hook_plan import Change
-from ..integrations.mcp import State, installing, look, this_command, uninstalling
+from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.hook_plan import PlannedChange
+from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
 from ..integrations.registry import HARNESSES
 from ..output import console, tables
 from ..output.tables import Column
@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "Let agents work with their fleet by themselves: a server of the Model Context Protocol"
         " on stdin and stdout. Agent CLIs start it; install tells them to."
     )
-    parser: Parser = subparsers.add_parser(
+    parser: CommandParser = subparsers.add_parser(
         "mcp", help=summary, description=summary, epilog=EXAMPLES
     )
     parser.add_argument(
@@ -92,13 +92,13 @@ def run_install(args: Namespace) -> int:
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
             hint="Name one to install the server all the same: fleetctl mcp install claude",
         )
-    deed = Deed(
+    operation = Operation(
         lambda each: installing(each, place, command),
-        Change.install,
+        PlannedChange.install,
         done="server added to",
         nothing="already installed",
     )
-    status = carry_out(args, harnesses, deed)
+    status = apply(args, harnesses, operation)
     _warn_of_missing()
     return status
 
@@ -106,13 +106,13 @@ def run_install(args: Namespace) -> int:
 def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
     place = project(args)
-    deed = Deed(
+    operation = Operation(
         lambda each: uninstalling(each, place),
-        Change.uninstall,
+        PlannedChange.uninstall,
         done="server taken out of",
         nothing="not installed",
     )
-    return carry_out(args, chosen(args), deed)
+    return apply(args, chosen(args), operation)
 
 
 def run_status(args: Namespace) -> int:
@@ -145,7 +145,7 @@ def _warn_of_missing() -> None:
         console.warn(f"{MISSING} {mcp_extra.hint()}")
 
 
-def _row(seen: State) -> tuple[str, ...]:
+def _row(seen: McpStatus) -> tuple[str, ...]:
     server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
     told = server.get(seen.installed, "?" if seen.problem else "no")
     return seen.harness, "yes" if seen.here else "no", told, seen.file

@@ -7,7 +7,7 @@ from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
-from ..args import Parser, Subparsers, UsageError, command, group, limit_option, yes_option
+from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, yes_option
 from ..client import Fleet
 from ..client.models import (
     Mission,
@@ -88,7 +88,7 @@ def register(subparsers: Subparsers) -> None:
     yes_option(delete)
 
 
-def _id_argument(parser: Parser, completes: str) -> None:
+def _id_argument(parser: CommandParser, completes: str) -> None:
     parser.add_argument(
         "mission_id",
         metavar="ID",
@@ -116,7 +116,7 @@ def _register_create(actions: Subparsers) -> None:
     )
 
 
-def _detail_options(parser: Parser) -> None:
+def _detail_options(parser: CommandParser) -> None:
     parser.add_argument("--description", metavar="TEXT", help="what it is about")
     parser.add_argument(
         "--priority", choices=get_args(Priority), help="default: medium when it is created"

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from fleetd.protocol.patterns import Scope
 
-from ..args import Parser, Subparsers, UsageError, command, mission_option, yes_option
+from ..args import CommandParser, Subparsers, UsageError, command, mission_option, yes_option
 from ..client import Fleet
 from ..client.models import RecoveryRestore
 from ..context import failing_as
@@ -13,7 +13,7 @@ from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ._recovery import (
     QUESTION,
-    Target,
+    RestoreTarget,
     announcement,
     choices,
     choose,
@@ -41,7 +41,7 @@ def register(subparsers: Subparsers) -> None:
     _recovery_options(parser)
 
 
-def _recovery_options(parser: Parser) -> None:
+def _recovery_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--rewind", action="store_true", help="also undo what was finished since the checkpoint"
     )
@@ -103,7 +103,7 @@ def _scope(args: Namespace) -> Scope:
     return "agent" if args.scope == "agent" else "mission"
 
 
-def _announce(args: Namespace, target: Target) -> None:
+def _announce(args: Namespace, target: RestoreTarget) -> None:
     """Say what is about to happen and ask; raises Cancelled when the answer is no."""
     # A script that reads JSON has nobody to ask, and has asked for the recovery already.
     ask = not args.yes and (not args.json or interactive())
@@ -117,7 +117,7 @@ def _announce(args: Namespace, target: Target) -> None:
         print(file=sys.stderr if args.json else sys.stdout)
 
 
-def _request(args: Namespace, target: Target) -> RecoveryRestore:
+def _request(args: Namespace, target: RestoreTarget) -> RecoveryRestore:
     return RecoveryRestore(
         # Without a named checkpoint the daemon may pass over a damaged one to the one before.
         checkpoint_id=target.checkpoint_id if args.checkpoint else None,

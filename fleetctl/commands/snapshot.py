@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from ..args import Parser, Subparsers, command, group, limit_option
+from ..args import CommandParser, Subparsers, command, group, limit_option
 from ..client import Fleet
 from ..client.models import (
     PrunedSnapshot,
@@ -84,7 +84,7 @@ def register(subparsers: Subparsers) -> None:
     _register_upkeep(actions)
 
 
-def _run_options(parser: Parser) -> None:
+def _run_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--run", dest="run_id", metavar="ID", completes="run", help=f"the run (default: {MINE})"
     )

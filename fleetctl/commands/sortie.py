@@ -5,7 +5,7 @@ from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
 
-from ..args import Parser, Run, Subparsers, UsageError, command, group, mission_option, whole
+from ..args import CommandParser, Run, Subparsers, UsageError, command, group, mission_option, whole
 from ..client import Fleet
 from ..client.models import (
     Sortie,
@@ -70,7 +70,9 @@ def register(subparsers: Subparsers) -> None:
     )
 
 
-def _on_sortie(actions: Subparsers, name: str, run: Run, summary: str, completes: str) -> Parser:
+def _on_sortie(
+    actions: Subparsers, name: str, run: Run, summary: str, completes: str
+) -> CommandParser:
     parser = command(actions, name, run, summary)
     parser.add_argument("sortie_id", metavar="ID", completes=completes)
     return parser

@@ -1,6 +1,13 @@
-"""``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left."""
+"""``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left.
 
+Of what is stored only what has a name of fleetd's is removed; whatever else lies there stays.
+"""
+
+import fcntl
+import glob
+import os
 import shlex
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -8,27 +15,116 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fleetd.protocol.errors import FleetError, InvalidState
+from fleetd.host import paths
+from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from ..args import Subparsers, command, yes_option
 from ..completion import shells
-from ..integrations import config_file
+from ..integrations import config_file, settings_backups
 from ..integrations import hook_plan as hooks
 from ..integrations import mcp as servers
-from ..integrations.hook_plan import Change
+from ..integrations.hook_plan import PlannedChange
 from ..integrations.mcp_extra import PACKAGE, installer
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import systemd
-from ..service.install import Removal
+from ..service.install import ServiceRemoval
 from ..service.manager import service
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
-from . import _stored_data
 
 if TYPE_CHECKING:
-    from fleetd.config import Loaded
+    from fleetd.config import Config, Loaded
+
+# What lies beside the database by its name, and by one of its own.
+_ENDINGS = ("", "-wal", "-shm", "-journal", "-mark", "-lock", ".ballast")
+# What damage or a vanished directory had fleetd put aside.
+_KEPT = ("-wal.damaged-*", ".rescued-*")
+_OF_THE_MACHINE = ("machine-id", "machine-nonces")
+# Where a restore or a move has put what it replaced.
+_REPLACED = "replaced-*"
+
+
+class Stored(NamedTuple):
+    """One thing that fleetd has stored, by the word that people know, and the paths of it."""
+
+    what: str
+    paths: tuple[Path, ...]
+
+    @property
+    def where(self) -> Path:
+        """Return the path that stands for it."""
+        return self.paths[0]
+
+
+def stored(config: "Config") -> list[Stored]:
+    """Return what there is."""
+    here = config.database.parent
+    state = paths.state_path()
+    found = (
+        ("database", _beside(config.database)),
+        ("machine id", [here / name for name in _OF_THE_MACHINE]),
+        ("checkpoints", [config.checkpoints]),
+        ("replaced", [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)]),
+        ("spool", [paths.spool_path()]),
+        ("copies of settings", [settings_backups.directory()]),
+        ("log", [state / "fleetd.log", state / "fleetd.log.1"]),
+    )
+    every = ((what, tuple(filter(os.path.lexists, places))) for what, places in found)
+    return [Stored(what, places) for what, places in every if places]
+
+
+def _beside(database: Path) -> Iterator[Path]:
+    for ending in _ENDINGS:
+        yield database.with_name(database.name + ending)
+    for pattern in _KEPT:
+        yield from database.parent.glob(glob.escape(database.name) + pattern)
+
+
+def delete(config: "Config", each: Stored) -> None:
+    """Remove one of them; raises InvalidState while a daemon uses it, and Storage."""
+    _check_unused(config)
+    for path in each.paths:
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise Storage(
+                f"{error.filename or path} cannot be removed: {error.strerror}.",
+                hint=f"Look there: ls -la {path.parent}. Then run the command again.",
+            ) from error
+    for directory in {path.parent for path in each.paths}:
+        _remove_if_empty(directory)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:  # something of somebody else's is in it
+        return
+
+
+def _check_unused(config: "Config") -> None:
+    """Raise InvalidState while somebody holds one of the locks of a daemon."""
+    locks = paths.locks_of(config.database, config.checkpoints, config.socket)
+    for what, path in locks.items():
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:  # no daemon has made it, or it is none
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InvalidState(
+                f"A fleetd uses {what}; nothing of it was removed.",
+                hint="Stop it, then run the command again: fleetctl daemon stop",
+            ) from error
+        finally:
+            os.close(handle)
+
 
 _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
@@ -49,7 +145,7 @@ class Left(NamedTuple):
     how: str = ""
 
 
-class Plan:
+class UninstallPlan:
     """What is to be taken out, what was done of it, and what went wrong with the rest."""
 
     def __init__(self) -> None:
@@ -100,7 +196,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Show what goes, ask, take it out, and say what is left."""
-    settings, plan = _settings(), Plan()
+    settings, plan = _settings(), UninstallPlan()
     for harness in HARNESSES.values():
         name = harness.name
         hooks_of = partial(hooks.uninstalling, harness, None)
@@ -128,7 +224,7 @@ def _settings() -> "Loaded":
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
 
 
-def _setting(what: str, planned: Callable[[], Change]) -> Iterator[Part]:
+def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Part]:
     """Yield the settings file of an agent CLI, if there is anything of ours in it."""
     change = planned()
 
@@ -150,7 +246,7 @@ def _completions(shell: str) -> Iterator[Part]:
 
 
 def _daemon() -> Iterator[Part]:
-    removal = Removal(service())
+    removal = ServiceRemoval(service())
     if removal:
         yield Part(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
@@ -163,17 +259,14 @@ def _daemon() -> Iterator[Part]:
 def _data(settings: "Loaded") -> list[Part]:
     config = settings.config
 
-    def take_out(each: _stored_data.Stored) -> list[str]:
-        _stored_data.delete(config, each)
+    def take_out(each: Stored) -> list[str]:
+        delete(config, each)
         return [f"Deleted {path}" for path in each.paths]
 
-    return [
-        Part(each.what, str(each.where), partial(take_out, each))
-        for each in _stored_data.stored(config)
-    ]
+    return [Part(each.what, str(each.where), partial(take_out, each)) for each in stored(config)]
 
 
-def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
+def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
     """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
     stream = sys.stderr if args.json else sys.stdout
     if plan.parts:
@@ -193,7 +286,7 @@ def _ask(args: Namespace, plan: Plan, settings: "Loaded") -> None:
             plan.parts += found
 
 
-def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
+def _told(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> int:
     left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
     if args.json:
         console.print_json(_document(args, plan, left))
@@ -202,7 +295,7 @@ def _told(args: Namespace, plan: Plan, settings: "Loaded") -> int:
     return 1 if plan.errors else 0
 
 
-def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
+def _document(args: Namespace, plan: UninstallPlan, left: list[Left]) -> dict[str, Any]:
     going = plan.parts if args.dry_run else plan.removed
     return {
         "changed": bool(plan.removed),
@@ -215,7 +308,7 @@ def _document(args: Namespace, plan: Plan, left: list[Left]) -> dict[str, Any]:
     }
 
 
-def _show(args: Namespace, plan: Plan, left: list[Left]) -> None:
+def _show(args: Namespace, plan: UninstallPlan, left: list[Left]) -> None:
     console.lines(plan.said)
     if not plan.parts and not plan.errors:
         console.line("Nothing of fleetd is installed here.")
@@ -237,7 +330,7 @@ def _sentence(each: Left) -> str:
 
 def _left(settings: "Loaded", *, data: bool) -> Iterator[Left]:
     """Yield what stays after this command, with what fleetd remembers if there is ``data``."""
-    for each in _stored_data.stored(settings.config) if data else ():
+    for each in stored(settings.config) if data else ():
         yield Left(each.what, str(each.where), "fleetctl uninstall --delete-data")
     if settings.config.store:
         shown = next(str(each.value) for each in settings.settings() if each.key == "store")

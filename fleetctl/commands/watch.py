@@ -38,9 +38,9 @@ def run(args: Namespace) -> int:
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
     # Imports that take longer than all of another command, which wants none of them.
-    from ..tui.app import Watch
+    from ..tui.app import WatchApp
 
-    app = Watch()
+    app = WatchApp()
     app.run(mouse=False)
     return app.return_code or 0
 

@@ -1,1 +1,1 @@
-"""What a shell is offered while somebody types; must not change anything."""
+"""Completion: what a shell is offered while somebody types."""

@@ -1,4 +1,4 @@
-"""What a shell offers for an id: ids and what they stand for, most wanted first; must not print.
+"""Completion candidates: what a shell offers for an id, most wanted first.
 
 Asked at every press of a key, so it reads lists that are short, and gives up early.
 """
@@ -89,7 +89,7 @@ PARTS = {
 MISSIONS = 5
 
 
-class Candidate(NamedTuple):
+class Completion(NamedTuple):
     """An id, what it stands for in a line, and its record's status."""
 
     id: str
@@ -97,10 +97,10 @@ class Candidate(NamedTuple):
     status: str = ""
 
 
-def candidates(kind: str, prefix: str, ask: Ask) -> list[Candidate]:
+def candidates(kind: str, prefix: str, ask: Ask) -> list[Completion]:
     """Return what begins with a prefix: what the kind's commands want, else all there is."""
     noun = kind.partition(".")[0]
-    found: dict[str, Candidate] = {}
+    found: dict[str, Completion] = {}
     for each in NOUNS[noun](ask):
         if FIT.fullmatch(each.id) and each.id.startswith(prefix):
             found.setdefault(each.id, each)
@@ -110,7 +110,7 @@ def candidates(kind: str, prefix: str, ask: Ask) -> list[Candidate]:
     return (fitting or list(found.values()))[:MOST]
 
 
-def _missions(ask: Ask) -> Iterator[Candidate]:
+def _missions(ask: Ask) -> Iterator[Completion]:
     """Yield missions: those in progress, then the newest; a part of them may be long ago."""
     begun = ask("mission.list", status="in_progress", limit=MOST).missions
     pending = ask("mission.list", status="pending", limit=MOST).missions
@@ -118,7 +118,7 @@ def _missions(ask: Ask) -> Iterator[Candidate]:
     for each in (*begun, *pending, *newest):
         progress = f" {each.progress_percent}%" if each.status == "in_progress" else ""
         state = endings.state(each.status, each.closed_reason)
-        yield Candidate(each.id, f"{state}{progress}  {each.title}", each.status)
+        yield Completion(each.id, f"{state}{progress}  {each.title}", each.status)
 
 
 def _current(ask: Ask) -> list[str]:
@@ -128,14 +128,14 @@ def _current(ask: Ask) -> list[str]:
     return list(dict.fromkeys([*([here.id] if here else []), *(each.id for each in others)]))
 
 
-def _sorties(ask: Ask) -> Iterator[Candidate]:
+def _sorties(ask: Ask) -> Iterator[Completion]:
     for mission in _current(ask):
         for each in ask("sortie.list", mission_id=mission).sorties:
             who = f" {each.assigned_to}" if each.assigned_to else ""
-            yield Candidate(each.id, f"{each.status}{who}  {each.title}", each.status)
+            yield Completion(each.id, f"{each.status}{who}  {each.title}", each.status)
 
 
-def _checkpoints(ask: Ask) -> Iterator[Candidate]:
+def _checkpoints(ask: Ask) -> Iterator[Completion]:
     """Yield checkpoints, newest first: this directory's mission's, then everybody's; undo last."""
     found: list[Any] = []
     for mission in _current(ask)[:1]:
@@ -144,58 +144,58 @@ def _checkpoints(ask: Ask) -> Iterator[Candidate]:
     for each in sorted(found, key=lambda each: each.undo):
         why = each.trigger_details or ("undo" if each.undo else "")
         told = f"{_when(each.timestamp)}  {each.trigger} {each.progress_percent}%  {why}"
-        yield Candidate(each.id, told)
+        yield Completion(each.id, told)
 
 
-def _snapshots(ask: Ask) -> Iterator[Candidate]:
+def _snapshots(ask: Ask) -> Iterator[Completion]:
     found = ask("snapshot.list", limit=MOST).snapshots
     for each in found:
         told = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
-        yield Candidate(each.snapshot_id, told)
+        yield Completion(each.snapshot_id, told)
     yield from _of_runs(found)
 
 
-def _runs(ask: Ask) -> Iterator[Candidate]:
+def _runs(ask: Ask) -> Iterator[Completion]:
     yield from _of_runs(ask("snapshot.list", limit=MOST).snapshots)
 
 
-def _of_runs(snapshots: Iterable[Any]) -> Iterator[Candidate]:
+def _of_runs(snapshots: Iterable[Any]) -> Iterator[Completion]:
     """Yield the runs of snapshots, which are newest first; only a run's newest is told of."""
     for each in snapshots:
-        yield Candidate(each.run_id, f"{_when(each.created_at)}  {each.status}")
+        yield Completion(each.run_id, f"{_when(each.created_at)}  {each.status}")
 
 
-def _locks(ask: Ask) -> Iterator[Candidate]:
+def _locks(ask: Ask) -> Iterator[Completion]:
     for each in ask("lock.list").locks:
-        yield Candidate(each.id, f"{each.held_by}  {console.path(each.file)}", each.status)
+        yield Completion(each.id, f"{each.held_by}  {console.path(each.file)}", each.status)
 
 
-def _messages(ask: Ask) -> Iterator[Candidate]:
+def _messages(ask: Ask) -> Iterator[Completion]:
     for each in reversed(ask("message.list").messages):
         owed = any(to.status != "acked" for to in each.deliveries)
         told = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
-        yield Candidate(each.id, told, "open" if owed else "acked")
+        yield Completion(each.id, told, "open" if owed else "acked")
 
 
-def _threads(ask: Ask) -> Iterator[Candidate]:
+def _threads(ask: Ask) -> Iterator[Completion]:
     for each in reversed(ask("message.list").messages):
         if each.thread_id:
-            yield Candidate(each.thread_id, each.subject)
+            yield Completion(each.thread_id, each.subject)
 
 
-def _agents(ask: Ask) -> Iterator[Candidate]:
+def _agents(ask: Ask) -> Iterator[Completion]:
     """Yield agents: who is there, then who is lost, then who left."""
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
         told = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
-        yield Candidate(each.id, told, each.status)
+        yield Completion(each.id, told, each.status)
 
 
-def _sessions(ask: Ask) -> Iterator[Candidate]:
+def _sessions(ask: Ask) -> Iterator[Completion]:
     for each in ask("agent.list").agents:
         if each.session_id:
-            yield Candidate(
+            yield Completion(
                 each.session_id, f"{each.harness or ''} {each.id} {console.path(each.cwd or '')}"
             )
     yield from _runs(ask)
@@ -205,7 +205,7 @@ def _when(timestamp: str) -> str:
     return times.ago(timestamp, console.now_ms())
 
 
-NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {
+NOUNS: dict[str, Callable[[Ask], Iterator[Completion]]] = {
     "mission": _missions,
     "sortie": _sorties,
     "checkpoint": _checkpoints,
@@ -220,7 +220,7 @@ NOUNS: dict[str, Callable[[Ask], Iterator[Candidate]]] = {
 KINDS = (*NOUNS, *PARTS)
 
 
-def line(candidate: Candidate, columns: int | None = None) -> str:
+def line(candidate: Completion, columns: int | None = None) -> str:
     """Return a candidate as the shells read it: the id, a tab, what it stands for.
 
     They count characters. Where ``columns`` are told, the line they make of it takes fewer.

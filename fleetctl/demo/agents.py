@@ -39,19 +39,18 @@ from fleetd.protocol.types import Role
 
 from ..client import Fleet
 from . import project
-from .project import Piece, piece_of
-
-DISPATCH = "dispatch-1"
-FIRST = "specialist-1"
-SECOND = "specialist-2"
-SUCCESSOR = "specialist-3"
-
-ORDERS = "Four modules are yours: one sortie, one commit each"
-GO_AHEAD = "words.py and sentences.py are there"
-QUESTION = "Does a silent e count as a syllable?"
-RULING = "A silent e at the end of a word does not count: make has one syllable."
-WAITING = "I wait for readability.py"
-
+from .project import (
+    DISPATCH,
+    FIRST,
+    GO_AHEAD,
+    ORDERS,
+    QUESTION,
+    RULING,
+    SECOND,
+    WAITING,
+    Module,
+    piece_of,
+)
 
 PATIENCE_S = 30.0
 
@@ -62,7 +61,7 @@ class NothingCame(Exception):
     """A fact that had to come did not come in time."""
 
 
-class Follower(Fleet):
+class EventFollower(Fleet):
     """A client with one subscription."""
 
     def follow(self, types: Sequence[str]) -> None:
@@ -97,7 +96,7 @@ class Letter(NamedTuple):
     subject: str
 
 
-class Facts(NamedTuple):
+class PromptFacts(NamedTuple):
     """What a prompt says about the work that is to go on."""
 
     mission: str
@@ -108,14 +107,14 @@ class Facts(NamedTuple):
     changed: list[str]
 
 
-def read(prompt: str) -> Facts:
+def read(prompt: str) -> PromptFacts:
     """Return the facts of a recovery prompt; raises ValueError when it names no mission."""
     mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
     if mission is None:
         raise ValueError("The prompt names no mission.")
     sections = _sections(prompt)
     mail = sections.get("Messages Awaiting You", "")
-    return Facts(
+    return PromptFacts(
         mission=mission[1],
         sorties=[found[1] for found in _SORTIE.finditer(sections.get("Your Sorties", ""))],
         tokens={
@@ -138,7 +137,7 @@ INDEX = ".git/index"
 class Worker:
     """One agent, at work in the current directory."""
 
-    def __init__(self, client: Follower, agent_id: str, role: Role, mission_id: str) -> None:
+    def __init__(self, client: EventFollower, agent_id: str, role: Role, mission_id: str) -> None:
         self.client = client
         self.id = agent_id
         self.mission_id = mission_id
@@ -205,7 +204,7 @@ class Worker:
         (self.project / file).write_text(text)
         self._report("file_modified", file=file)
 
-    def test(self, piece: Piece) -> bool:
+    def test(self, piece: Module) -> bool:
         """Run the module's tests and report how they went."""
         ran = subprocess.run(
             [sys.executable, "-m", "unittest", "-q", piece.test_module],
@@ -223,7 +222,7 @@ class Worker:
             EventAppend(type=kind, mission_id=self.mission_id, agent_id=self.id, data=data)
         )
 
-    def commit(self, piece: Piece) -> str:
+    def commit(self, piece: Module) -> str:
         """Commit one module and return the commit; git has one index for all agents."""
         lock = self.lock(INDEX, "commit")
         self._git("add", piece.file)
@@ -242,7 +241,7 @@ class Worker:
         )
         return done.stdout.strip()
 
-    def start(self, sortie: Sortie) -> Piece:
+    def start(self, sortie: Sortie) -> Module:
         """Begin a sortie and return what is to be written."""
         self.client.call(SortieStart(sortie_id=sortie.id, agent_id=self.id))
         return piece_of(sortie.files[0])
@@ -268,7 +267,7 @@ class Worker:
 WAKES = ("message_sent", "sortie_completed")
 
 
-def dispatch(client: Follower, agent_id: str) -> None:
+def dispatch(client: EventFollower, agent_id: str) -> None:
     """Plan the mission, hand its sorties out, answer questions, close it when all is done."""
     mission = client.call(
         MissionCreate(
@@ -299,7 +298,7 @@ def _all_done(me: Worker) -> bool | None:
     return True if mission.completed_sorties == mission.total_sorties else None
 
 
-def specialist(client: Follower, agent_id: str, mission_id: str) -> None:
+def specialist(client: EventFollower, agent_id: str, mission_id: str) -> None:
     """Work through the sorties that the dispatch assigned."""
     me = Worker(client, agent_id, "specialist", mission_id)
     me.await_letter(lambda letter: letter.subject == ORDERS, "for orders")
@@ -350,7 +349,7 @@ def _answers_the_wait(letter: Message) -> bool:
     return letter.subject == f"Re: {WAITING}"
 
 
-def successor(client: Follower, agent_id: str) -> None:
+def successor(client: EventFollower, agent_id: str) -> None:
     """Go on with a killed agent's work, knowing only the recovery prompt that comes on stdin."""
     facts = read(sys.stdin.read())
     sorties = [client.call(SortieGet(sortie_id=each)) for each in facts.sorties]
@@ -367,7 +366,7 @@ def successor(client: Follower, agent_id: str) -> None:
     me.leave()
 
 
-def _finish_half(me: Worker, sortie: Sortie, facts: Facts) -> None:
+def _finish_half(me: Worker, sortie: Sortie, facts: PromptFacts) -> None:
     """Write what is missing behind a half-written file, under the lock that came with the work."""
     piece = project.piece_of(sortie.files[0])
     path = me.project / piece.file
@@ -386,7 +385,7 @@ PROGRAMS = {"dispatch": dispatch, "specialist": specialist, "successor": success
 def main(arguments: Sequence[str]) -> int:
     """Run one agent until its work is done."""
     program, agent_id, *rest = arguments
-    with Follower(paths.socket_path()) as client:
+    with EventFollower(paths.socket_path()) as client:
         client.follow(WAKES)
         PROGRAMS[program](client, agent_id, *rest)  # type: ignore[operator]
     return 0

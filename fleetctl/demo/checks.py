@@ -15,12 +15,12 @@ from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.sortie import SortieList
 
 from ..client import Fleet
-from .agents import SECOND, SUCCESSOR
+from .project import SECOND, SUCCESSOR
 
 PAGE = 1_000
 
 
-class Seen(msgspec.Struct, kw_only=True):
+class Observations(msgspec.Struct, kw_only=True):
     """What the operator saw on the way; all of it must become true."""
 
     tests_failed_before: bool = False
@@ -31,7 +31,7 @@ class Seen(msgspec.Struct, kw_only=True):
     new_token_accepted: bool = False
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class FinalState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the checks look at."""
 
     mission: Mission
@@ -43,14 +43,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     events: list[Event]
     files: frozenset[str]
     """Ids of the checkpoints that have a file."""
-    seen: Seen
+    seen: Observations
 
 
-def read(client: Fleet, mission_id: str, files: Path, seen: Seen) -> Ending:
+def read(client: Fleet, mission_id: str, files: Path, seen: Observations) -> FinalState:
     """Ask the daemon for everything it knows; ``files`` is its directory of checkpoints."""
     page = client.call(CheckpointList(mission_id=mission_id, limit=PAGE))
     checkpoints = [client.call(CheckpointGet(checkpoint_id=each.id)) for each in page.checkpoints]
-    return Ending(
+    return FinalState(
         mission=client.call(MissionGet(mission_id=mission_id)),
         sorties=client.call(SortieList(mission_id=mission_id)).sorties,
         agents=client.call(AgentList(mission_id=mission_id)).agents,
@@ -74,43 +74,43 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-Check = Callable[[Ending], str]
+Check = Callable[[FinalState], str]
 """Returns what is wrong, empty when nothing is."""
 
 
-def _tests(ending: Ending) -> str:
-    if not ending.seen.tests_failed_before:
+def _tests(final: FinalState) -> str:
+    if not final.seen.tests_failed_before:
         return "they passed already before the agents began"
-    return "" if ending.seen.tests_pass else "they fail"
+    return "" if final.seen.tests_pass else "they fail"
 
 
-def _committed(ending: Ending) -> str:
-    return "" if ending.seen.all_committed else "git status shows changes"
+def _committed(final: FinalState) -> str:
+    return "" if final.seen.all_committed else "git status shows changes"
 
 
-def _mission(ending: Ending) -> str:
-    mission = ending.mission
+def _mission(final: FinalState) -> str:
+    mission = final.mission
     whole = mission.status == "completed" and mission.progress_percent == 100
     return "" if whole else f"it is {mission.status} at {mission.progress_percent}%"
 
 
-def _sorties_once(ending: Ending) -> str:
+def _sorties_once(final: FinalState) -> str:
     wrong = []
-    for sortie in ending.sorties:
-        times = sum(_is_about(event, "sortie_completed", sortie.id) for event in ending.events)
+    for sortie in final.sorties:
+        times = sum(_is_about(event, "sortie_completed", sortie.id) for event in final.events)
         if sortie.status != "completed" or times != 1:
             wrong.append(f"{sortie.title} is {sortie.status}, completed {times} times")
-    return "; ".join(wrong) or ("" if ending.sorties else "there are no sorties")
+    return "; ".join(wrong) or ("" if final.sorties else "there are no sorties")
 
 
 def _is_about(event: Event, kind: str, sortie_id: str) -> bool:
     return event.type == kind and event.data.get("sortie_id") == sortie_id
 
 
-def _nothing_reopened(ending: Ending) -> str:
+def _nothing_reopened(final: FinalState) -> str:
     done: set[str] = set()
     later = []
-    for event in ending.events:
+    for event in final.events:
         sortie_id = str(event.data.get("sortie_id", ""))
         if event.type == "sortie_completed":
             done.add(sortie_id)
@@ -119,70 +119,70 @@ def _nothing_reopened(ending: Ending) -> str:
     return "; ".join(later)
 
 
-def _credit(ending: Ending) -> str:
-    by = {e.data["sortie_id"]: e.agent_id for e in ending.events if e.type == "sortie_completed"}
+def _credit(final: FinalState) -> str:
+    by = {e.data["sortie_id"]: e.agent_id for e in final.events if e.type == "sortie_completed"}
     wrong = [
         f"{sortie.title} was completed by {by[sortie.id]}, but is with {sortie.assigned_to}"
-        for sortie in ending.sorties
+        for sortie in final.sorties
         if sortie.id in by and by[sortie.id] != sortie.assigned_to
     ]
     return "; ".join(wrong)
 
 
-def _checkpoints(ending: Ending) -> str:
-    details = [each.trigger_details for each in ending.checkpoints]
+def _checkpoints(final: FinalState) -> str:
+    details = [each.trigger_details for each in final.checkpoints]
     wanted = [*(f"Reached {percent}% milestone" for percent in MILESTONES), "Mission completed"]
     counts = ((text, details.count(text)) for text in wanted)
     return "; ".join(f"{count} of {text!r}" for text, count in counts if count != 1)
 
 
-def _files(ending: Ending) -> str:
-    missing = [each.id for each in ending.checkpoints if each.id not in ending.files]
+def _files(final: FinalState) -> str:
+    missing = [each.id for each in final.checkpoints if each.id not in final.files]
     if missing:
         return f"no file for {', '.join(missing)}"
-    return "" if ending.seen.checkpoints_intact else "fleetctl checkpoints verify found damage"
+    return "" if final.seen.checkpoints_intact else "fleetctl checkpoints verify found damage"
 
 
-def _locks(ending: Ending) -> str:
-    return ", ".join(f"{lock.file} is held by {lock.held_by}" for lock in ending.locks)
+def _locks(final: FinalState) -> str:
+    return ", ".join(f"{lock.file} is held by {lock.held_by}" for lock in final.locks)
 
 
-def _mail(ending: Ending) -> str:
+def _mail(final: FinalState) -> str:
     open_ones = [
         f"{message.id} is {delivery.status} for {delivery.agent_id}"
-        for message in ending.messages
+        for message in final.messages
         for delivery in message.deliveries
         if delivery.status != "acked"
     ]
-    return "; ".join(open_ones) or ("" if ending.messages else "there is no mail at all")
+    return "; ".join(open_ones) or ("" if final.messages else "there is no mail at all")
 
 
-def _agents(ending: Ending) -> str:
+def _agents(final: FinalState) -> str:
     wrong = [
         f"{agent.id} is {agent.status}"
-        for agent in ending.agents
+        for agent in final.agents
         if agent.status != ("lost" if agent.id == SECOND else "gone")
     ]
-    names = {agent.id for agent in ending.agents}
+    names = {agent.id for agent in final.agents}
     absent = {SECOND, SUCCESSOR} - names
     return "; ".join([*wrong, *(f"{name} is unknown" for name in sorted(absent))])
 
 
-def _successor(ending: Ending) -> str:
-    by = {e.data["sortie_id"]: e.agent_id for e in ending.events if e.type == "sortie_completed"}
-    left = [each.title for each in ending.sorties if by.get(each.id) is None]
+def _successor(final: FinalState) -> str:
+    by = {e.data["sortie_id"]: e.agent_id for e in final.events if e.type == "sortie_completed"}
+    left = [each.title for each in final.sorties if by.get(each.id) is None]
     return ", ".join(left) or ("" if SUCCESSOR in by.values() else f"{SUCCESSOR} completed none")
 
 
-def _recovered_once(ending: Ending) -> str:
-    times = sum(event.type == "fleet_recovered" for event in ending.events)
+def _recovered_once(final: FinalState) -> str:
+    times = sum(event.type == "fleet_recovered" for event in final.events)
     return "" if times == 1 else f"{times} times"
 
 
-def _stale_token(ending: Ending) -> str:
-    if not ending.seen.stale_token_refused:
+def _stale_token(final: FinalState) -> str:
+    if not final.seen.stale_token_refused:
         return "the killed agent's token is still accepted"
-    return "" if ending.seen.new_token_accepted else "the successor's token is refused too"
+    return "" if final.seen.new_token_accepted else "the successor's token is refused too"
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (
@@ -203,8 +203,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 
 
-def examine(ending: Ending) -> Iterator[Verdict]:
+def examine(final: FinalState) -> Iterator[Verdict]:
     """Yield the verdict of every check."""
     for text, check in CHECKS:
-        wrong = check(ending)
+        wrong = check(final)
         yield Verdict(check=text, ok=not wrong, detail=wrong)

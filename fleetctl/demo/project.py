@@ -7,7 +7,17 @@ language model would bring it along.
 from pathlib import Path
 from typing import NamedTuple
 
-from .agents import FIRST, QUESTION, RULING, SECOND
+# Who plays, and the letters they know each other by.
+DISPATCH = "dispatch-1"
+FIRST = "specialist-1"
+SECOND = "specialist-2"
+SUCCESSOR = "specialist-3"
+
+ORDERS = "Four modules are yours: one sortie, one commit each"
+GO_AHEAD = "words.py and sentences.py are there"
+QUESTION = "Does a silent e count as a syllable?"
+RULING = "A silent e at the end of a word does not count: make has one syllable."
+WAITING = "I wait for readability.py"
 
 PACKAGE = "textstats"
 TITLE = "Make the tests of textstats pass"
@@ -16,7 +26,7 @@ NEEDS_WORDS = "frequency"
 NEEDS_ALL = "report"
 
 
-class Piece(NamedTuple):
+class Module(NamedTuple):
     """One module that is to be written: one sortie."""
 
     name: str
@@ -52,7 +62,7 @@ class NoRuling(Exception):
 
 
 PIECES = (
-    Piece(
+    Module(
         "normalise",
         "Normalise white space",
         FIRST,
@@ -61,7 +71,7 @@ PIECES = (
         '    return " ".join(text.split())\n',
         'self.assertEqual(normalise(" a\\t b\\n"), "a b")',
     ),
-    Piece(
+    Module(
         "frequency",
         "Count how often words occur",
         FIRST,
@@ -71,7 +81,7 @@ PIECES = (
         "    return Counter(word.lower() for word in words(text))\n",
         'self.assertEqual(frequency("The cat, the dog")["the"], 2)',
     ),
-    Piece(
+    Module(
         "longest",
         "Find the longest word",
         FIRST,
@@ -80,7 +90,7 @@ PIECES = (
         '    return max(words(text), key=len, default="")\n',
         'self.assertEqual(longest("one three seven"), "three")',
     ),
-    Piece(
+    Module(
         "report",
         "Write the report",
         FIRST,
@@ -91,7 +101,7 @@ PIECES = (
         '    return "{} words, {} sentences, reading ease {:.0f}".format(*counts)\n',
         'self.assertEqual(report("I make tea."), "3 words, 1 sentences, reading ease 119")',
     ),
-    Piece(
+    Module(
         "words",
         "Split text into words",
         SECOND,
@@ -100,7 +110,7 @@ PIECES = (
         '    return re.findall(r"[A-Za-z]+(?:\'[A-Za-z]+)*", text)\n',
         'self.assertEqual(words("I don\'t know."), ["I", "don\'t", "know"])',
     ),
-    Piece(
+    Module(
         "sentences",
         "Split text into sentences",
         SECOND,
@@ -110,7 +120,7 @@ PIECES = (
         "    return [part.strip() for part in parts if part.strip()]\n",
         'self.assertEqual(sentences("One. Two?!"), ["One", "Two"])',
     ),
-    Piece(
+    Module(
         "syllables",
         "Count syllables",
         SECOND,
@@ -122,7 +132,7 @@ PIECES = (
         "    return max(groups, 1)\n",
         'self.assertEqual([syllables(w) for w in ("make", "tea", "window")], [1, 1, 2])',
     ),
-    Piece(
+    Module(
         "readability",
         "Rate how easy a text reads",
         SECOND,
@@ -139,17 +149,17 @@ PIECES = (
 )
 
 
-def piece_of(file: str) -> Piece:
+def piece_of(file: str) -> Module:
     """Return the piece that a file of the repository belongs to."""
     return next(piece for piece in PIECES if piece.file == file)
 
 
-def half(piece: Piece) -> str:
+def half(piece: Module) -> str:
     """Return a module as it looks when its author is killed in the middle of a line."""
     return piece.code[: piece.code.index('"e"):')]
 
 
-def rest(piece: Piece, half_written: str, letters: str) -> str:
+def rest(piece: Module, half_written: str, letters: str) -> str:
     """Return what is missing behind a half-written module.
 
     How it goes on depends on a ruling that came by mail; raises NoRuling when ``letters`` do not
@@ -173,7 +183,7 @@ def lay_out(project: Path) -> None:
         (project / "tests" / f"test_{piece.name}.py").write_text(_test(piece))
 
 
-def _test(piece: Piece) -> str:
+def _test(piece: Module) -> str:
     function = piece.head.rpartition("def ")[2].partition("(")[0]
     return (
         f"import unittest\n\nfrom {PACKAGE}.{piece.name} import {function}\n\n\n"

@@ -18,8 +18,9 @@ from fleetd.protocol.requests.lock import LockList
 
 from ..output import console
 from . import project
-from .agents import DISPATCH, FIRST, PATIENCE_S, SECOND, SUCCESSOR, WAITING, Follower
-from .checks import Seen, Verdict, examine, read
+from .agents import PATIENCE_S, EventFollower
+from .checks import Observations, Verdict, examine, read
+from .project import DISPATCH, FIRST, SECOND, SUCCESSOR, WAITING
 from .sandbox import Stage, StageFailed, open_stage
 
 WIDEST = 96
@@ -144,13 +145,13 @@ class Tour:
         self._narrator = narrator
         self._events: list[Event] = []
         self._prompt = ""
-        self._seen = Seen()
+        self._seen = Observations()
 
     def play(self) -> list[Verdict]:
         """Tell the whole story and return what the check at its end found."""
         self._set_the_task()
         self._start_daemon()
-        with Follower(self._stage.socket) as client:
+        with EventFollower(self._stage.socket) as client:
             client.follow(FOLLOWED)
             self._work(client)
             self._look()
@@ -160,8 +161,8 @@ class Tour:
             self._fence()
             self._finish(client)
             self._look_again()
-            ending = read(client, self._mission_id(), self._stage.checkpoints, self._seen)
-        return list(examine(ending))
+            final = read(client, self._mission_id(), self._stage.checkpoints, self._seen)
+        return list(examine(final))
 
     def _set_the_task(self) -> None:
         self._tell(
@@ -191,7 +192,7 @@ class Tour:
             "database, so that no agent has to."
         )
 
-    def _work(self, client: Follower) -> None:
+    def _work(self, client: EventFollower) -> None:
         self._scene("The work")
         self._tell(
             "Three processes start. The dispatch plans the mission and hands out its sorties; two "
@@ -205,7 +206,12 @@ class Tour:
         self._until(client, _asks_for_help, f"for {FIRST} to need {SECOND}")
 
     def _until(
-        self, client: Follower, wanted: Callable[[Event], bool], what: str, *, show: bool = True
+        self,
+        client: EventFollower,
+        wanted: Callable[[Event], bool],
+        what: str,
+        *,
+        show: bool = True,
     ) -> Event:
         """Print events until the wanted one comes; raises StageFailed when it does not."""
         waited = 0.0
@@ -250,7 +256,7 @@ class Tour:
         )
         self._fleetctl("checkpoints", "list")
 
-    def _lose_one(self, client: Follower) -> None:
+    def _lose_one(self, client: EventFollower) -> None:
         self._scene("The loss")
         pid = self._stage.kill(SECOND)
         self._tell(
@@ -293,12 +299,12 @@ class Tour:
         """Return the file that was left half written, the dead agent's token and the new one."""
         locked = [e for e in self._events if e.type == "lock_acquired"]
         last = [e for e in locked if e.agent_id == SECOND][-1].data
-        with Follower(self._stage.socket) as client:
+        with EventFollower(self._stage.socket) as client:
             now = client.call(LockList(held_by=SUCCESSOR)).locks
         new = next((lock.fencing_token for lock in now if lock.file == last["file"]), 0)
         return last["file"], last["fencing_token"], new
 
-    def _finish(self, client: Follower) -> None:
+    def _finish(self, client: EventFollower) -> None:
         self._scene("The successor")
         self._tell(
             f"{SUCCESSOR} is a new process. It gets the recovery prompt on stdin and nothing else: "

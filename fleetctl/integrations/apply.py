@@ -1,4 +1,4 @@
-"""Shows changes of settings files, asks once, makes them, and reports; plans none itself."""
+"""Apply changes of settings: choose agent CLIs, show, ask once, write, report."""
 
 import sys
 from argparse import Namespace
@@ -8,16 +8,18 @@ from typing import Any, NamedTuple, TextIO
 
 from fleetd.protocol.errors import FleetError
 
-from ..args import Parser, Run, Subparsers, UsageError, command, yes_option
+from ..args import CommandParser, Run, Subparsers, UsageError, command, yes_option
 from ..context import project_dir
 from ..output import console
 from ..prompts import Cancelled, confirm
 from . import config_file
-from .hook_plan import Change
+from .hook_plan import PlannedChange
 from .registry import HARNESSES, Harness
 
 
-def changing(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> Parser:
+def changing(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str
+) -> CommandParser:
     """Add a command that changes settings."""
     parser = looking(actions, name, run, summary, examples)
     parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
@@ -26,7 +28,7 @@ def changing(actions: Subparsers, name: str, run: Run, summary: str, examples: s
     return parser
 
 
-def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> Parser:
+def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> CommandParser:
     """Add a command that looks at settings."""
     parser = command(actions, name, run, summary, examples)
     parser.add_argument(
@@ -60,11 +62,11 @@ def project(args: Namespace) -> Path | None:
 _STYLES = {"+": "green", "-": "red"}
 
 
-class Outcome:
+class ChangeOutcome:
     """What became of one harness: a change, or the reason why there is none."""
 
     def __init__(
-        self, harness: Harness, change: Change | None = None, error: FleetError | None = None
+        self, harness: Harness, change: PlannedChange | None = None, error: FleetError | None = None
     ) -> None:
         self.harness = harness
         self.change = change
@@ -72,51 +74,51 @@ class Outcome:
         self.copy: Path | None = None
 
     @property
-    def pending(self) -> Change | None:
+    def pending(self) -> PlannedChange | None:
         """Return the change that is to be made."""
         return self.change if self.change and self.change.changes and not self.error else None
 
 
-class Deed(NamedTuple):
+class Operation(NamedTuple):
     """What is done to every harness, and how it is told."""
 
-    plan: Callable[[Harness], Change]
-    make: Callable[[Change], Path | None]
+    plan: Callable[[Harness], PlannedChange]
+    make: Callable[[PlannedChange], Path | None]
     done: str
     nothing: str
 
 
-def carry_out(args: Namespace, harnesses: Sequence[Harness], deed: Deed) -> int:
+def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -> int:
     """Change the files of these harnesses; what fails for one stops no other.
 
     The status is 1 when anything failed. Raises Cancelled and InvalidParams from the question.
     """
-    outcomes = [_planned(each, deed) for each in harnesses]
+    outcomes = [_planned(each, operation) for each in harnesses]
     pending = [each.pending for each in outcomes if each.pending]
     if pending and not args.json:
         _show(pending, sys.stdout)
     if pending and not args.dry_run:
         _ask(args, pending)
         for outcome in outcomes:
-            _make(outcome, deed)
+            _make(outcome, operation)
     if args.json:
         console.print_json([_as_json(each, dry_run=args.dry_run) for each in outcomes])
     else:
         for outcome in outcomes:
-            _tell(outcome, deed, dry_run=args.dry_run)
+            _tell(outcome, operation, dry_run=args.dry_run)
         if args.dry_run:
             console.line("[DRY RUN] Nothing was written.")
     return 1 if any(each.error for each in outcomes) else 0
 
 
-def _planned(harness: Harness, deed: Deed) -> Outcome:
+def _planned(harness: Harness, operation: Operation) -> ChangeOutcome:
     try:
-        return Outcome(harness, deed.plan(harness))
+        return ChangeOutcome(harness, operation.plan(harness))
     except FleetError as error:
-        return Outcome(harness, error=error)
+        return ChangeOutcome(harness, error=error)
 
 
-def _ask(args: Namespace, pending: Sequence[Change]) -> None:
+def _ask(args: Namespace, pending: Sequence[PlannedChange]) -> None:
     if args.yes:
         return
     if args.json:
@@ -126,15 +128,15 @@ def _ask(args: Namespace, pending: Sequence[Change]) -> None:
         raise Cancelled("Nothing was changed.")
 
 
-def _make(outcome: Outcome, deed: Deed) -> None:
+def _make(outcome: ChangeOutcome, operation: Operation) -> None:
     if outcome.pending:
         try:
-            outcome.copy = deed.make(outcome.pending)
+            outcome.copy = operation.make(outcome.pending)
         except FleetError as error:
             outcome.error = error
 
 
-def _show(changes: Sequence[Change], stream: TextIO) -> None:
+def _show(changes: Sequence[PlannedChange], stream: TextIO) -> None:
     for change in changes:
         for line in map(console.clean, change.diff()):
             style = _STYLES.get(line[:1])
@@ -142,7 +144,7 @@ def _show(changes: Sequence[Change], stream: TextIO) -> None:
         print(file=stream)
 
 
-def _tell(outcome: Outcome, deed: Deed, *, dry_run: bool) -> None:
+def _tell(outcome: ChangeOutcome, operation: Operation, *, dry_run: bool) -> None:
     name, change = outcome.harness.name, outcome.change
     if outcome.error:
         sys.stdout.flush()
@@ -150,15 +152,15 @@ def _tell(outcome: Outcome, deed: Deed, *, dry_run: bool) -> None:
         if outcome.error.hint:
             print("Hint:", console.clean(outcome.error.hint), file=sys.stderr)
     elif change and not change.changes:
-        console.line(f"{name}: {deed.nothing} ({change.file.path})")
+        console.line(f"{name}: {operation.nothing} ({change.file.path})")
     elif change:
         if not dry_run:
             as_it_was = f"; as it was: {outcome.copy}" if outcome.copy else ""
-            console.line(f"{name}: {deed.done} {change.file.path}{as_it_was}")
+            console.line(f"{name}: {operation.done} {change.file.path}{as_it_was}")
         console.lines(f"  {note}" for note in (*change.remarks, *change.notes))
 
 
-def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
+def _as_json(outcome: ChangeOutcome, *, dry_run: bool) -> dict[str, Any]:
     document: dict[str, Any] = {"harness": outcome.harness.name}
     if change := outcome.change:
         document |= {

@@ -1,4 +1,4 @@
-"""Reads settings files and puts new ones in their place, whole or not at all; knows no hooks.
+"""Settings files: read, and replaced whole or not at all, through no link out of a project.
 
 A link stays a link: what it points to is replaced, in a project only inside of it. The new file has
 the old one's mode. What was read is what is replaced: the same file, behind the same links.

@@ -1,4 +1,4 @@
-"""Whether installed hooks will work: looks, and runs the installed command once; mends nothing."""
+"""Doctor of hooks: whether installed ones will work; runs the installed command once."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from .hook_command import for_doctor, program_of
 from .hooks import found
 from .jsonc import is_blank, is_plain, parse
 from .registry import CLAUDE, CODEX, GEMINI, Harness
-from .status import State
+from .status import HooksState
 
 if TYPE_CHECKING:
     import subprocess
@@ -25,7 +25,7 @@ SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"star
 
 def findings(
     harness: Harness,
-    seen: State,
+    seen: HooksState,
     heard: HarnessStatus | None,
     *,
     daemon: bool,
@@ -63,7 +63,7 @@ def _finding(harness: Harness, check: str, detail: str, *, ok: bool = True) -> F
     return Finding(check=check, ok=ok, subject=harness.name, detail=detail)
 
 
-def _installed(harness: Harness, seen: State, install: str) -> Finding:
+def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
     if seen.missing:
         missing = ", ".join(seen.missing)
         told = f"{seen.file} lacks {missing}; {install}"
@@ -74,7 +74,7 @@ def _installed(harness: Harness, seen: State, install: str) -> Finding:
     return _finding(harness, "installed", seen.file)
 
 
-def _absent(seen: State) -> str:
+def _absent(seen: HooksState) -> str:
     """Say which program of the commands is not there; nothing when all are."""
     for interpreter, client in map(program_of, seen.commands):
         if not os.access(interpreter, os.X_OK):
@@ -85,7 +85,7 @@ def _absent(seen: State) -> str:
 
 
 def _allowed(
-    harness: Harness, seen: State, text: str, heard: HarnessStatus | None
+    harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None
 ) -> Iterator[Finding]:
     """Yield whether the harness will run its hooks at all."""
     if told := _switched_off(harness, text):
@@ -119,7 +119,7 @@ def _switched_off(harness: Harness, text: str) -> str:
     return ""
 
 
-def _trusted(harness: Harness, seen: State, text: str, heard: HarnessStatus | None) -> Finding:
+def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None) -> Finding:
     """Say whether Codex was told to trust our hooks; whether the hash still fits, only it knows."""
     states = _codex_hook_states()
     keys = [_codex_key(seen.file, each.event, each.within) for each in found(text, harness)]
@@ -184,7 +184,7 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         yield _finding(harness, "timing", told, ok=not slow)
 
 
-def _tried(harness: Harness, seen: State, *, daemon: bool, foreign: bool) -> Finding:
+def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -> Finding:
     """Run what is installed, unless it may be the word of somebody else: it only looks like ours.
 
     A project's settings may come with it, and there are some that others may write.

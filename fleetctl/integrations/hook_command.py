@@ -1,4 +1,4 @@
-"""The command line that a harness runs for each event: made, recognised, changed; runs nothing.
+"""Hook command: the line that a harness runs for each event, made, recognised, changed.
 
 It stays the same over upgrades: Codex trusts a hook by the hash of its command.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
-from .registry import Event, Harness
+from .registry import Harness, HookEvent
 
 ENFORCE = "enforce-locks"
 DOCTOR = "doctor"
@@ -27,7 +27,7 @@ class Installation(NamedTuple):
     client: str
     assignments: str = ""
 
-    def command(self, harness: Harness, event: Event, *, enforce: bool = False) -> str:
+    def command(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> str:
         """Return the command line for an event of a harness."""
         words = [harness.name]
         if enforce and event.name == harness.enforces_at:

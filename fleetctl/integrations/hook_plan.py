@@ -1,4 +1,4 @@
-"""What installing and uninstalling would do to a harness's file, and doing it; must not print."""
+"""Plan of hooks: what installing and uninstalling would change, and doing it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from fleetd.protocol.errors import InvalidState
 
 from . import config_file, opencode, settings_backups
 from .hook_command import Installation, enforces
-from .hooks import Unusable, found, put_in, take_out
+from .hooks import UnusableSettings, found, put_in, take_out
 from .jsonc import is_plain
 from .registry import OPENCODE, Harness, installable
 
 
-class Change(NamedTuple):
+class PlannedChange(NamedTuple):
     """A file, and what is to become of it; ``after`` is None when it is to be removed."""
 
     harness: Harness
@@ -71,7 +71,7 @@ def _lines(data: bytes | None) -> list[str]:
 
 def installing(
     harness: Harness, project: Path | None, installation: Installation, *, enforce: bool | None
-) -> Change:
+) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must not be touched.
 
     ``enforce`` None leaves lock enforcement as it is.
@@ -82,7 +82,9 @@ def installing(
         after, whole = opencode.content(file, enforce=enforce), str(opencode.place())
         if installation.assignments:
             notes.append("OpenCode's own environment must say it: " + installation.assignments)
-        return checked(Change(harness, file, after, notes=notes, ours_before=True, whole=whole))
+        return checked(
+            PlannedChange(harness, file, after, notes=notes, ours_before=True, whole=whole)
+        )
     with complaints(file):
         text = file.text or ""
         ours = found(text, harness)
@@ -97,25 +99,27 @@ def installing(
             f"{harness.title} reads neither comments nor trailing commas: as it is, it ignores "
             "the whole file."
         )
-    return checked(Change(harness, file, after, names, [*said, *notes], ours_before=bool(ours)))
+    return checked(
+        PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
+    )
 
 
-def uninstalling(harness: Harness, project: Path | None) -> Change:
+def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:
         after = None if opencode.is_ours(file) else file.data
-        return checked(Change(harness, file, after, whole=str(opencode.place())))
+        return checked(PlannedChange(harness, file, after, whole=str(opencode.place())))
     with complaints(file):
         ours = found(file.text or "", harness)
         if not ours:
-            return Change(harness, file, file.data)
+            return PlannedChange(harness, file, file.data)
         left = take_out(file.text or "", harness, settings_backups.text(file))
     after = None if left is None else left.encode()
-    return checked(Change(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
+    return checked(PlannedChange(harness, file, after, list(dict.fromkeys(e.event for e in ours))))
 
 
-def checked(change: Change) -> Change:
+def checked(change: PlannedChange) -> PlannedChange:
     """Return a change with what has to be said of its file; raises InvalidState for read-only."""
     if not change.changes:
         return change
@@ -128,7 +132,7 @@ def complaints(file: config_file.SettingsFile) -> Iterator[None]:
     """Turn what is wrong with a text into an error that names the file."""
     try:
         yield
-    except (Unusable, ValueError) as error:
+    except (UnusableSettings, ValueError) as error:
         raise InvalidState(
             f"{file.path} cannot be understood: {error}.",
             hint="Mend the file, then try again. Nothing was changed in it.",

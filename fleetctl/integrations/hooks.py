@@ -1,4 +1,4 @@
-"""What fleetd's hooks look like in a settings file: found, put in, taken out; knows texts only.
+"""Hooks in the text of a settings file: found, put in, taken out.
 
 Other people's hooks, comments, order and formatting stay byte for byte; ours are appended, never
 put before others: Codex trusts hooks by their position.
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 from .hook_command import is_ours
 from .jsonc import Node, is_blank, parse
 from .jsonc_edit import append, layout, remove, replace
-from .registry import Event, Harness
+from .registry import Harness, HookEvent
 
-Wanted = Sequence[tuple[Event, str]]
+Wanted = Sequence[tuple[HookEvent, str]]
 
 
-class Unusable(Exception):
+class UnusableSettings(Exception):
     """A settings file holds something else than its harness reads; the text says what and where."""
 
 
-class Found(NamedTuple):
+class InstalledHook(NamedTuple):
     """A hook of ours: its event, its command, and the containers that it stands in."""
 
     event: str
@@ -29,8 +29,8 @@ class Found(NamedTuple):
     within: tuple[tuple[Node, int], ...]
 
 
-def found(text: str, harness: Harness) -> list[Found]:
-    """Return the hooks of ours in a text, in order; raises Broken and Unusable."""
+def found(text: str, harness: Harness) -> list[InstalledHook]:
+    """Return the hooks of ours in a text, in order; raises Broken and UnusableSettings."""
     return list(_ours(_root(text, harness), harness))
 
 
@@ -64,7 +64,7 @@ def take_out(text: str, harness: Harness, before: str | None) -> str | None:
 
 
 def _root(text: str, harness: Harness) -> Node:
-    """Return a text's object; raises Unusable for what cannot be made sense of."""
+    """Return a text's object; raises UnusableSettings for what cannot be made sense of."""
     if is_blank(text):
         text = "{}"
     root = parse(text)
@@ -90,7 +90,7 @@ def _root(text: str, harness: Harness) -> Node:
 
 def _check(good: bool, complaint: str) -> None:
     if not good:
-        raise Unusable(complaint)
+        raise UnusableSettings(complaint)
 
 
 def _said(node: Node) -> str:
@@ -99,7 +99,7 @@ def _said(node: Node) -> str:
     )
 
 
-def _ours(root: Node, harness: Harness) -> Iterator[Found]:
+def _ours(root: Node, harness: Harness) -> Iterator[InstalledHook]:
     hooks = root.member("hooks")
     if hooks is None:
         return
@@ -116,13 +116,13 @@ def _ours(root: Node, harness: Harness) -> Iterator[Found]:
 
 def _one(
     event: str, handler: Node, harness: Harness, within: tuple[tuple[Node, int], ...]
-) -> Iterator[Found]:
+) -> Iterator[InstalledHook]:
     node = handler.member(harness.command_key)
     if node is not None and is_ours(node.scalar, harness):
-        yield Found(event, node.scalar, node, within)
+        yield InstalledHook(event, node.scalar, node, within)
 
 
-def _put(text: str, harness: Harness, event: Event, command: str) -> str:
+def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
     root = _root(text, harness)
     hooks = root.member("hooks")
     if hooks is None:
@@ -151,11 +151,12 @@ def _put_again(text: str, harness: Harness, before: str) -> str | None:
     """Return what our hooks, as they are in ``text``, would have made of the text before them."""
     known = {event.name: event for event in harness.events}
     again = [
-        (known.get(each.event, Event(each.event)), each.command) for each in found(text, harness)
+        (known.get(each.event, HookEvent(each.event)), each.command)
+        for each in found(text, harness)
     ]
     try:
         return put_in(before, harness, again) if again else None
-    except (ValueError, Unusable):
+    except (ValueError, UnusableSettings):
         return None
 
 
@@ -165,11 +166,11 @@ def _readable(before: str | None, harness: Harness) -> tuple[str, Node] | None:
         return None
     try:
         return before, _root(before, harness)
-    except (ValueError, Unusable):
+    except (ValueError, UnusableSettings):
         return None
 
 
-def _cut(text: str, ours: Found, old: tuple[str, Node] | None) -> str:
+def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None) -> str:
     """Take out one hook, and every container above it that is empty without it.
 
     A container that was there before stays; one that was empty gets its old text again.
@@ -184,7 +185,7 @@ def _cut(text: str, ours: Found, old: tuple[str, Node] | None) -> str:
     raise AssertionError
 
 
-def _earlier(ours: Found, old: tuple[str, Node] | None) -> list[Node | None]:
+def _earlier(ours: InstalledHook, old: tuple[str, Node] | None) -> list[Node | None]:
     """Return what stood in the place of each container above a hook before it came."""
     root = old[1] if old else None
     hooks = root.member("hooks") if root else None

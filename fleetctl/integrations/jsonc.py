@@ -1,4 +1,4 @@
-"""Reads JSON with comments and trailing commas, and says where everything stands; changes nothing.
+"""JSONC parser: JSON with comments and trailing commas, and where everything stands.
 
 Settings files are written by people: what is put in or taken out must leave every other byte as it
 is, so what is needed is positions and not only values.
@@ -73,10 +73,10 @@ def is_plain(text: str) -> bool:
 
 def parse(text: str) -> Node:
     """Return the value of a text; raises Broken."""
-    return _Reader(text).document()
+    return _JsoncReader(text).document()
 
 
-class _Reader:
+class _JsoncReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = len(_BOM) if text.startswith(_BOM) else 0

@@ -1,4 +1,4 @@
-"""Puts a value into a JSON text and takes one out, leaving every other byte; must not know hooks.
+"""JSONC edits: put a value in or take one out, and leave every other byte.
 
 What was put in by ``append`` is taken out by ``remove`` without a trace, unless it went into an
 empty container: that one is left as ``{}`` or ``[]``.

@@ -11,7 +11,7 @@ from fleetd.protocol.errors import InvalidState
 
 from . import config_file, mcp_json, mcp_toml, settings_backups
 from .hook_command import steady_interpreter
-from .hook_plan import Change, checked, complaints
+from .hook_plan import PlannedChange, checked, complaints
 from .jsonc import is_plain
 from .registry import Harness, McpSettings, ServerCommand
 
@@ -74,7 +74,7 @@ def _words(entry: dict[str, Any]) -> list[Any]:
     return words if isinstance(words, list) else [words, *(entry.get("args") or ())]
 
 
-class State:
+class McpStatus:
     """How a CLI's settings stand; ``installed`` is yes, no, other, or unknown with a problem."""
 
     def __init__(self, harness: Harness, file: Path) -> None:
@@ -88,7 +88,7 @@ class State:
         self.problem = ""
 
 
-def installing(harness: Harness, project: Path | None, command: ServerCommand) -> Change:
+def installing(harness: Harness, project: Path | None, command: ServerCommand) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must stay."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(harness.mcp)
@@ -96,7 +96,7 @@ def installing(harness: Harness, project: Path | None, command: ServerCommand) -
         known = form.found(text, harness.mcp.section, NAME)
         _refuse_others(file, known)
         after = form.put_in(text, harness.mcp.section, NAME, harness.mcp.entry(command))
-    change = Change(
+    change = PlannedChange(
         harness,
         file,
         after.encode(),
@@ -106,21 +106,21 @@ def installing(harness: Harness, project: Path | None, command: ServerCommand) -
     return checked(change)
 
 
-def uninstalling(harness: Harness, project: Path | None) -> Change:
+def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
     text, form = _text(file), _form(harness.mcp)
     with complaints(file):
         if not is_ours(form.found(text, harness.mcp.section, NAME)):
-            return Change(harness, file, file.data)
+            return PlannedChange(harness, file, file.data)
         left = form.take_out(text, harness.mcp.section, NAME, settings_backups.text(file))
-    return checked(Change(harness, file, None if left is None else left.encode()))
+    return checked(PlannedChange(harness, file, None if left is None else left.encode()))
 
 
-def look(harness: Harness, project: Path | None, command: ServerCommand) -> State:
+def look(harness: Harness, project: Path | None, command: ServerCommand) -> McpStatus:
     """Look at a CLI's settings."""
     path = harness.mcp.settings_file(project)
-    seen, form = State(harness, path), _form(harness.mcp)
+    seen, form = McpStatus(harness, path), _form(harness.mcp)
     try:
         file = config_file.read(path, BACKUP, project)
         with complaints(file):

@@ -1,4 +1,4 @@
-"""How the package ``mcp`` gets into this fleetctl's environment; installs nothing."""
+"""The extra ``mcp``: whether it is installed, and by what command it would be."""
 
 import importlib.util
 import json

@@ -1,17 +1,17 @@
-"""A server in a JSON settings file: found, put in, taken out; knows texts only.
+"""An MCP server in the text of JSON settings: found, put in, taken out.
 
 Everything else in the text stays byte for byte, and so does what a person added to our entry.
 """
 
 from typing import Any
 
-from .hooks import Unusable
+from .hooks import UnusableSettings
 from .jsonc import Node, is_blank, parse
 from .jsonc_edit import append, layout, remove
 
 
 def found(text: str, section: str, name: str) -> Any:
-    """Return the entry by a name, None where there is none; raises Broken and Unusable."""
+    """Return the entry by a name, None where there is none; raises Broken and UnusableSettings."""
     node = _entry(text, section, name)
     return None if node is None else node.value()
 
@@ -82,9 +82,9 @@ def _entry(text: str, section: str, name: str) -> Node | None:
 
 def _check(node: Node, begin: str) -> None:
     if node.kind != "object":
-        raise Unusable(f"{begin} no object")
+        raise UnusableSettings(f"{begin} no object")
 
 
 def _check_once(node: Node, key: str, where: str) -> None:
     if node.keys.count(key) > 1:
-        raise Unusable(f'{where} has more than one "{key}"')
+        raise UnusableSettings(f'{where} has more than one "{key}"')

@@ -1,4 +1,4 @@
-"""A server in a TOML settings file: found, put in, taken out; knows texts only.
+"""An MCP server in the text of TOML settings: found, put in, taken out.
 
 Python reads TOML and does not write it. So a table is put at the end of the text, or lines of it
 are replaced, and what came of it is read again: whatever else changed is an error.
@@ -9,7 +9,7 @@ import re
 import tomllib
 from typing import Any
 
-from .hooks import Unusable
+from .hooks import UnusableSettings
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
@@ -63,7 +63,9 @@ def _set(text: str, section: str, name: str, key: str, value: Any) -> str:
     """Return the text with another value for a key that stands on one line, or a new line."""
     blocks = _blocks(text, section, name)
     if not blocks:
-        raise Unusable(f"its {section}.{name} is written in a way that fleetd does not change")
+        raise UnusableSettings(
+            f"its {section}.{name} is written in a way that fleetd does not change"
+        )
     start, end = blocks[0]
     line = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=.*$", re.MULTILINE)
     match = line.search(text, start, end)
@@ -84,7 +86,7 @@ def _value(value: Any) -> str:
 
 
 def _checked(after: str, before: str, section: str, name: str, entry: Any) -> str:
-    """Return a text in which nothing but the entry is another; raises Unusable."""
+    """Return a text in which nothing but the entry is another; raises UnusableSettings."""
     wanted = tomllib.loads(before)
     servers = dict(wanted.get(section) or {})
     servers.pop(name, None)
@@ -100,5 +102,7 @@ def _checked(after: str, before: str, section: str, name: str, entry: Any) -> st
     if not made.get(section):
         made.pop(section, None)
     if made != wanted:
-        raise Unusable(f"its {section}.{name} is written in a way that fleetd does not change")
+        raise UnusableSettings(
+            f"its {section}.{name} is written in a way that fleetd does not change"
+        )
     return after

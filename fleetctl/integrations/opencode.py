@@ -1,4 +1,4 @@
-"""The plugin that OpenCode loads: a file of its own, copied as it is shipped but for one line."""
+"""OpenCode's plugin: a file of its own, copied as it is shipped but for one line."""
 
 from pathlib import Path
 

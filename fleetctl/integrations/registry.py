@@ -22,7 +22,7 @@ PASSED_ON = ("FLEET_AGENT_ID", "FLEET_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOM
 Env = Mapping[str, str]
 
 
-class Event(NamedTuple):
+class HookEvent(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none.
 
     ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
@@ -69,8 +69,8 @@ class Harness(NamedTuple):
     file: str
     project_file: str
     mcp: McpSettings
-    events: tuple[Event, ...] = ()
-    entry: Callable[[str, Event], dict[str, Any]] = lambda _command, _event: {}
+    events: tuple[HookEvent, ...] = ()
+    entry: Callable[[str, HookEvent], dict[str, Any]] = lambda _command, _event: {}
     # The members, from an event's item down, in which the command stands.
     command_key: str = "command"
     grouped: bool = True
@@ -119,24 +119,24 @@ def _opencode_home(env: Env) -> Path:
     return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
 
 
-def _in_group(command: str, event: Event) -> dict[str, Any]:
+def _in_group(command: str, event: HookEvent) -> dict[str, Any]:
     hook: dict[str, Any] = {"type": "command", "command": command, "timeout": event.timeout_s}
     if event.background:
         hook["async"] = True
     return {"hooks": [hook]}
 
 
-def _named_in_ms(command: str, event: Event) -> dict[str, Any]:
+def _named_in_ms(command: str, event: HookEvent) -> dict[str, Any]:
     timeout = event.timeout_s * 1_000
     hook = {"name": "fleetd", "type": "command", "command": command, "timeout": timeout}
     return {"hooks": [hook]}
 
 
-def _flat(command: str, event: Event) -> dict[str, Any]:
+def _flat(command: str, event: HookEvent) -> dict[str, Any]:
     return {"command": command, "timeout": event.timeout_s}
 
 
-def _flat_bash(command: str, event: Event) -> dict[str, Any]:
+def _flat_bash(command: str, event: HookEvent) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
 
 
@@ -178,12 +178,12 @@ def _in_toml(command: ServerCommand) -> dict[str, Any]:
     return _plain(command) | {"env_vars": passed}
 
 
-def _events(*names: str, words: bool = False) -> tuple[Event, ...]:
-    return tuple(Event(name, word=name if words else "") for name in names)
+def _events(*names: str, words: bool = False) -> tuple[HookEvent, ...]:
+    return tuple(HookEvent(name, word=name if words else "") for name in names)
 
 
-def _compaction(name: str, *, words: bool = False) -> Event:
-    return Event(name, timeout_s=BEFORE_COMPACTION_S, word=name if words else "")
+def _compaction(name: str, *, words: bool = False) -> HookEvent:
+    return HookEvent(name, timeout_s=BEFORE_COMPACTION_S, word=name if words else "")
 
 
 CLAUDE = Harness(
@@ -207,10 +207,10 @@ CLAUDE = Harness(
         *_events("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
         _compaction("PreCompact"),
         *_events("Stop", "SubagentStop"),
-        Event("Notification", background=True),
+        HookEvent("Notification", background=True),
         *_events("SessionEnd", "PostToolUseFailure", "PostCompact", "StopFailure"),
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
-        Event("PermissionRequest", later=True),
+        HookEvent("PermissionRequest", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.
@@ -237,10 +237,10 @@ CODEX = Harness(
         *_events("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
         _compaction("PreCompact"),
         *_events("PostCompact", "SubagentStart", "SubagentStop", "Stop"),
-        Event("Interrupt", timeout_s=AT_THE_END_S),
-        Event("SessionEnd", timeout_s=AT_THE_END_S),
+        HookEvent("Interrupt", timeout_s=AT_THE_END_S),
+        HookEvent("SessionEnd", timeout_s=AT_THE_END_S),
         # Last: trust belongs to a hook's place.
-        Event("PermissionRequest", later=True),
+        HookEvent("PermissionRequest", later=True),
     ),
     plain_json=True,
     entry=_in_group,
@@ -265,7 +265,7 @@ GEMINI = Harness(
     events=(
         *_events("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
         _compaction("PreCompress"),
-        Event("SessionEnd"),
+        HookEvent("SessionEnd"),
     ),
     entry=_named_in_ms,
     ending="2>/dev/null; exit 0",
@@ -338,7 +338,7 @@ HARNESSES = {each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSO
 ANSWER_S = 10
 
 
-def installable(harness: Harness, present: Set[str]) -> tuple[list[Event], list[str]]:
+def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], list[str]]:
     """Return the events to install for, and what to tell when these are not all.
 
     ``present`` are those that are installed: they stay.

@@ -1,4 +1,4 @@
-"""What is installed of fleetd's hooks, and whether it is of this installation; changes nothing."""
+"""Status of hooks: what is installed, whether it is of this installation, what was heard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +82,7 @@ def ask() -> Heard:
     return Heard(status.harnesses, status.spool)
 
 
-class State:
+class HooksState:
     """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
 
     def __init__(self, *, harness: str, here: bool, executable: str | None, file: str) -> None:
@@ -102,10 +102,10 @@ class State:
         self.problem = ""
 
 
-def state(harness: Harness, project: Path | None, installation: Installation) -> State:
+def state(harness: Harness, project: Path | None, installation: Installation) -> HooksState:
     """Look at a harness's settings."""
     file = harness.settings_file(project)
-    seen = State(
+    seen = HooksState(
         harness=harness.name,
         here=harness.is_here(),
         executable=harness.executable(),
@@ -122,7 +122,7 @@ def state(harness: Harness, project: Path | None, installation: Installation) ->
     return seen
 
 
-def _look_at_plugin(seen: State, file: config_file.SettingsFile) -> None:
+def _look_at_plugin(seen: HooksState, file: config_file.SettingsFile) -> None:
     if opencode.is_ours(file):
         seen.installed = "yes"
         seen.current = file.data == opencode.content(file, enforce=None)
@@ -130,7 +130,7 @@ def _look_at_plugin(seen: State, file: config_file.SettingsFile) -> None:
 
 
 def _look_at_settings(
-    seen: State, harness: Harness, file: config_file.SettingsFile, installation: Installation
+    seen: HooksState, harness: Harness, file: config_file.SettingsFile, installation: Installation
 ) -> None:
     with complaints(file):
         ours = hooks.found(file.text or "", harness)

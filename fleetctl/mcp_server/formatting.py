@@ -1,4 +1,4 @@
-"""Records as an agent reads them: short lines of text, bounded; must not talk to the daemon.
+"""Formatting: records and refusals as an agent reads them, short and bounded.
 
 Whatever others wrote goes through ``words``, ``quote`` or ``quoted``, so that nobody takes it for
 what fleetd says; ``fit`` is what every text passes on its way out.

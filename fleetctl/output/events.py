@@ -54,7 +54,7 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
 
     Files are named from the directory ``inside`` where they lie in it.
     """
-    told = _Told(event, inside)
+    told = _EventFields(event, inside)
     pieces = event_type(event.type).sentence
     if event.type == "hook_noted":
         pieces = _NOTED.get(told["what"], pieces)
@@ -64,7 +64,7 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
     return _joined(pieces, told)
 
 
-def _joined(pieces: tuple[str, ...], told: "_Told | _ToldTogether") -> str:
+def _joined(pieces: tuple[str, ...], told: "_EventFields | _RunFields") -> str:
     """Return the pieces of a sentence, the first one and those whose fields are there."""
     first, *more = pieces
     return first.format_map(told) + "".join(
@@ -79,7 +79,7 @@ def tone(name: str) -> str | None:
     return event_type(name).tone or None
 
 
-class _Told(Mapping[str, str]):
+class _EventFields(Mapping[str, str]):
     """The fields of an event as they are told; one that is missing is told as ``?``."""
 
     def __init__(self, event: "Event", inside: str | None) -> None:
@@ -140,10 +140,10 @@ class _Told(Mapping[str, str]):
 
 def told_together(events: "Sequence[Event]", inside: str | None) -> str:
     """Return several events of one type and agent as one sentence."""
-    return _joined(event_type(events[0].type).repeated, _ToldTogether(events, inside))
+    return _joined(event_type(events[0].type).repeated, _RunFields(events, inside))
 
 
-class _ToldTogether(Mapping[str, str]):
+class _RunFields(Mapping[str, str]):
     """The fields of several events of one type, as they are told together."""
 
     def __init__(self, events: "Sequence[Event]", inside: str | None) -> None:

@@ -1,4 +1,4 @@
-"""A bar on the terminal for what takes long; must not know what that is.
+"""Progress bar for what takes long.
 
 It stands on standard error, comes only after half a second, and leaves nothing behind.
 """

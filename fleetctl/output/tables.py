@@ -1,4 +1,4 @@
-"""Rows in columns that fit a terminal; must not print, nor know what the columns hold.
+"""Tables: rows in columns that fit a terminal, and lists as JSON or tables.
 
 A table that is too wide first loses the columns that matter least, then texts are shortened, the
 widest first. Ids are never shortened.

@@ -1,4 +1,4 @@
-"""How wide text is on a terminal, and text cut to a width; must not know any terminal.
+"""Text widths: how many columns text takes, cut and wrapped to a width.
 
 Some characters take two columns (CJK, emoji), some none (accents that combine, joiners). Where
 terminals disagree the wider is counted: then a line may be short, and never wraps.

@@ -1,4 +1,4 @@
-"""Puts fleetd's service into place and takes it out: shows it, asks once, says what it did."""
+"""Install and remove the service: show it, ask once, say what was done."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ from .setup import Setup
 from .unit_files import UnitFile
 
 
-class Report:
+class InstallReport:
     """What was done, for people as sentences, and for programs."""
 
     def __init__(self, told: dict[str, Any]) -> None:
@@ -27,14 +27,16 @@ class Report:
         self.told = told
 
 
-def install(args: Namespace, manager: Service, setup: Setup) -> Report:
+def install(args: Namespace, manager: Service, setup: Setup) -> InstallReport:
     """Write the files, start what they describe, and see that it answers.
 
     Raises Cancelled and InvalidParams from the question, and what went wrong.
     """
     changes = manager.installing(setup)
     pending = [each for each in changes if each.changes]
-    report = Report(told={"kind": manager.KIND, "files": [str(each.path) for each in changes]})
+    report = InstallReport(
+        told={"kind": manager.KIND, "files": [str(each.path) for each in changes]}
+    )
     report.told["changed"] = bool(pending) and not args.dry_run
     if pending:
         _show(pending, manager, whole=args.dry_run, stream=_stream(args))
@@ -54,7 +56,9 @@ def install(args: Namespace, manager: Service, setup: Setup) -> Report:
     return report
 
 
-def _write(pending: Sequence[UnitFile], manager: Service, setup: Setup, report: Report) -> None:
+def _write(
+    pending: Sequence[UnitFile], manager: Service, setup: Setup, report: InstallReport
+) -> None:
     manager.quiesce()
     # What cannot be made here could not be made writable for the service either.
     for directory in setup.writable:
@@ -67,7 +71,7 @@ def _write(pending: Sequence[UnitFile], manager: Service, setup: Setup, report: 
             report.said.append(f"It had been edited; as it was: {kept}. Drop-ins are left alone.")
 
 
-def _take_over(manager: Service, report: Report) -> None:
+def _take_over(manager: Service, report: InstallReport) -> None:
     """Stop a daemon that was started by hand: it has the socket that the manager is to have."""
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
@@ -94,7 +98,7 @@ def _make_private(directory: Path) -> None:
         os.umask(before)
 
 
-def _begin(args: Namespace, manager: Service, report: Report) -> None:
+def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
     """See that the service answers, or say when it will."""
     path = paths.socket_path()
     if manager.runs():
@@ -118,7 +122,7 @@ def _begin(args: Namespace, manager: Service, report: Report) -> None:
         report.said.append("Until then, start it with: fleetctl daemon start")
 
 
-def _linger(args: Namespace, manager: Service, report: Report) -> None:
+def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
     """Offer that the service stays when its user logs out."""
     if manager.lingering() is not False or args.linger is False:
         return
@@ -147,7 +151,7 @@ def _unheard(setup: Setup) -> list[str]:
     return said
 
 
-class Removal:
+class ServiceRemoval:
     """What goes where fleetd shall run no more: the service's files, or a process alone.
 
     Raises Silent for a daemon that does not answer, InvalidState for files that must stay.
@@ -193,11 +197,13 @@ class Removal:
         return said + _end()
 
 
-def uninstall(args: Namespace, manager: Service | None) -> Report:
+def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
     """Stop fleetd, whoever runs it, and remove the service; raises Cancelled from the question."""
-    removal = Removal(manager)
+    removal = ServiceRemoval(manager)
     kind = manager.KIND if manager else "background"
-    report = Report(told={"kind": kind, "files": [str(each.path) for each in removal.pending]})
+    report = InstallReport(
+        told={"kind": kind, "files": [str(each.path) for each in removal.pending]}
+    )
     report.told["changed"] = bool(removal) and not args.dry_run
     if not removal:
         what = f"The {manager.TITLE} is not installed" if manager else "There is no service"

@@ -1,4 +1,4 @@
-"""The agent of launchd that runs fleetd on macOS; must not print.
+"""launchd: the agent that runs fleetd on macOS.
 
 launchd cannot be told that an exit status means "do not try again", so it waits between tries.
 """
@@ -11,7 +11,7 @@ from fleetd.protocol.errors import InvalidState
 
 from ..integrations import config_file
 from . import manager, process
-from .manager import State
+from .manager import ServiceState
 from .process import END_S, PAUSE_S
 from .setup import Setup
 from .unit_files import UnitFile, marked, planned
@@ -160,7 +160,7 @@ def restart() -> None:
     start()
 
 
-def state() -> State:
+def state() -> ServiceState:
     """Return how the agent stands."""
     seen = manager.ask("launchctl", "print", _target())
     condition = next(
@@ -171,7 +171,7 @@ def state() -> State:
         ),
         "",
     )
-    return State(
+    return ServiceState(
         kind=KIND,
         manager=runs(),
         installed=installed(),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CALL_S = 60
 
 
-class Outcome(NamedTuple):
+class ProgramResult(NamedTuple):
     """What a program left behind."""
 
     status: int
@@ -40,7 +40,7 @@ def there(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def ask(*words: str) -> Outcome:
+def ask(*words: str) -> ProgramResult:
     """Run a program and return what it said; one that is missing or hangs has failed."""
     # Imported here: most that load this module need it never.
     import subprocess
@@ -57,8 +57,8 @@ def ask(*words: str) -> Outcome:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Outcome(127, "", f"{words[0]} cannot be run: {error}")
-    return Outcome(done.returncode, done.stdout, done.stderr)
+        return ProgramResult(127, "", f"{words[0]} cannot be run: {error}")
+    return ProgramResult(done.returncode, done.stdout, done.stderr)
 
 
 def tell(*words: str) -> None:
@@ -86,7 +86,7 @@ def _session() -> dict[str, str]:
     return {"XDG_RUNTIME_DIR": str(runtime)}
 
 
-class State(NamedTuple):
+class ServiceState(NamedTuple):
     """How a service stands. ``manager`` tells whether the program that runs services runs itself.
 
     ``enabled`` means that it starts by itself, ``listening`` that its first client starts it;
@@ -153,7 +153,7 @@ class Service(Protocol):
     def restart(self) -> None:
         """Start it anew."""
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """Return how it stands."""
 
     def lingering(self) -> bool | None:

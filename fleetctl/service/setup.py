@@ -1,4 +1,4 @@
-"""What of this installation and this shell goes into a service; writes nothing.
+"""Setup: what of this installation and this shell goes into a service.
 
 A service is started without the shell's variables: those that say where things lie go along by
 name, or the service would serve other files than the ones that this shell's commands mean.

@@ -1,4 +1,4 @@
-"""How fleetd stands: who runs it, whether it answers, what is amiss; must not print."""
+"""Service status: who runs fleetd, whether it answers, what is amiss."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
 from . import process, unit_files
-from .manager import Service, State, service
+from .manager import Service, ServiceState, service
 from .setup import this_setup
 from .unit_files import UnitFile
 
@@ -20,7 +20,7 @@ LOOK_S = 3.0
 ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon install --linger"
 
 
-class Standing(NamedTuple):
+class ServiceStatus(NamedTuple):
     """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there.
 
     ``silent`` means that somebody listens and did not answer: it is not known to run.
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     socket: str
     log: str
     run_by: str | None
-    service: State | None
+    service: ServiceState | None
     warnings: list[str]
 
     def told(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Standing(NamedTuple):
         return {**self._asdict(), "service": self.service and self.service._asdict()}
 
 
-def standing() -> Standing:
+def service_status() -> ServiceStatus:
     """Look, without starting anything."""
     manager = service()
     seen = manager.state() if manager else None
@@ -62,7 +62,7 @@ def standing() -> Standing:
     if manager and seen:
         found_out = list(findings(manager, seen))
         warnings += [each.detail for each in found_out if not each.ok] + to_warn_of(found_out)
-    return Standing(
+    return ServiceStatus(
         running=found is not None,
         silent=isinstance(trouble, process.Silent),
         pid=found.pid if found else None,
@@ -109,7 +109,7 @@ def of_this_machine() -> list[Finding]:
     return list(findings(manager, manager.state()))
 
 
-def findings(manager: Service, seen: State) -> Iterator[Finding]:
+def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
     """Yield what there is to say about an installed service."""
     if not seen.installed:
         return

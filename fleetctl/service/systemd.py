@@ -1,4 +1,4 @@
-"""The units of this user's systemd: where they lie, and how they are started; must not print.
+"""systemd: the user units of fleetd, written for one installation, started and stopped.
 
 Without a manager that runs (a container, a login over ssh that made no session) everything but
 starting works: systemd reads the same files and links at the next login.
@@ -15,7 +15,7 @@ from fleetd.protocol.errors import InvalidState, Storage
 
 from ..integrations import config_file
 from . import manager
-from .manager import State
+from .manager import ServiceState
 from .setup import Setup
 from .unit_files import UnitFile, marked, planned
 
@@ -243,13 +243,13 @@ def restart() -> None:
     manager.tell(*_USER, "restart", SERVICE)
 
 
-def state() -> State:
+def state() -> ServiceState:
     """Return how the units stand."""
     manager = runs()
     units = [directory() / name for name in (SERVICE, SOCKET)]
     service = _properties(SERVICE) if manager else {}
     socket = _properties(SOCKET) if manager else {}
-    return State(
+    return ServiceState(
         kind=KIND,
         manager=manager,
         installed=installed(),

@@ -1,4 +1,4 @@
-"""Files that a service manager reads: shown, written whole, removed; must not run anything.
+"""Unit files: shown, written whole, removed.
 
 Each begins with a line that names the digest of the rest, so that a file which somebody edited is
 told from one that an earlier version wrote.

@@ -1,4 +1,4 @@
-"""The live view: joins the threads that fetch, the picture and the screens."""
+"""The app of ``fleetctl watch``: joins the poller, the state and the screens."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from . import details, screens, visible
-from .poller import Feed
+from .poller import Poller
 from .rows import Row
 from .screens import Board, Checkpoints, Page
 from .state import Picture, Tray
@@ -23,11 +23,11 @@ FRAME_S = 0.2
 TICK_S = 1.0
 
 
-class Fresh(Message):
+class QueueFilled(Message):
     """Something lies in the tray."""
 
 
-class Failed(Message):
+class ThreadFailed(Message):
     """A thread ended by a defect."""
 
     def __init__(self, error: BaseException) -> None:
@@ -44,7 +44,7 @@ class Answered(Message):
         self.tell = text
 
 
-class Watch(App[None]):
+class WatchApp(App[None]):
     """The fleet at a glance, as it is now."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -70,7 +70,7 @@ class Watch(App[None]):
         self.animation_level = "none"
         self.picture, self.view = Picture(), View()
         self.tray = Tray(self._ring, _tick)
-        self.feed = Feed(self.tray, self._fail)
+        self.poller = Poller(self.tray, self._fail)
         self.board = Board(self.picture, self.view)
         self._drawn_soon = False
 
@@ -82,19 +82,19 @@ class Watch(App[None]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.exit)
-        self.feed.start()
+        self.poller.start()
 
     def on_unmount(self) -> None:
         """Let the threads end too."""
-        self.feed.stop()
+        self.poller.stop()
 
     def _ring(self) -> None:
-        self.post_message(Fresh())
+        self.post_message(QueueFilled())
 
     def _fail(self, error: BaseException) -> None:
-        self.post_message(Failed(error))
+        self.post_message(ThreadFailed(error))
 
-    def on_fresh(self) -> None:
+    def on_queue_filled(self) -> None:
         """Take what came, a moment later and with all that comes meanwhile."""
         if not self._drawn_soon:
             self._drawn_soon = True
@@ -106,7 +106,7 @@ class Watch(App[None]):
             self.tray.take(self.picture)
         self.renew()
 
-    def on_failed(self, message: Failed) -> None:
+    def on_thread_failed(self, message: ThreadFailed) -> None:
         """Leave: a view that is no longer fed would lie."""
         raise message.error
 
@@ -129,9 +129,9 @@ class Watch(App[None]):
         known = [seen.id for seen in visible.missions(self.picture, self.view)]
         if self.view.mission_id not in known:
             self.view.mission_id = known[0] if known else None
-        self.feed.look_at(self.view.mission_id)
+        self.poller.look_at(self.view.mission_id)
 
-    def on_pane_moved(self, message: Pane.Moved) -> None:
+    def on_pane_cursor_moved(self, message: Pane.CursorMoved) -> None:
         """Show the sorties of the mission that the cursor is on."""
         if message.pane.id == "missions" and message.pane.row:
             self.view.mission_id = message.pane.row.key

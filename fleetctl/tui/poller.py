@@ -87,7 +87,7 @@ PATIENCE, LONGEST_S = 4, 5.0
 UNTOLD_S = 15.0
 
 
-class Feed:
+class Poller:
     """Fills a tray until it is stopped; ``failed`` hears of a defect that ended a thread."""
 
     def __init__(self, tray: Tray, failed: Callable[[BaseException], None]) -> None:

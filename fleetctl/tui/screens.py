@@ -13,7 +13,7 @@ from ..output import times
 from ..output.console import plural
 from . import cells, rows, visible
 from .cells import Line, fitted, plain, shown, width, wrapped
-from .layout import PANES, Place, places
+from .layout import PANES, PaneArea, places
 from .rows import Row
 from .state import Picture
 from .visible import View
@@ -320,7 +320,7 @@ class Checkpoints(Screen[None]):
         found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
         empty = "No checkpoints yet. fleetctl checkpoint takes one."
         titles = (f"Checkpoints {len(found)}", f"of {title}")
-        self.here.fill(Place(0, 0, columns, max(1, lines - 1)), titles, found, empty)
+        self.here.fill(PaneArea(0, 0, columns, max(1, lines - 1)), titles, found, empty)
         self.query_one("#footer", Painted).paint([footer(LIST_KEYS, columns)])
 
     def action_back(self) -> None:
@@ -381,7 +381,7 @@ class Board(Screen[None]):
         self.view = view
         self.zoomed = False
         self.waiting = 0
-        self._placed: dict[str, Place] = {}
+        self._placed: dict[str, PaneArea] = {}
 
     def compose(self) -> ComposeResult:
         """Return the panes, in the order in which Tab goes through them."""
@@ -419,7 +419,7 @@ class Board(Screen[None]):
         self._placed = {}
         self.show()
 
-    def _arranged(self, alerts: int) -> dict[str, Place]:
+    def _arranged(self, alerts: int) -> dict[str, PaneArea]:
         """Return where everything stands on a screen of this size, with what there is to show."""
         columns, lines = self.size
         room = max(1, lines - 2 - alerts)
@@ -428,12 +428,12 @@ class Board(Screen[None]):
         found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
         below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}
         return below | {
-            "header": Place(0, 0, columns, 1),
-            "alerts": Place(0, 1, columns, alerts),
-            "footer": Place(0, lines - 1, columns, 1),
+            "header": PaneArea(0, 0, columns, 1),
+            "alerts": PaneArea(0, 1, columns, alerts),
+            "footer": PaneArea(0, lines - 1, columns, 1),
         }
 
-    def _put(self, name: str, place: Place | None) -> None:
+    def _put(self, name: str, place: PaneArea | None) -> None:
         widget = self.query_one(f"#{name}")
         widget.display = place is not None
         if place is not None:
@@ -461,7 +461,7 @@ class Board(Screen[None]):
             if name in arranged:
                 self._fill(name, arranged[name])
 
-    def _fill(self, name: str, place: Place) -> None:
+    def _fill(self, name: str, place: PaneArea) -> None:
         found = _ROWS[name](self.picture, self.view, place.width - 1)
         titles = self._titled(name, found, place.width)
         self.pane(name).fill(place, titles, found, self._empty(name))

@@ -1,4 +1,4 @@
-"""Selection of what is shown: missions in their order, whose agents, what waits; pure.
+"""Selection of what is shown: missions in their order, whose agents, what waits.
 
 ``View`` holds what the person chose: which mission, whether only that one.
 """

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from .cells import Line, cut, fitted, width
-from .layout import Place
+from .layout import PaneArea
 from .rows import Row, position_of
 
 STYLES = {
@@ -77,7 +77,7 @@ class Pane(Painted, can_focus=True):
         ("enter", "open"),
     ]
 
-    class Moved(Message):
+    class CursorMoved(Message):
         """The cursor is on another row, or on none."""
 
         def __init__(self, pane: "Pane") -> None:
@@ -112,7 +112,7 @@ class Pane(Painted, can_focus=True):
         """All rows, also those that have no room."""
         return self._rows
 
-    def fill(self, place: Place, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
+    def fill(self, place: PaneArea, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
         """Show other rows, in a place that this may get a moment later.
 
         ``titles`` are the title and what stands beside it, ``empty`` stands in place of no rows.
@@ -164,7 +164,7 @@ class Pane(Painted, can_focus=True):
     def _tell(self, before: Row | None) -> None:
         after = self.row
         if (before.key if before else None) != (after.key if after else None):
-            self.post_message(self.Moved(self))
+            self.post_message(self.CursorMoved(self))
 
     def _draw(self) -> None:
         room = max(0, self._height - 1)

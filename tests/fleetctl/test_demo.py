@@ -17,7 +17,7 @@ import pytest
 
 from fleetctl import cli
 from fleetctl.demo import agents, checks, project, sandbox, tour
-from fleetctl.demo.checks import Ending, Verdict
+from fleetctl.demo.checks import FinalState, Verdict
 
 ROOT = str(Path(cli.__file__).parents[1])
 LONGEST_S = 120
@@ -100,7 +100,7 @@ def test_the_demo_shows_the_product_as_a_person_would_use_it(place: Place) -> No
         assert f"$ fleetctl {command}" in out
     assert "[DRY RUN] Would restore:" in out
     assert "**Work Taken Over From**: specialist-2" in out
-    assert f"> {agents.RULING}" in out
+    assert f"> {project.RULING}" in out
     assert "python -m unittest tests.test_syllables: FAIL" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 100
@@ -163,13 +163,13 @@ def test_an_agent_that_fails_ends_the_demo_with_its_words_and_leaves_nothing(
 
 
 @pytest.fixture(scope="module")
-def good() -> Ending:
+def good() -> FinalState:
     """Return the final state of a real run."""
-    kept: list[Ending] = []
+    kept: list[FinalState] = []
     with pytest.MonkeyPatch.context() as patch:
         examine = checks.examine
 
-        def keeping(found: Ending) -> object:
+        def keeping(found: FinalState) -> object:
             kept.append(found)
             return examine(found)
 
@@ -178,14 +178,14 @@ def good() -> Ending:
     return kept[0]
 
 
-def failed(found: Ending) -> list[str]:
+def failed(found: FinalState) -> list[str]:
     return [verdict.check for verdict in checks.examine(found) if not verdict.ok]
 
 
-def seen(field: str) -> Callable[[Ending], Ending]:
+def seen(field: str) -> Callable[[FinalState], FinalState]:
     """Return a change after which the operator has not seen something."""
 
-    def change(good: Ending) -> Ending:
+    def change(good: FinalState) -> FinalState:
         return replaced(good, seen=replaced(good.seen, **{field: False}))
 
     return change
@@ -195,58 +195,58 @@ def replaced(record: Any, **changes: object) -> Any:
     return msgspec.structs.replace(record, **changes)
 
 
-def test_nothing_is_wrong_with_a_good_ending(good: Ending) -> None:
+def test_nothing_is_wrong_with_a_good_ending(good: FinalState) -> None:
     assert failed(good) == []
 
 
-def unfinished_sortie(good: Ending) -> Ending:
+def unfinished_sortie(good: FinalState) -> FinalState:
     first, *others = good.sorties
     return replaced(good, sorties=[replaced(first, status="in_progress"), *others])
 
 
-def completed_twice(good: Ending) -> Ending:
+def completed_twice(good: FinalState) -> FinalState:
     event = next(e for e in good.events if e.type == "sortie_completed")
     return replaced(good, events=[*good.events, event])
 
 
-def reopened(good: Ending) -> Ending:
+def reopened(good: FinalState) -> FinalState:
     sortie = {"sortie_id": good.sorties[0].id, "status": "in_progress"}
     event = replaced(good.events[-1], type="sortie_restored", data=sortie)
     return replaced(good, events=[*good.events, event])
 
 
-def false_credit(good: Ending) -> Ending:
+def false_credit(good: FinalState) -> FinalState:
     *others, last = good.sorties
     return replaced(good, sorties=[*others, replaced(last, assigned_to="somebody")])
 
 
-def done_by_another(good: Ending) -> Ending:
+def done_by_another(good: FinalState) -> FinalState:
     def credited(name: str | None) -> str | None:
-        return agents.FIRST if name == agents.SUCCESSOR else name
+        return project.FIRST if name == project.SUCCESSOR else name
 
     events = [replaced(event, agent_id=credited(event.agent_id)) for event in good.events]
     sorties = [replaced(each, assigned_to=credited(each.assigned_to)) for each in good.sorties]
     return replaced(good, events=events, sorties=sorties)
 
 
-def open_mission(good: Ending) -> Ending:
+def open_mission(good: FinalState) -> FinalState:
     return replaced(good, mission=replaced(good.mission, status="in_progress"))
 
 
-def no_final_checkpoint(good: Ending) -> Ending:
+def no_final_checkpoint(good: FinalState) -> FinalState:
     return replaced(good, checkpoints=good.checkpoints[1:])
 
 
-def no_file(good: Ending) -> Ending:
+def no_file(good: FinalState) -> FinalState:
     return replaced(good, files=frozenset())
 
 
-def two_recoveries(good: Ending) -> Ending:
+def two_recoveries(good: FinalState) -> FinalState:
     event = next(e for e in good.events if e.type == "fleet_recovered")
     return replaced(good, events=[*good.events, event])
 
 
-def forgotten_lock(good: Ending) -> Ending:
+def forgotten_lock(good: FinalState) -> FinalState:
     lock = msgspec.convert(
         {"id": "lck-1", "file": "a", "held_by": "b", "acquired_at": "", "timeout_ms": 1},
         checks.Lock,
@@ -254,13 +254,13 @@ def forgotten_lock(good: Ending) -> Ending:
     return replaced(good, locks=[lock])
 
 
-def unread_letter(good: Ending) -> Ending:
+def unread_letter(good: FinalState) -> FinalState:
     first, *others = good.messages
     delivery = replaced(first.deliveries[0], status="queued")
     return replaced(good, messages=[replaced(first, deliveries=[delivery]), *others])
 
 
-def living_dead(good: Ending) -> Ending:
+def living_dead(good: FinalState) -> FinalState:
     agents = [replaced(agent, status="gone") for agent in good.agents]
     return replaced(good, agents=agents)
 
@@ -289,7 +289,7 @@ def living_dead(good: Ending) -> Ending:
     ],
 )
 def test_a_wrong_ending_is_noticed(
-    good: Ending, doctor: Callable[[Ending], Ending], noticed: str
+    good: FinalState, doctor: Callable[[FinalState], FinalState], noticed: str
 ) -> None:
     assert failed(doctor(good)) == [noticed]
 
@@ -329,5 +329,5 @@ def test_the_half_written_file_cannot_be_finished_without_the_ruling() -> None:
     with pytest.raises(project.NoRuling):
         project.rest(piece, begun, letters="")
     with pytest.raises(ValueError, match="does not go on"):
-        project.rest(piece, "something else", letters=agents.RULING)
-    assert begun + project.rest(piece, begun, letters=agents.RULING) == piece.code
+        project.rest(piece, "something else", letters=project.RULING)
+    assert begun + project.rest(piece, begun, letters=project.RULING) == piece.code

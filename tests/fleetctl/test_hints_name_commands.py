@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl import cli
-from fleetctl.args import IDS, Parser, UsageError
+from fleetctl.args import IDS, CommandParser, UsageError
 from fleetd.domain.core.ids import missing
 from fleetd.protocol.types import ID_PREFIXES
 
@@ -78,13 +78,13 @@ MADE = {
 }
 
 
-def commands_of(parser: Parser) -> dict[str, Parser]:
+def commands_of(parser: CommandParser) -> dict[str, CommandParser]:
     """Return the commands below one."""
     group = parser._subparsers
     return dict(group._group_actions[0].choices or {}) if group else {}  # type: ignore[call-overload]
 
 
-def trouble(parser: Parser, words: list[str]) -> str:
+def trouble(parser: CommandParser, words: list[str]) -> str:
     """Parse words as far as they are a command line; return what is wrong with them."""
     taken: list[str] = []
     here = parser

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fleetctl.integrations import jsonc
 from fleetctl.integrations.hook_command import Installation
-from fleetctl.integrations.hooks import Unusable, found, put_in, take_out
+from fleetctl.integrations.hooks import UnusableSettings, found, put_in, take_out
 from fleetctl.integrations.jsonc_edit import append, remove
 from fleetctl.integrations.registry import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
 
@@ -162,12 +162,12 @@ def test_a_broken_text_is_refused_with_the_place(text: str, told: str) -> None:
     ],
 )
 def test_a_text_of_another_shape_is_refused(text: str, told: str) -> None:
-    with pytest.raises(Unusable, match=told.replace(".", "[.]")):
+    with pytest.raises(UnusableSettings, match=told.replace(".", "[.]")):
         installed(text)
 
 
 def test_a_version_that_is_unknown_is_refused_and_a_missing_one_is_added() -> None:
-    with pytest.raises(Unusable, match='its "version" is not 1'):
+    with pytest.raises(UnusableSettings, match='its "version" is not 1'):
         installed('{"version": 2, "hooks": {}}', CURSOR)
     assert json.loads(installed('{"hooks": {}}', CURSOR))["version"] == 1
 

@@ -83,7 +83,7 @@ def test_a_terminal_that_lacks_a_character_gets_it_escaped(done, daemon, monkeyp
     ],
 )
 def test_a_title_that_has_no_room_behind_its_ids_stands_below(columns, shown, monkeypatch, capsys):
-    monkeypatch.setattr(console.screen, "columns", lambda: columns)
+    monkeypatch.setattr(console, "columns", lambda: columns)
 
     console.headed("msn-1  silent 20 min  ", "A long title of a mission")
 

@@ -9,7 +9,7 @@ import pytest
 
 from fleetctl.client import TooSlow
 from fleetctl.tui import poller
-from fleetctl.tui.poller import Feed
+from fleetctl.tui.poller import Poller
 from fleetctl.tui.state import EVERYTHING, Picture, Tray
 from fleetd.protocol.errors import FleetError, Unavailable
 
@@ -54,7 +54,7 @@ class Stage:
         monkeypatch.setattr(poller, "Fleet", FakeFleet)
         monkeypatch.setattr(poller, "read", self._read)
         monkeypatch.setattr(poller, "PAUSE_S", 0.05)
-        self.feed = Feed(self._tray, self.failed.append)
+        self.feed = Poller(self._tray, self.failed.append)
 
     def _read(self, client: Any, part: Any, mission_id: str | None) -> Any:
         self.asked.append((part, mission_id))

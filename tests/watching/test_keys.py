@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from fleetctl.tui.app import Watch
-from fleetctl.tui.poller import Feed
+from fleetctl.tui.app import WatchApp
+from fleetctl.tui.poller import Poller
 from fleetctl.tui.screens import Board, Checkpoints, Page
 from tests.watching.test_lines import checkpoint, sortie
 from tests.watching.told import agent, event, letter, line, lock, mission, status
 
-Steps = Callable[[Watch, Pilot[None]], Awaitable[None]]
+Steps = Callable[[WatchApp, Pilot[None]], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
 def _nobody_listens(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages find no daemon, and nothing feed the screens but the test."""
-    monkeypatch.setattr(Feed, "start", lambda feed: None)
+    monkeypatch.setattr(Poller, "start", lambda feed: None)
 
 
 def played(steps: Steps, *, size: tuple[int, int] = (80, 24)) -> None:
     """Run the screens with a small fleet, and let keys be pressed."""
 
     async def play() -> None:
-        app = Watch()
+        app = WatchApp()
         async with app.run_test(size=size) as pilot:
             fill(app)
             await pilot.pause()
@@ -35,7 +35,7 @@ def played(steps: Steps, *, size: tuple[int, int] = (80, 24)) -> None:
     asyncio.run(play())
 
 
-def fill(app: Watch) -> None:
+def fill(app: WatchApp) -> None:
     """Put a small fleet into the picture, as if a daemon had told it."""
     picture = app.picture
     picture.connected("epoch", 0)
@@ -50,7 +50,7 @@ def fill(app: Watch) -> None:
     app.renew()
 
 
-def known(app: Watch, mission_id: str) -> None:
+def known(app: WatchApp, mission_id: str) -> None:
     """Let the sorties and checkpoints of a mission be known."""
     pieces = [sortie(number, title=f"Piece {number} of {mission_id}") for number in range(1, 9)]
     app.picture.take("sorties", pieces, mission_id, 0)
@@ -58,14 +58,14 @@ def known(app: Watch, mission_id: str) -> None:
     app.picture.take("checkpoints", points, mission_id, 0)
 
 
-def text(app: Watch) -> str:
+def text(app: WatchApp) -> str:
     """Return what the screen shows."""
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in strips)
 
 
 def test_all_that_is_known_is_on_the_first_screen() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         shown = text(app)
         for told in ("● connected", "Login", "[/] Search", "Piece 1 of msn-00000001", "alice"):
             assert told in shown
@@ -76,7 +76,7 @@ def test_all_that_is_known_is_on_the_first_screen() -> None:
 
 
 def test_arrows_and_letters_move_and_the_sorties_follow() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         assert app.view.mission_id == "msn-00000001"
         await pilot.press("j")
         assert app.view.mission_id == "msn-00000002"
@@ -94,7 +94,7 @@ def test_arrows_and_letters_move_and_the_sorties_follow() -> None:
 
 
 def test_tab_goes_round_and_numbers_go_straight() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         seen = []
         for _ in range(6):
             await pilot.press("tab")
@@ -112,7 +112,7 @@ def test_tab_goes_round_and_numbers_go_straight() -> None:
 
 @pytest.mark.parametrize("size", [(60, 20), (40, 12), (200, 50), (24, 6), (10, 3)])
 def test_every_size_shows_the_pane_that_has_the_keys(size: tuple[int, int]) -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         for _ in range(8):
             await pilot.press("tab")
             await pilot.pause()
@@ -124,7 +124,7 @@ def test_every_size_shows_the_pane_that_has_the_keys(size: tuple[int, int]) -> N
 
 
 def test_one_pane_may_have_the_whole_screen() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("7", "z")
         assert "Piece 22" in text(app)
         assert "Login" not in text(app)
@@ -146,7 +146,7 @@ def test_one_pane_may_have_the_whole_screen() -> None:
     ],
 )
 def test_enter_opens_what_is_known_and_escape_leads_back(keys: str, told: str) -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         for name in ("description", "result", "files", "priority", "started_at", "completed_at"):
             for record in app.picture.sorties:
                 record.setdefault(name, None)
@@ -167,7 +167,7 @@ def test_enter_opens_what_is_known_and_escape_leads_back(keys: str, told: str) -
 
 
 def test_checkpoints_are_listed_marked_and_left() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("c")
         assert isinstance(app.screen, Checkpoints)
         assert "Before the storm" in text(app)
@@ -198,7 +198,7 @@ def test_checkpoints_are_listed_marked_and_left() -> None:
 def test_a_page_that_the_daemon_is_asked_for_says_when_it_is_not_there(
     keys: str, title: str
 ) -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press(*keys.split())
         assert title in text(app)
         while "Error: fleetd is not running." not in text(app):
@@ -209,7 +209,7 @@ def test_a_page_that_the_daemon_is_asked_for_says_when_it_is_not_there(
 
 
 def test_help_tells_every_key() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("?")
         shown = text(app)
         for key in ("Tab", "Enter", "Space", "Ctrl+C"):
@@ -221,7 +221,7 @@ def test_help_tells_every_key() -> None:
 
 
 def test_a_picture_that_is_held_still_says_what_it_misses() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("space")
         for seq in range(50, 53):
             app.tray.event(event(seq))
@@ -238,7 +238,7 @@ def test_a_picture_that_is_held_still_says_what_it_misses() -> None:
 
 
 def test_one_mission_only() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         assert "bob" in text(app)
         await pilot.press("f")
         assert "bob" not in text(app)
@@ -248,7 +248,7 @@ def test_one_mission_only() -> None:
 
 
 def test_what_is_drawn_is_only_what_changed() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         drawn: list[Any] = []
         pane = app.board.pane("missions")
         pane.refresh = lambda *regions, **_: drawn.extend(regions) or pane  # type: ignore[method-assign]
@@ -265,7 +265,7 @@ def test_what_is_drawn_is_only_what_changed() -> None:
 
 
 def test_a_defect_in_a_thread_ends_the_screens() -> None:
-    async def steps(app: Watch, pilot: Pilot[None]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         app._fail(RuntimeError("a defect"))
         await pilot.pause()
 

@@ -1,4 +1,4 @@
-"""The page that ``fleetctl checkpoints show`` prints; must not talk to the daemon."""
+"""The page of ``fleetctl checkpoints show``."""
 
 from collections.abc import Iterator
 

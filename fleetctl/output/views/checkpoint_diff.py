@@ -1,4 +1,4 @@
-"""The page that ``fleetctl checkpoints diff`` prints; must not talk to the daemon."""
+"""The page of ``fleetctl checkpoints diff``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any

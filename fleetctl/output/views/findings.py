@@ -1,4 +1,4 @@
-"""How a check's findings look, wherever they come from; must not talk to the daemon."""
+"""Findings of a check, wherever they come from."""
 
 from argparse import Namespace
 

@@ -1,4 +1,4 @@
-"""The page of a mission and its words in a list; must not talk to the daemon."""
+"""The page of a mission, and its words in a list."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

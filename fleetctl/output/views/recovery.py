@@ -1,4 +1,4 @@
-"""How a mission that waits for recovery is told, and the command for it; must not print."""
+"""How a mission that waits for recovery is told, and the command for it."""
 
 from ...client.models import RecoveryCandidate
 

@@ -1,4 +1,4 @@
-"""The page that ``fleetctl snapshot show`` prints; must not talk to the daemon."""
+"""The page of ``fleetctl snapshot show``."""
 
 from collections.abc import Iterator, Sequence
 
