@@ -3,7 +3,6 @@
 from .agents import agents, mailbox
 from .artifacts.kinds import KINDS
 from .checkpoints import checkpoints, diff, on_error
-from .core.registry import HANDLERS
 from .events import cursors, streams
 from .liveness import silence
 from .locks import locks, queue
@@ -13,4 +12,4 @@ from .sessions import record as session_record
 from .snapshots import compression, kind, queries, triggers
 from .snapshots import record as snapshot_record
 
-__all__ = ["HANDLERS", "KINDS"]
+__all__ = ["KINDS"]

@@ -11,21 +11,21 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 
 from ..config import Config, Loaded
+from ..domain import rules  # noqa: F401 - registers them
 from ..domain.core.context import Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
-from ..domain.core.registry import REGISTERED, frees_space, may_use_reserve
+from ..domain.core.registry import REGISTERED, may_use_reserve
 from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from ..domain.redaction.requests import without_prompt, without_secrets
-from ..domain.rules import HANDLERS
 from ..host.clock import Uptime
 from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
-from ..protocol.request import Mutation, Query, Request
+from ..protocol.request import Mutation, Request
 from ..protocol.types import Noun
 from ..store.api import StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
@@ -43,22 +43,13 @@ from .metrics.counters import Pulses, Traffic
 from .process_watcher import Watcher
 from .project_ignore import refuse_ignored
 from .projects import Projects
-from .room import makes_room
 
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
-F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 log = logging.getLogger("fleetd")
 
 DAEMON = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
-OPERATIONS: dict[type[Request[Any]], Callable[["Engine", Any, Caller], Awaitable[Any]]] = {}
-
-
-def operation(function: F) -> F:
-    """Register ``async function(engine, request: SomeRequest, caller)`` for its request."""
-    OPERATIONS[get_type_hints(function)["request"]] = function
-    return function
 
 
 def random_id(prefix: str) -> str:
@@ -148,10 +139,10 @@ class Engine:
         size: int = 0,
         behind: trio.StrictFIFOLock | None = None,
     ) -> R:
-        """Answer a request by its operation or its rule; what it holds of secrets is left behind.
+        """Answer a request by its rule or its service; what it holds of secrets is left behind.
 
         ``facts`` are for rules, from who has looked at the file system and names real paths;
-        operations gather their own. ``size`` is how many bytes of text the request can hold at
+        services gather their own. ``size`` is how many bytes of text the request can hold at
         most; none overtakes those before it that stay ``behind`` the same.
 
         Raises FleetError for what the caller should know; anything else is a bug.
@@ -168,15 +159,12 @@ class Engine:
                 await refuse_ignored(
                     request, self.config.project_ignore, self.machine, self.read, self.files
                 )
-            service = OPERATIONS.get(type(request))
             found = REGISTERED.get(type(request))
-            if found is not None and found.is_rule:
+            if found is None:
+                raise MethodNotFound("Method not found", method=request.method)
+            if found.is_rule:
                 return await self.run(found.answer, request, caller, facts)
-            if found is not None:
-                service = found.answer
-            if service is None:
-                return await self.execute(request, caller, facts)
-            result: R = await service(self, request, caller)
+            result: R = await found.answer(self, request, caller)
             return result
 
     async def run(
@@ -222,31 +210,6 @@ class Engine:
                     raise
                 await ticket.wait()
 
-    async def execute(
-        self, request: Request[R], caller: Caller = DAEMON, facts: Facts | None = None
-    ) -> R:
-        """Answer a request by its rule, in one transaction."""
-        found = REGISTERED.get(type(request))
-        if found is not None and found.is_rule:
-            return await self.run(found.answer, request, caller, facts)
-        handler = HANDLERS.get(type(request))
-        if handler is None:
-            raise MethodNotFound("Method not found", method=request.method)
-        if makes_room(request):
-            frees_space(handler.rule)
-        return await self.run(handler.rule, request, caller, facts)
-
-    async def look(self, request: Query[R]) -> R:
-        """Execute what only looks; while the store is away, wait until it is back."""
-        while True:
-            ticket = self.bell.ticket()
-            try:
-                return await self.execute(request)
-            except StoreAway:
-                if self.closing:
-                    raise
-                await ticket.wait()
-
     async def remembered(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
         """Do a piece of work that is no single transaction once per idempotency key.
 
@@ -274,7 +237,7 @@ class Engine:
     async def recalled(self, request: Mutation[R]) -> R | None:
         """Return what a request under this key was answered before, None for a new one.
 
-        For operations that look around before their transaction: what they look at may be gone
+        For services that look around before their transaction: what they look at may be gone
         when the request is repeated.
         """
         if request.idempotency_key is None:
@@ -303,10 +266,7 @@ class Engine:
         self._note_trouble(refusal)
         for record in refusal.record:
             try:
-                if isinstance(record, Request):
-                    await self.execute(record, caller)
-                else:
-                    await self.on_behalf_of(caller).write(record)
+                await self.on_behalf_of(caller).write(record)
             except FleetError as error:
                 log.warning("A refusal could not be recorded: %s", error.message)
 

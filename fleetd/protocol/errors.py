@@ -9,8 +9,8 @@ class FleetError(Exception):
     """Something the caller should know about; becomes a JSON-RPC error and an exit status.
 
     ``message`` is one sentence for a person, ``hint`` says what to do next, ``values`` are the
-    things concerned (they stand in ``error.data``). ``record`` holds requests that the engine
-    executes after the rollback and before the reply, so that a refusal can leave a trace.
+    things concerned (they stand in ``error.data``). ``record`` holds rules, ``(tx, ctx)``, that the
+    engine runs after the rollback and before the reply, so that a refusal can leave a trace.
     """
 
     code: ClassVar[int] = -32603

@@ -259,8 +259,8 @@ async def test_a_hook_whose_directory_hangs_is_recorded_with_the_path_that_it_na
     for event, more in told.items():
         with trio.fail_after(0.9):  # the hook client waits no longer
             await engine.handle(hook(event, tmp_path / "link" / "project", **more), CLIENT)
-    agent = (await engine.execute(AgentList())).agents[0]
-    assert (await engine.execute(AgentGet(agent.id))).cwd == f"{stuck}/project"
+    agent = (await engine.handle(AgentList(), CLIENT)).agents[0]
+    assert (await engine.handle(AgentGet(agent.id), CLIENT)).cwd == f"{stuck}/project"
     mission = await engine.run(missions.get, MissionGet(agent.mission_id or ""))
     assert mission.project_dir == f"{stuck}/project"
     assert caplog.text.count("Hooks from there are recorded") == 1
@@ -274,7 +274,7 @@ async def test_a_hook_whose_transcript_hangs_is_recorded_without_it(
     compaction = hook("PreCompact", tmp_path, transcript_path=there, trigger="auto")
     with trio.fail_after(5):
         await engine.handle(compaction, CLIENT)
-    assert (await engine.execute(AgentList())).agents
+    assert (await engine.handle(AgentList(), CLIENT)).agents
 
 
 async def test_a_briefing_of_a_mission_whose_directory_hangs_does_without_git(

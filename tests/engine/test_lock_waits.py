@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from fleetd.domain.agents import agent_loss
 from fleetd.domain.liveness.silence import UNHEARD_MS
 from fleetd.domain.locks import leases, locks
+from fleetd.engine.engine import DAEMON
 from fleetd.protocol.errors import LockConflict
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.lock import LockCheck, LockForceRelease, LockRelease, LockRenew
@@ -165,7 +166,7 @@ async def test_a_lock_that_is_granted_to_a_client_that_is_just_leaving_is_given_
             await waiters.add(agent)
         # The release grants it in its own transaction; the waiter is cancelled before it looks.
         waiters.scopes["leaving"].cancel()
-        await virtual.engine.execute(LockRelease(held.id, "holder"))
+        await virtual.engine.handle(LockRelease(held.id, "holder"), DAEMON)
     assert list(waiters.outcome) == ["two"]
     assert waiters.at_ms["two"] == 0
     assert [lock.held_by for lock in await virtual.locks()] == ["two"]
@@ -286,7 +287,7 @@ async def test_a_second_wait_whose_client_leaves_takes_nothing_from_the_first(
             await virtual.settle()
         # Whichever is granted it has lost its client before it can look; the other one gets it.
         leaving[0].cancel()
-        await virtual.engine.execute(LockRelease(held.id, "holder"))
+        await virtual.engine.handle(LockRelease(held.id, "holder"), DAEMON)
         await virtual.settle()
     (lock,) = got
     assert [each.id for each in await virtual.locks()] == [lock.id]
@@ -301,7 +302,7 @@ async def test_a_lock_that_its_agent_heard_of_by_another_call_is_not_given_back_
         await waiters.add("one")
         waiters.scopes["one"].cancel()
         # The release grants it to the wait; before that looks, the agent asks for it as well.
-        await virtual.engine.execute(LockRelease(held.id, "holder"))
+        await virtual.engine.handle(LockRelease(held.id, "holder"), DAEMON)
         lock = await virtual.lock(waiters.mission, "a.py", "one")
         await virtual.settle()
     assert waiters.outcome == {}

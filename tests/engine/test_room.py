@@ -5,23 +5,56 @@ from typing import Any
 import pytest
 
 from fleetd.domain.core.idempotency import drop_expired
-from fleetd.domain.core.registry import REGISTERED, may_use_reserve
+from fleetd.domain.core.registry import may_use_reserve
 from fleetd.domain.retention.events_and_locks import drop_old, drop_old_locks
 from fleetd.domain.retention.sessions import drop_old_sessions
 from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions import deliveries
 from fleetd.domain.system.startup import start_up
-from fleetd.protocol.requests.mission import MissionCreate
+from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointPrune
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionDelete
+from fleetd.protocol.requests.system import SystemForget
 from fleetd.store.sqlite.disk_reserve import DiskReserve
 from fleetd.store.sqlite.errors import DiskFull
 from tests.fleet import Fleet
 
 
-def test_of_what_clients_ask_for_only_what_removes_something_makes_room() -> None:
-    assert {each.request.method for each in REGISTERED.values() if each.frees_space} == {
-        *("checkpoint.delete", "checkpoint.prune", "mission.delete", "snapshot.prune"),
-        "system.forget",
-    }
+async def test_of_what_clients_ask_for_only_what_removes_something_may_use_the_reserve(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, kept = [await fleet.mission() for _ in range(2)]
+    taken = [await fleet.do(CheckpointCreate(kept.id)) for _ in range(3)]
+    await fleet.do(MissionCancel(gone.id, "not needed"))
+    engine = fleet.engine
+    write, full, given = engine.store.write, True, 0
+
+    async def on_a_full_disk(rule: Any) -> Any:
+        if full:
+            raise DiskFull("The disk is full.")
+        return await write(rule)
+
+    def give() -> bool:
+        nonlocal full, given
+        full, given = False, given + 1
+        return True
+
+    monkeypatch.setattr(engine.store, "write", on_a_full_disk)
+    monkeypatch.setattr(engine.ballast, "give", give)
+    for request in (
+        CheckpointDelete(taken[0].id),
+        CheckpointPrune(older_than_days=0, keep_per_mission=1),
+        MissionDelete(gone.id),
+        SystemForget(mission_id=kept.id),
+    ):
+        full, given = True, 0
+        await fleet.do(request)
+        assert given == 1, request
+    for other in (MissionCreate("m"), EventAppend("note_added", agent_id="one")):
+        full, given = True, 0
+        with pytest.raises(DiskFull):
+            await fleet.do(other)
+        assert given == 0, other
 
 
 def test_a_start_makes_room_since_nobody_could_prune_without_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from ...protocol.request import Mutation, Request, result_type
+from ...protocol.request import Request, result_type
 from .context import Context
 from .tx import Tx
 
@@ -23,8 +23,6 @@ class Method(msgspec.Struct, frozen=True):
     request: type[Request[Any]]
     answer: Callable[..., Any]
     is_rule: bool
-    frees_space: bool
-    """Whether it may use the reserve of a full disk."""
     without_store: Callable[[Any], bool]
     """Whether a request is answered while the store is away."""
     slow: bool
@@ -32,14 +30,13 @@ class Method(msgspec.Struct, frozen=True):
 
 
 REGISTERED: dict[type[Request[Any]], Method] = {}
-# Rules of the daemon's own that may use the reserve of a full disk.
+# Rules that may use the reserve of a full disk.
 _FREES_SPACE: set[Callable[..., Any]] = set()
 
 
 def method(
     request: type[Request[Any]],
     *,
-    frees_space: bool = False,
     without_store: bool | Callable[[Any], bool] = False,
     slow: bool = False,
 ) -> Callable[[F], F]:
@@ -58,12 +55,9 @@ def method(
             request=request,
             answer=answer,
             is_rule=is_rule,
-            frees_space=frees_space,
             without_store=without_store if callable(without_store) else lambda _: without_store,
             slow=slow or request.long,
         )
-        if frees_space and is_rule:
-            _FREES_SPACE.add(answer)
         return answer
 
     return register
@@ -84,7 +78,7 @@ def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: 
 
 
 def frees_space(rule: F) -> F:
-    """Let a rule of the daemon's own use the reserve of a full disk."""
+    """Let a rule use the reserve of a full disk, which is kept for what deletes."""
     _FREES_SPACE.add(rule)
     return rule
 
@@ -92,33 +86,3 @@ def frees_space(rule: F) -> F:
 def may_use_reserve(rule: Callable[..., Any]) -> bool:
     """Return whether a rule frees space, so that it is given the reserve of a full disk."""
     return rule in _FREES_SPACE
-
-
-class Handler(msgspec.Struct, frozen=True):
-    """A rule and the request it answers."""
-
-    request: type[Request[Any]]
-    rule: Callable[[Tx, Context, Any], Any]
-
-    @property
-    def writes(self) -> bool:
-        """Whether the rule may change the store."""
-        return issubclass(self.request, Mutation)
-
-
-HANDLERS: dict[type[Request[Any]], Handler] = {}
-
-
-def handler(rule: F) -> F:
-    """Register ``rule(tx: Tx, ctx: Context, request: SomeRequest) -> ItsResult``.
-
-    The annotations are checked here, so that a rule which answers with the wrong type fails at
-    import and not in somebody's session. Raises TypeError.
-    """
-    hints = get_type_hints(rule)
-    request = hints["request"]
-    _check(rule, request, is_rule=True)
-    if request in HANDLERS:
-        raise TypeError(f"{request.__name__} has two handlers")
-    HANDLERS[request] = Handler(request, rule)
-    return rule

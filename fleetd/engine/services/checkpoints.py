@@ -85,7 +85,7 @@ async def _mission_id(engine: Engine, given: str) -> str:
         return given
 
 
-@method(CheckpointDelete, frees_space=True)
+@method(CheckpointDelete)
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:

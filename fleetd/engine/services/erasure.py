@@ -32,7 +32,7 @@ from ..jobs.legacy_import import NAME
 log = logging.getLogger("fleetd")
 
 
-@method(SystemForget, frees_space=True)
+@method(SystemForget)
 async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgotten:
     """Forget a mission, a session or a project, or only say what would go."""
     if request.dry_run:

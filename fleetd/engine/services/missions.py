@@ -57,7 +57,7 @@ async def select(engine: Engine, request: MissionSelect, caller: Caller) -> Sele
     return await engine.run(selection.select, request, caller, Facts(places=places))
 
 
-@method(MissionDelete, frees_space=True)
+@method(MissionDelete)
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
     return await engine.remembered(request, lambda: _delete(engine, request))

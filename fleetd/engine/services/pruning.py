@@ -36,7 +36,7 @@ DETAILS_MAX = 1_000
 NAMED = 20
 
 
-@method(CheckpointPrune, frees_space=True)
+@method(CheckpointPrune)
 async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
     """Delete what is past its retention, or only say what would be.
 
@@ -64,7 +64,7 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
     return await engine.remembered(request, work)
 
 
-@method(SnapshotPrune, frees_space=True)
+@method(SnapshotPrune)
 async def prune_snapshots(
     engine: Engine, request: SnapshotPrune, caller: Caller
 ) -> PrunedSnapshots:
