@@ -67,7 +67,7 @@ test-postgres: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) $(ARGS)
 
 campaign: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.campaigns $(or $(ARGS),all)
+	$(BIN)/python -m tests.chaos $(or $(ARGS),all)
 
 check: lint types test-all
 

@@ -16,7 +16,7 @@ from .rows import Row
 
 # One takes microseconds, little beside what reading the clock of a thread takes.
 AT_ONCE = 50
-COMMAND = "git -C /home/me/project log --oneline -20 && make test ARGS='tests/domain -x'"
+COMMAND = "git -C /home/me/project log --oneline -20 && make test ARGS='tests/unit -x'"
 PROMPT = (
     "Please add a login form to the page, with tests. Keep the old one until the new one works, and"
     " say what you changed. "

@@ -15,16 +15,16 @@ from fleetctl.client import sync as fleetctl_client
 from fleetd.domain.redaction.redact import redact
 from fleetd.host import logs
 from fleetd.store.sqlite import page_checksums
-from tests import shared_store
-from tests.fleet import Fleet, opened
-from tests.processes import Daemon, agent_process, environment
+from tests.support import shared_store
+from tests.support.fleet import Fleet, opened
+from tests.support.processes import Daemon, agent_process, environment
 
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
 page_checksums.available()
 
 # Measuring doubles the time of their processes, and what they run others measure too.
 UNMEASURED = {
-    *("access", "benchmarks", "campaigns", "docs", "e2e", "upgrades"),
+    *("access", "benchmarks", "chaos", "docs", "journeys", "upgrades"),
     *("test_demo.py", "test_layers.py"),
 }
 

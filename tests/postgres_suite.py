@@ -9,20 +9,32 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.postgres_programs import NotInstalled, binaries, install
-from tests.postgres_server import SUPERUSER, Server
+from tests.support.postgres_programs import NotInstalled, binaries, install
+from tests.support.postgres_server import SUPERUSER, Server
 
-# What CI has time for: what needs a server, then the rules and the socket. Of the tests of the
-# engine those that ask most of a store; ARGS="tests/engine" runs all.
+_RULES = {
+    "agents": "agent_loss mail_rules",
+    "artifacts": "files_of_machines reconciling",
+    "checkpoints": "checkpoint_rules checkpoint_service checkpoint_storage contract edge_cases",
+    "cluster": "projects_of_machines",
+    "erasure": "erasure_batches",
+    "events": "event_pages",
+    "liveness": "detection",
+    "locks": "lock_rules lock_waits",
+    "missions": "list_pages selection",
+    "recovery": "context_injection prompt recovery_edges recovery_rules restoration"
+    " restoration_scenarios",
+    "retention": "pruning",
+    "system": "counters idempotency migration repeating_and_naming",
+}
+# What CI has time for: what needs a server, then rules and the socket. Of the further rules those
+# that ask most of a store; ARGS="tests/rules" runs all.
 TESTS = (
-    *("tests/postgres", "tests/domain/sessions", "tests/domain/test_machines.py"),
-    *("tests/plan", "tests/rpc"),
+    *("tests/postgres", "tests/unit/sessions", "tests/unit/test_machines.py", "tests/protocol"),
     *(
-        f"tests/engine/test_{name}.py"
-        for name in (
-            *("event_pages", "files_of_machines", "forgetting_in_portions", "idempotency"),
-            *("list_pages", "lock_waits", "projects_of_machines", "reconciling", "tallies"),
-        )
+        f"tests/rules/{noun}/test_{name}.py"
+        for noun, names in _RULES.items()
+        for name in names.split()
     ),
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyte
 
 from tests.docs.machine import environment_of
-from tests.terminal import THEME, Terminal, terminal
+from tests.support.terminal import THEME, Terminal, terminal
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "recovery.svg"
 COLUMNS, ROWS = 94, 30

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 
 MINUTE = 60_000
 SIGN_IN = (

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.processes import Daemon, environment
-from tests.terminal import Terminal, terminal
+from tests.support.processes import Daemon, environment
+from tests.support.terminal import Terminal, terminal
 from tools.watch_fleet import Story
 
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "watch"

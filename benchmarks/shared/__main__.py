@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.network import Network
-from tests.postgres_server import Server
+from tests.support.network import Network
+from tests.support.postgres_server import Server
 
 from ..fleet import Fleet
 from ..machine import now, revision, this_machine

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 from ..fleet import ROOT, Fleet
 from ..measure import Samples

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.network import Network
-from tests.postgres_server import OWNER, Server
+from tests.support.network import Network
+from tests.support.postgres_server import OWNER, Server
 
 from ..fleet import Fleet, running
 

@@ -17,7 +17,7 @@ from tests.agents.project import repository
 from tests.agents.running import outside
 from tests.agents.script import Script
 from tests.agents.server import serving
-from tests.processes import Daemon, fleetctl
+from tests.support.processes import Daemon, fleetctl
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,7 +5,7 @@ from tests.agents.machines import Claude
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, Reply, calls, says
 from tests.agents.wording import briefings, steps
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 
 def bash(command: str) -> Call:

@@ -7,7 +7,7 @@ from tests.agents.machines import CODEX_CODE_MODEL, Codex
 from tests.agents.project import PATCH, PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings, steps
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 STEPS = ("Look at the greeting", "Change the greeting", "Try it out")
 

@@ -5,7 +5,7 @@ from tests.agents.machines import Gemini
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
 from tests.agents.wording import briefings
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 
 def shell(command: str) -> Call:

@@ -10,7 +10,7 @@ from tests.agents.script import calls, says
 from tests.agents.test_claude import bash, becomes, edits, task
 from tests.agents.test_codex import planned, shell
 from tests.agents.wording import briefings, steps
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 LOST, HEIR = "claude-A", "codex-B"
 OWN_PROMPT = "Look after the notes"

@@ -4,7 +4,7 @@ from tests.agents.conftest import Desk
 from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.project import GREETING, PATCH
 from tests.agents.script import Call, calls, says
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 
 def _refused(desk: Desk[M], *edit: Call) -> None:

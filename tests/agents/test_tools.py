@@ -7,7 +7,7 @@ from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.project import PROMPT
 from tests.agents.responses import SEARCH
 from tests.agents.script import Call, Reply, calls, says
-from tests.processes import fleetctl
+from tests.support.processes import fleetctl
 
 PLAN = {"goal": "Greet everybody", "sorties": [{"title": "Change the greeting"}]}
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.fleetctl.managers import JOURNALCTL, LOGINCTL, SYSTEMCTL, Managers
-from tests.processes import environment
+from tests.cli.managers import JOURNALCTL, LOGINCTL, SYSTEMCTL, Managers
+from tests.support.processes import environment
 
 PATIENCE_S = 45.0
 PAUSE_S = 0.02

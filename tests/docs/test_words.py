@@ -127,7 +127,7 @@ def test_options_and_methods_named_alone_are_there(page: Path) -> None:
 def _options_of_others() -> frozenset[str]:
     """Return the options of campaigns, benchmarks and scripts of this checkout."""
     found: set[str] = set()
-    for folder in ("tests/campaigns", "benchmarks"):
+    for folder in ("tests/chaos", "benchmarks"):
         for file in (ROOT / folder).rglob("*.py"):
             found.update(re.findall(r"[\"'](--[a-z-]+)[\"']", file.read_text("utf-8")))
     return frozenset(found)

@@ -14,8 +14,8 @@ import pytest
 from fleetctl.client import Fleet
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
-from tests.hook_client import hook
-from tests.processes import Daemon
+from tests.support.hook_client import hook
+from tests.support.processes import Daemon
 
 from .recorded import recorded
 

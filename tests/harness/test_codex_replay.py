@@ -16,7 +16,7 @@ from fleetd.protocol.requests.hook import HookStatusGet
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.recovery import RecoveryList
 from fleetd.protocol.requests.sortie import SortieList
-from tests.hook_client import hook
+from tests.support.hook_client import hook
 
 from .recorded import PAYLOADS
 

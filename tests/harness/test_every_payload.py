@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 
 from fleetctl.client import Fleet
 from fleetd.protocol.requests.hook import HookStatusGet
-from tests.hook_client import hook
+from tests.support.hook_client import hook
 
 from .recorded import PAYLOADS
 

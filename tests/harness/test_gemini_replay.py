@@ -14,8 +14,8 @@ from fleetctl.client import Fleet
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
 from fleetd.protocol.requests.lock import LockAcquire
-from tests.gemini_log import Log, replaced, says
-from tests.hook_client import hook
+from tests.support.gemini_log import Log, replaced, says
+from tests.support.hook_client import hook
 
 from .recorded import names, recorded
 

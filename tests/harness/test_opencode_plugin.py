@@ -19,7 +19,7 @@ from fleetd.protocol.requests.hook import HookStatusGet
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.recovery import RecoveryList
-from tests.processes import Daemon
+from tests.support.processes import Daemon
 
 NODE = shutil.which("node")
 PLUGIN = Path(fleetctl.__file__).parent / "plugins" / "opencode.js"

@@ -7,7 +7,7 @@ from fleetctl.client import Fleet
 from fleetd.protocol.requests.snapshot import SnapshotGet, SnapshotList
 from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.snapshots import Snapshot
-from tests.snapshots import line
+from tests.support.snapshots import line
 
 from .test_claude_replay import SESSION, Session
 from .test_codex_replay import Run

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.processes import environment
+from tests.support.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 
 @pytest.fixture(scope="session")

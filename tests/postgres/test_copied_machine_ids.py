@@ -16,8 +16,8 @@ from fleetctl.client import Fleet
 from fleetd.engine.jobs.cluster import host_name
 from fleetd.store.postgres.incarnation import NAME as NONCES
 from fleetd.store.postgres.machine_id import NAME as ID_FILE
-from tests.postgres_server import Server
-from tests.processes import Daemon, environment
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, environment
 
 PATIENCE_S = 30
 REFUSED = 1

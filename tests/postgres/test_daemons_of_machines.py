@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from tests.postgres_server import Server
-from tests.processes import Daemon, environment
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, environment
 
 PATIENCE_S = 30
 

@@ -13,8 +13,8 @@ import pytest
 from fleetd.protocol.errors import Unavailable
 from tests.postgres.test_daemons_of_machines import ask, until
 from tests.postgres.test_failover import follows, of_both
-from tests.postgres_server import Server
-from tests.processes import Daemon, environment
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, environment
 
 
 @pytest.fixture

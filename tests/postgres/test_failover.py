@@ -9,7 +9,7 @@ import trio
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres.connection import ServerConnection
 from tests.postgres.shared_stores import running
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 
 def of_both(one: Server, other: Server, database: str) -> str:

@@ -1,7 +1,7 @@
 """The campaign of machines that share a store in its short form, and with a defect planted."""
 
-from tests.campaigns.campaign import carry_out
-from tests.campaigns.fleet import CAMPAIGN
+from tests.chaos.campaign import carry_out
+from tests.chaos.fleet import CAMPAIGN
 
 SEED = 1
 

@@ -9,7 +9,7 @@ from fleetd.store.postgres import server_clock
 from fleetd.store.postgres.connect import connect
 from fleetd.store.postgres.server import PostgresServer as StoreServer
 from fleetd.store.postgres.server_clock import ServerClock
-from tests.postgres_server import Server, run_sql
+from tests.support.postgres_server import Server, run_sql
 
 
 class Own:

@@ -9,8 +9,8 @@ import pytest
 from fleetctl.client import Fleet
 from tests.postgres.test_failover import follows, of_both
 from tests.postgres.test_outages import until_away, until_back
-from tests.postgres_server import Server
-from tests.processes import Daemon, fleetctl
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, fleetctl
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connect, connection, group_commit
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fleetd.store.postgres.batch import LOCK
 from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.worker_thread import Job
 from tests.postgres.shared_stores import Opened, appends, running
-from tests.postgres_server import Server, run_sql
+from tests.support.postgres_server import Server, run_sql
 
 EACH = 60
 

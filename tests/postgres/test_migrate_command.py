@@ -12,9 +12,9 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.migration import MigrationRequest
-from tests.postgres_server import Server
-from tests.processes import Daemon, fleetctl
-from tests.upgrades import recorded
+from tests.integration.upgrades import recorded
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, fleetctl
 
 # A move that dies when it has come to a step, as in a power cut.
 DYING = """

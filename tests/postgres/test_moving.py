@@ -24,8 +24,8 @@ from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.machine_id import machine_id
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.group_commit import SqliteExecutor
-from tests.fleet import MINUTE, Clock, Fleet, opened
-from tests.postgres_server import Server, run_sql
+from tests.support.fleet import MINUTE, Clock, Fleet, opened
+from tests.support.postgres_server import Server, run_sql
 
 OTHER = "feedfeedfeedfeed"
 

@@ -7,7 +7,7 @@ import pytest
 from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.connect import connect, name_of
 from fleetd.store.postgres.url import named
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 PLAIN = {"PGUSER": "ann", "PGDATABASE": "", "PGHOST": "", "PGPORT": "", "PGSERVICE": ""}
 

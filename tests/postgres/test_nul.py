@@ -7,8 +7,8 @@ import pytest
 from fleetd.domain.core.text import without_nul
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify, ErrorReport
 from fleetd.protocol.requests.event import EventAppend
-from tests.fleet import Clock, opened
-from tests.postgres_server import Server, run_sql
+from tests.support.fleet import Clock, opened
+from tests.support.postgres_server import Server, run_sql
 
 
 async def test_records_are_sealed_as_the_server_gives_them_back(

@@ -15,10 +15,10 @@ from fleetctl import cli
 from fleetctl.client import Events, Fleet
 from fleetd.protocol.errors import FleetError, Unavailable
 from fleetd.protocol.methods import METHODS
-from tests.hook_client import hook, spooled
-from tests.postgres_server import Server, run_sql
-from tests.processes import Daemon, Result, fleetctl
-from tests.service_socket import heard, service_socket
+from tests.support.hook_client import hook, spooled
+from tests.support.postgres_server import Server, run_sql
+from tests.support.processes import Daemon, Result, fleetctl
+from tests.support.service_socket import heard, service_socket
 
 LONG_S = 30.0
 # A call waits for nothing: who is away for longer than a restart takes is not waited for.

@@ -8,7 +8,7 @@ from tests.docs.machine import Machine, machine
 from tests.docs.output import Shown
 from tests.docs.pages import ROOT, blocks
 from tests.docs.test_blocks import RUN, carry_out
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 PAGE = ROOT / "docs" / "synced.md"
 # What the page calls the server.

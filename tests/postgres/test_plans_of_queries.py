@@ -19,9 +19,9 @@ from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
 from fleetd.store.postgres.executor import PostgresExecutor, translated
 from fleetd.store.sqlite.migrate import schema
-from tests.engine.test_growth import ASKED, Steps, Store
-from tests.fleet import DAY, Fleet, opened
-from tests.postgres_server import Server, run_sql
+from tests.rules.system.test_growth import ASKED, Steps, Store
+from tests.support.fleet import DAY, Fleet, opened
+from tests.support.postgres_server import Server, run_sql
 
 # They hold a row for each machine, harness or kind of thing.
 SMALL = {"counters", "hook_counts", "machines", "store_meta", "tallies", "writers"}

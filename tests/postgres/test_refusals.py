@@ -15,8 +15,8 @@ from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running
-from tests.postgres_server import Server, run_sql
-from tests.processes import fleetctl
+from tests.support.postgres_server import Server, run_sql
+from tests.support.processes import fleetctl
 
 SECRET = "s3cr3t-Word"
 

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from fleetd.protocol.requests.mission import MissionComplete, MissionDelete
-from tests.fleet import opened
-from tests.postgres_server import SUPERUSER, Server, run_sql
-from tests.processes import Daemon, fleetctl
+from tests.support.fleet import opened
+from tests.support.postgres_server import SUPERUSER, Server, run_sql
+from tests.support.processes import Daemon, fleetctl
 
 DENIED = (
     "CREATE TABLE more (id BIGINT)",

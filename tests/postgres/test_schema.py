@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.store.postgres.migrate import migrations
 from fleetd.store.sqlite.migrate import schema
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 # What only a store that several share needs.
 OWN_TABLES = {"schema_version", "writers"}

@@ -9,7 +9,7 @@ import time
 import psycopg
 import pytest
 
-from tests.postgres_server import Server, run_sql
+from tests.support.postgres_server import Server, run_sql
 
 MADE = "CREATE TABLE kept (word TEXT)"
 
@@ -64,7 +64,9 @@ def test_a_standby_follows_and_is_read_only_until_it_is_promoted(own_postgres: S
 
 
 def test_a_server_dies_with_whoever_started_it() -> None:
-    begin = "from tests.postgres_server import Server; s = Server(); s.create(); s.start(); "
+    begin = (
+        "from tests.support.postgres_server import Server; s = Server(); s.create(); s.start(); "
+    )
     told = "print(s.directory, s.process.pid, flush=True); import time; time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", begin + told], stdout=subprocess.PIPE, text=True

@@ -9,7 +9,7 @@ from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
 from fleetd.store.api import StoreAway
 from tests.postgres.shared_stores import appends, running
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 
 async def test_what_is_written_is_read(postgres: Server, database: str, tmp_path: Path) -> None:

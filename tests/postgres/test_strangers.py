@@ -8,7 +8,7 @@ import trio
 from fleetd.store.postgres import reconnect
 from fleetd.store.postgres.batch import CHANNEL
 from tests.postgres.shared_stores import PATIENCE_S, running
-from tests.postgres_server import Server, run_sql
+from tests.support.postgres_server import Server, run_sql
 
 
 @pytest.mark.parametrize("said", ["hello", "9223372036854775000"])

@@ -10,7 +10,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connect
 from tests.postgres.shared_stores import Opened, appends, running
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 SETTING = "SELECT current_setting('statement_timeout')"
 

@@ -11,8 +11,8 @@ from fleetctl.client import Fleet
 from fleetd.store.postgres.connect import connect
 from fleetd.store.postgres.errors import ServerAway
 from tests.postgres.certificates import Authority
-from tests.postgres_server import Server
-from tests.processes import Daemon, fleetctl
+from tests.support.postgres_server import Server
+from tests.support.processes import Daemon, fleetctl
 
 SECRET = "geheim-4711"
 HBA = """

@@ -13,7 +13,7 @@ from fleetd.store.postgres.connect import connect
 from fleetd.store.postgres.executor import translated
 from fleetd.store.postgres.migrate import migrate
 from fleetd.store.sqlite.migrate import schema
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
 
 MISSION = (
     "INSERT INTO missions (id, title, status, created_at, updated_at)"

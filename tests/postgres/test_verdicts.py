@@ -15,7 +15,7 @@ from fleetd.protocol.errors import (
 )
 from fleetd.store.postgres import batch
 from tests.postgres.shared_stores import Opened, running
-from tests.postgres_server import Server, run_sql
+from tests.support.postgres_server import Server, run_sql
 
 # Fails as told, for events of one type, so many times.
 FAILING = """

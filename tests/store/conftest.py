@@ -14,8 +14,8 @@ import trio.testing
 from fleetd.config import Loaded, load
 from fleetd.domain.core.tx import Effect, Tx
 from fleetd.store.sqlite.store import SqliteStore
-from tests.faults import Faults, faults
-from tests.small_disk import CannotMount, small_disk
+from tests.support.disk_faults import Faults, faults
+from tests.support.small_disk import CannotMount, small_disk
 
 
 @pytest.fixture(name="faults")

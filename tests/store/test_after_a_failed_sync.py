@@ -11,7 +11,7 @@ import trio.testing
 
 from fleetd.protocol.errors import Storage
 from fleetd.store.sqlite.store import SqliteStore
-from tests.faults import Faults
+from tests.support.disk_faults import Faults
 
 
 async def leave(store: SqliteStore) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Storage
 from fleetd.store.sqlite.disk_reserve import PART, SIZE, DiskReserve
-from tests.processes import Daemon, environment, with_checkpoints
-from tests.small_disk import CannotMount, fill, small_disk
+from tests.support.processes import Daemon, environment, with_checkpoints
+from tests.support.small_disk import CannotMount, fill, small_disk
 
 MIB = 1024 * 1024
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError, Unavailable
-from tests.processes import EXIT_S, READY_S, Daemon
+from tests.support.processes import EXIT_S, READY_S, Daemon
 
 # More syncs than the start needs; the injection lasts from there on.
 HEALTHY_SYNCS = 60

@@ -19,7 +19,7 @@ from fleetd.protocol.requests.mission import MissionCreate, MissionList
 from fleetd.protocol.requests.system import SystemHealth
 from fleetd.store.api import StoreFailed, StoreRefused
 from fleetd.store.sqlite.store import SqliteStore
-from tests.small_disk import fill, grow
+from tests.support.small_disk import fill, grow
 
 NAMES = ("a", "b", "c", "d", "e")
 BROKEN = apsw.IOError

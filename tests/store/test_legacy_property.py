@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fleetd.domain.system.legacy_import import agent_name
 from fleetd.store import legacy
 from fleetd.store.legacy import LegacyRefused, parse
-from tests.fleet import opened
+from tests.support.fleet import opened
 
 NAMES = st.sampled_from(["a", "b", "specialist-1", "A b", "", "Ünser"]) | st.text(max_size=5)
 ANYTHING = st.recursive(

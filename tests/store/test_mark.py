@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fleet import Fleet, opened
+from tests.support.fleet import Fleet, opened
 
 
 async def filled(tmp_path: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from fleetd.protocol.types import Noun
 from fleetd.store.files.record_files import RecordFiles
 from fleetd.store.sqlite.connect import open_database
-from tests.campaigns.disk import Disk
+from tests.chaos.disk import Disk
 from tests.store.stages import Stage
 
 

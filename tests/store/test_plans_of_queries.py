@@ -10,7 +10,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.domain.missions import selection
 from fleetd.protocol.requests.mission import MissionCurrent
 from fleetd.protocol.requests.snapshot import SnapshotRecord
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 FROM_INDEX = "SEARCH snapshots USING COVERING INDEX idx_snapshots_run (run_id=?)"
 

@@ -12,7 +12,7 @@ import trio
 from fleetd.store.sqlite import wal_checkpointer
 from fleetd.store.sqlite.store import SqliteStore
 from fleetd.store.sqlite.wal_checkpointer import PAGES
-from tests.small_disk import fill, grow
+from tests.support.small_disk import fill, grow
 
 FRAME = 4_096 + 24
 DEADLINE_S = 10

@@ -1,0 +1,148 @@
+"""The frame of every campaign: seeds, rounds, planted defects, figures; must not know any fault.
+
+A campaign shows a promise by trying to break it, round after round. What happens in a round comes
+from the seed and the number of the round alone, as far as the machine allows, so that a round that
+turned red can be repeated alone.
+"""
+
+import random
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.processes import environment
+
+
+class Red(AssertionError):
+    """A promise was broken; the text says which one and what was seen."""
+
+
+class CannotRun(Exception):
+    """This machine lacks what the campaign needs; the text says what."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One way of trying to break a promise.
+
+    ``run`` goes through ``Run.rounds()`` and raises Red. ``short`` and ``long`` are numbers of
+    ``unit``. ``planted`` names the defects that the campaign can plant in the product, each with
+    the number of rounds within which it must turn red. ``shared`` is whether it needs a PostgreSQL
+    server: then its short form is run by ``make test-postgres``.
+    """
+
+    name: str
+    what: str
+    unit: str
+    run: Callable[["Run"], None]
+    short: int
+    long: int
+    planted: Mapping[str, int]
+    shared: bool = False
+
+
+@dataclass
+class Run:
+    """What a campaign works with while it runs.
+
+    ``planted`` is the defect to plant, None for the product as it is. ``judged`` says whether
+    figures that depend on the machine's speed count: not in the short form, whose machine is busy.
+    ``keep`` leaves the home of a red round where it is.
+    ``figures`` is what was seen, for the table of promises: counts, and times in ms.
+    """
+
+    seed: int
+    count: int
+    place: Path
+    planted: str | None = None
+    judged: bool = False
+    only: int | None = None
+    keep: bool = False
+    say: Callable[[str], None] = print
+    figures: dict[str, float] = field(default_factory=dict)
+    done: int = 0
+    round: int = 0
+    chance: random.Random = field(default_factory=random.Random)
+
+    def rounds(self) -> Iterator[int]:
+        """Go through the numbers of the rounds; ``chance`` is each round's own."""
+        for number in range(self.count) if self.only is None else [self.only]:
+            self.round = number
+            self.chance = random.Random(f"{self.seed}/{number}")
+            yield number
+            self.done += 1
+
+    def add(self, figure: str, number: float = 1) -> None:
+        """Add to a figure."""
+        self.figures[figure] = self.figures.get(figure, 0) + number
+
+    def worst(self, figure: str, number: float) -> None:
+        """Keep the largest of a figure."""
+        self.figures[figure] = max(self.figures.get(figure, number), number)
+
+    @contextmanager
+    def home(self) -> Iterator[tuple[Path, dict[str, str]]]:
+        """Make a home for one round: its directory, and the environment of whoever lives there."""
+        directory = Path(tempfile.mkdtemp(prefix="r", dir=self.place))
+        kept = False
+        try:
+            yield directory, environment(directory)
+        except AssertionError:
+            kept = self.keep
+            raise
+        finally:
+            if not kept:
+                shutil.rmtree(directory)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: ``red`` is None, or what was broken and how to see it again."""
+
+    campaign: str
+    seed: int
+    rounds: int
+    seconds: float
+    figures: dict[str, float]
+    red: str | None
+
+
+def carry_out(
+    campaign: Campaign,
+    *,
+    seed: int,
+    count: int,
+    planted: str | None = None,
+    judged: bool = False,
+    only: int | None = None,
+    keep: bool = False,
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Run a campaign in a directory of its own; raises CannotRun.
+
+    ``keep`` leaves the directory of a red run where it is, to be looked at.
+    """
+    place = Path(tempfile.mkdtemp(prefix="campaign-")).resolve()
+    run = Run(seed, count, place, planted, judged=judged, only=only, keep=keep, say=say)
+    begun, red = time.monotonic(), None
+    defect = f", planted: {planted}" if planted else ""
+    say(f"{campaign.name}: seed {seed}, {count} {campaign.unit}{defect}")
+    try:
+        campaign.run(run)
+    except AssertionError as broken:
+        planted_too = f" --planted {planted}" if planted else ""
+        told = str(broken) or "".join(traceback.format_tb(broken.__traceback__)[-1:]).strip()
+        red = (
+            f"{told}\n  round {run.round}; again: python -m tests.chaos {campaign.name} "
+            f"--seed {seed} --count {count} --round {run.round}{planted_too}"
+        )
+    finally:
+        if not (keep and red):
+            shutil.rmtree(place, ignore_errors=True)
+    seconds = time.monotonic() - begun
+    return Outcome(campaign.name, seed, run.done, seconds, dict(run.figures), red)

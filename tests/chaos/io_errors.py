@@ -1,0 +1,252 @@
+"""EIO and ENOSPC at the n-th write or sync: a typed error, an end, a clean start, done once.
+
+Below SQLite an error lasts for one call or for good. After a failed sync whatever was to be
+synced is dropped, the next sync succeeds, and later the power is cut: nothing that was acknowledged
+may have been built on it. Of the files every call to the system fails in its turn.
+"""
+
+import contextlib
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import apsw
+import trio
+
+from fleetd.config import Loaded
+from fleetd.engine.engine import Engine
+from fleetd.engine.lifecycle import open_engine
+from fleetd.host import atomic_files
+from fleetd.protocol.errors import FleetError
+from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
+from fleetd.store.files import owner_dir, record_files
+from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
+from fleetd.store.sqlite.migrate import migrations
+from tests.chaos.broken_daemon import break_a_daemon
+from tests.chaos.campaign import Campaign, Red, Run
+from tests.chaos.deeds import Deeds
+from tests.chaos.ledger import quietly
+from tests.support.disk_faults import Faults, faults
+from tests.support.fleet import settings
+
+# So that the WAL is copied back several times in a short life.
+WAL_PAGES = 40
+OLD_SCHEMA = 3
+FOR_GOOD = 10**9
+# What ten rounds break in turn: below SQLite, the files, a real daemon.
+TURNS = "bbbfbbfbbd"
+FILE_CALLS = ("open", "fsync", "rename", "symlink", "unlink", "mkdir", "rmdir", "write")
+ERRNOS = (errno.EIO, errno.ENOSPC)
+
+
+def run(run: Run) -> None:
+    """Let one call fail in every round."""
+    with quietly(), _planted(run.planted):
+        below, files = Counter[tuple[str, str]](), 0
+        for number in run.rounds():
+            with run.home() as (home, env):
+                turn, index = _turn(number) if run.planted is None else ("b", number)
+                if turn == "d" and run.judged:
+                    break_a_daemon(run, home, env)
+                elif turn == "f":
+                    files = files or trio.run(_count_files, _made(home / "dry"))
+                    nth = _nth(run, files, index)
+                    trio.run(_at_the_files, run, _made(home / "life"), nth)
+                else:
+                    below = below or trio.run(_count_below, _made(home / "dry"))
+                    call = AIMS.get(run.planted or "", _call(run))
+                    nth = _nth(run, below[call], index)
+                    trio.run(_below_sqlite, run, _made(home / "life"), call, nth)
+
+
+def _turn(number: int) -> tuple[str, int]:
+    """Return what a round breaks, and how many rounds before it broke the same."""
+    tens, place = divmod(number, len(TURNS))
+    turn = TURNS[place]
+    return turn, tens * TURNS.count(turn) + TURNS[:place].count(turn)
+
+
+def _nth(run: Run, calls: int, index: int) -> int:
+    """Return which call fails: one after the other where there are rounds for all of them."""
+    return (index % calls if run.count > calls else run.chance.randrange(calls)) + 1
+
+
+def _call(run: Run) -> tuple[str, str]:
+    """Return what fails: whatever changes something, or, with a full disk, writes."""
+    return ("write", "any") if run.chance.random() < 0.3 else ("any", "any")
+
+
+@contextlib.contextmanager
+def _planted(defect: str | None) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(wal_checkpointer, "PAGES", WAL_PAGES))
+        for module, name, instead in DEFECTS.get(defect or "", ()):
+            stack.enter_context(mock.patch.object(module, name, instead))
+        yield
+
+
+# Below SQLite
+
+
+def _made(home: Path) -> Loaded:
+    """Return settings for a database of an old schema, so that the start migrates."""
+    home.mkdir()
+    (home / "data").mkdir()
+    connection = apsw.Connection(str(home / "data" / "squawk.db"))
+    with mock.patch.object(migrate, "migrations", return_value=migrations()[:OLD_SCHEMA]):
+        migrate.migrate(connection, "")
+    connection.close()
+    return settings(home)
+
+
+async def _count_below(loaded: Loaded) -> Counter[tuple[str, str]]:
+    """Return how many calls a life makes when nothing fails."""
+    with faults() as disk:
+        async with open_engine(loaded, vfs=disk.name) as engine:
+            await Deeds(()).work(engine)
+        return disk.seen
+
+
+async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: int) -> None:
+    full = call == ("write", "any")
+    times = run.chance.choice((1, FOR_GOOD)) if run.planted is None else 1
+    # A snapshot may be stored, and the disk fail before its file is written.
+    deeds = Deeds(("storage", "unavailable", "checkpoint_atomic_write_failed"))
+    with faults() as disk:
+        disk.fail(*call, apsw.FullError if full else apsw.IOError, nth=nth, times=times)
+        await _first_life(loaded, disk, deeds, full=full)
+        run.add("errors met", min(disk.failed, 1))
+        disk.mend()
+        if run.planted is None and run.chance.random() < 0.5:
+            disk.disk.lose_power()
+        pages = 1_000 if run.planted or run.chance.random() < 0.5 else WAL_PAGES
+        with mock.patch.object(wal_checkpointer, "PAGES", pages):
+            left = await _second_life(run, loaded, disk, deeds)
+        disk.disk.lose_power(left)
+    async with open_engine(loaded) as engine:
+        await deeds.check(engine)
+
+
+async def _second_life(run: Run, loaded: Loaded, disk: Faults, deeds: Deeds) -> dict[str, bytes]:
+    """Ask again for what was not answered, and go on; return what the disk has in the end."""
+    async with open_engine(loaded, vfs=disk.name) as engine:
+        await deeds.again(engine)
+        if deeds.open:
+            raise Red(f"a disk in order refuses {deeds.open[0].method}")
+        # Before the WAL is copied back, which writes all of it anew, or after that.
+        await deeds.work(engine, run.chance.choice((0, 1, 2, 4, None)))
+        return disk.disk.moment()
+
+
+async def _first_life(loaded: Loaded, disk: Faults, deeds: Deeds, *, full: bool) -> None:
+    """Live until the end, or until the disk fails."""
+    worked = False
+    try:
+        async with open_engine(loaded, vfs=disk.name) as engine:
+            worked = True
+            await deeds.work(engine)
+            if disk.failed and not full:
+                await _must_fail(engine)
+    except StoreFailed as failed:
+        if full:
+            raise Red(f"a full disk ended the daemon: {failed}") from failed
+    except (StoreRefused, FleetError) as refused:
+        if worked:
+            raise Red(f"an error came out of a store that was open: {refused!r}") from refused
+        if full and not isinstance(refused, StoreFull | FleetError):
+            raise Red(f"a full disk is not told as one: {refused}") from refused
+
+
+async def _must_fail(engine: Engine) -> None:
+    """After an I/O error nothing more may be acknowledged, whoever met it."""
+    with trio.move_on_after(3):
+        await engine.store.failed.wait()
+        await trio.sleep_forever()
+    raise Red("it went on after an I/O error")
+
+
+# At the files
+
+
+class _FailingOs:
+    """The module ``os`` for the files, whose n-th call that changes something fails."""
+
+    def __init__(self, nth: int = 0, times: int = 1, number: int = errno.EIO) -> None:
+        self._first, self._last, self._number = nth, nth + times, number
+        self.seen = 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        return self._failing(name, real) if name in FILE_CALLS else real
+
+    def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            self.seen += 1
+            if self._first <= self.seen < self._last:
+                raise OSError(self._number, os.strerror(self._number), name)
+            return real(*args, **named)
+
+        return call
+
+    @contextlib.contextmanager
+    def instead(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for module in (atomic_files, record_files, owner_dir):
+                stack.enter_context(mock.patch.object(module, "os", self))
+            yield
+
+
+async def _count_files(loaded: Loaded) -> int:
+    disk = _FailingOs()
+    with disk.instead():
+        async with open_engine(loaded) as engine:
+            await Deeds(()).work(engine)
+    return disk.seen
+
+
+async def _at_the_files(run: Run, loaded: Loaded, nth: int) -> None:
+    disk = _FailingOs(nth, run.chance.choice((1, FOR_GOOD)), run.chance.choice(ERRNOS))
+    told = ("storage", "checkpoint_atomic_write_failed", "checkpoint_retention_prune_failed")
+    deeds = Deeds(told)
+    with disk.instead():
+        try:
+            async with open_engine(loaded) as engine:
+                await deeds.work(engine)
+        except (StoreRefused, FleetError, OSError) as error:
+            if deeds.number or isinstance(error, OSError):
+                raise Red(f"an error of the files came out of the engine: {error!r}") from error
+    run.add("errors met")
+    async with open_engine(loaded) as engine:
+        await deeds.again(engine)
+        if deeds.open:
+            raise Red(f"a disk in order refuses {deeds.open[0].method}")
+        await engine.outbox.settled()
+        await deeds.check(engine)
+    if left := [*loaded.config.checkpoints.rglob(f"{atomic_files.TEMP}*")]:
+        raise Red(f"temporary files stay: {left}")
+
+
+DEFECTS: dict[str, tuple[tuple[ModuleType, str, Any], ...]] = {
+    # Whoever writes goes on after an error as if the disk were in order again.
+    "ignored": ((group_commit, "leaves_doubt", lambda _: False),),
+    # Of an error while the WAL is copied back nobody hears.
+    "swallowed": ((wal_checkpointer, "leaves_doubt", lambda _: False),),
+    # What a failed sync did not bring to the disk is built upon at the next start.
+    "trusted": ((connect, "write_wal_anew", lambda *_: None),),
+}
+# Where a planted defect shows.
+AIMS = {"swallowed": ("sync", "db"), "trusted": ("sync", "wal")}
+CAMPAIGN = Campaign(
+    name="io_errors",
+    what="EIO or ENOSPC at the n-th write or sync, below SQLite, at the files, of a real daemon",
+    unit="errors",
+    run=run,
+    short=7,
+    long=3_000,
+    planted={"ignored": 6, "swallowed": 6, "trusted": 8},
+)

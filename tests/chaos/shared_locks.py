@@ -1,0 +1,190 @@
+"""Clients on several machines that lock the same files, and the search for an order of it all.
+
+A series is some clients of each machine, for a few seconds, on files of its own: a search takes the
+longer the more there is to put in order.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fleetctl.client import Fleet
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.requests.agent import AgentRegister
+from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.requests.lock import LockAcquire, LockList
+from tests.chaos import lock_clients
+from tests.chaos.campaign import Red
+from tests.chaos.lock_clients import Diary, Plan
+from tests.chaos.lock_history import History, check_rows
+from tests.chaos.lock_model import unexplained
+from tests.chaos.machines import Machine
+
+LEASES_MS = (250, 500, 1_000)
+CALLS = 25
+PAUSE_S = 0.15
+# The machines of a fleet agree on the time up to half of what a question to the server takes.
+SLACK_MS = 25
+# So long a client insists on an answer: longer than the server or a daemon is away.
+INSISTS_S = 30.0
+# A machine that is left alone for long is away for less.
+AWAY_S = 180.0
+STOPS = 0.08
+
+
+@dataclass
+class Series:
+    """Clients of one series, and what they wrote down."""
+
+    number: int
+    place: Path
+    plans: list[Plan]
+    threads: list[threading.Thread]
+    broken: list[BaseException]
+
+    def over(self) -> bool:
+        """Whether all its clients are done."""
+        return not any(thread.is_alive() for thread in self.threads)
+
+
+def begin(
+    machines: Iterable[Machine], number: int, place: Path, seed: str, clients: int
+) -> Series | None:
+    """Let so many clients of each machine begin; None when the fleet cannot be asked just now."""
+    machines = list(machines)
+    chance = random.Random(f"{seed}/locks/{number}")
+    try:
+        with Fleet(machines[0].socket, connect_s=1.0) as client:
+            # A directory of its own: people who work elsewhere have no part in this mission.
+            apart = f"{machines[0].project}/{_folder(number)}"
+            said = {"title": f"Locks {number}", "project_dir": apart}
+            mission = client.call_raw("mission.create", said, reply_s=5)["id"]
+            client.call_raw("mission.start", {"mission_id": mission}, reply_s=5)
+    except (FleetError, OSError):
+        return None
+    plans = [
+        Plan(
+            machine.socket,
+            f"locker-{number}-{machine.number}-{n}",
+            mission,
+            _names(machine, number),
+            chance.choice(LEASES_MS),
+            CALLS,
+            f"{seed}/{number}/{machine.number}/{n}",
+        )
+        for machine in machines
+        for n in range(clients)
+    ]
+    series = Series(number, place, plans, [], [])
+    for plan in plans:
+        thread = threading.Thread(target=_work, args=(series, plan), daemon=True)
+        thread.start()
+        series.threads.append(thread)
+    return series
+
+
+def _folder(number: int) -> str:
+    return f"series-{number}"
+
+
+def _names(machine: Machine, number: int) -> dict[str, list[dict[str, str]]]:
+    """Return some ways in which a machine calls each file."""
+    folder = _folder(number)
+    return {
+        key: [
+            {"file": f"{machine.project}/{folder}/{key}.py"},
+            {"file": f"{folder}/{key}.py", "cwd": str(machine.project)},
+        ]
+        for key in "ab"
+    }
+
+
+def _work(series: Series, plan: Plan) -> None:
+    """Lock, check, renew and release; now and then stand still for longer than the lease."""
+    chance = random.Random(plan.seed)
+    known: dict[str, Any] = {}
+    life, left = 0, plan.calls
+    try:
+        while left > 0:
+            diary = series.place / f"{plan.agent}-{life}"
+            life += 1
+            with _opened(plan) as client:
+                left = _live(Diary(diary, client, plan.agent), plan, chance, known, left)
+    except Exception as error:  # noqa: BLE001 - raised again by whoever judges
+        series.broken.append(error)
+
+
+def _opened(plan: Plan) -> Fleet:
+    """Return a client once there is a daemon; its machine may be away for long."""
+    deadline = time.monotonic() + AWAY_S
+    while True:
+        try:
+            return Fleet(plan.socket, restart_s=INSISTS_S)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _live(notes: Diary, plan: Plan, chance: random.Random, known: dict[str, Any], left: int) -> int:
+    """Call until all is done or nobody knows what became of a call; return what is left."""
+    agent = AgentRegister(plan.agent, "specialist", mission_id=plan.mission_id)
+    notes.call("", agent)
+    while left > 0 and not notes.lost:
+        key = chance.choice(list(plan.names))
+        request = lock_clients._choose(plan, chance, key, known)
+        if isinstance(request, LockAcquire):
+            request = _waiting(request, plan.lease_ms * 2)
+        result = notes.call("" if isinstance(request, EventAppend) else key, request)
+        if isinstance(request, LockAcquire) and result is not None:
+            known[key] = result
+        time.sleep(chance.random() * PAUSE_S)
+        if chance.random() < STOPS:
+            time.sleep(plan.lease_ms * 1.5 / 1_000)
+        left -= 1
+    return left
+
+
+def _waiting(request: LockAcquire, wait_ms: int) -> LockAcquire:
+    """Return a request that waits for as long as it takes here, if it waits at all."""
+    return msgspec.structs.replace(request, wait_ms=wait_ms) if request.wait_ms else request
+
+
+def judge(series: Series, client: Fleet) -> int:
+    """Search for an order that explains what a series was told; return how many calls it made."""
+    if series.broken:
+        raise Red(f"a client of locks could not go on: {series.broken[0]!r}")
+    folder = f"{_folder(series.number)}/"
+    rows = [row for row in _every_lock(client) if folder in row["normalized_path"]]
+    check_rows(rows, slack_ms=SLACK_MS)
+    keys = {row["normalized_path"] for row in rows}
+    if len(keys) > 2:
+        raise Red(f"a file has several keys: {keys}")
+    diaries = [path for plan in series.plans for path in series.place.glob(f"{plan.agent}-*")]
+    calls = list(lock_clients.read(diaries))
+    history = History(calls, rows, slack_ms=SLACK_MS)
+    for key, ops in sorted(history.ops.items()):
+        missed = unexplained(ops)
+        if missed is not None:
+            around = sorted(ops, key=lambda op: op.called)
+            place = around.index(missed)
+            told = "\n    ".join(map(str, around[max(0, place - 8) : place + 4]))
+            raise Red(
+                f"no order of {len(ops)} operations on {key} explains\n  {missed}\n    {told}"
+            )
+    return len(calls)
+
+
+def _every_lock(client: Fleet) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        after = found[-1]["id"] if found else None
+        page = client.call(LockList(active=False, after=after))
+        found += msgspec.to_builtins(page.locks)
+        if len(page.locks) < 1_000:
+            return found

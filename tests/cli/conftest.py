@@ -1,0 +1,80 @@
+"""The command line in this process, with the daemon of the fixtures above to talk to."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl import cli
+from tests.support.processes import Daemon, Result
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Return a function that runs a command in this process."""
+
+    def command(*argv: str) -> Result:
+        capsys.readouterr()
+        status = cli.main(argv)
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return command
+
+
+@pytest.fixture
+def done(run: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function that runs a command which must succeed."""
+
+    def command(*argv: str) -> Result:
+        result = run(*argv)
+        assert result.status == 0, result
+        return result
+
+    return command
+
+
+@pytest.fixture
+def mission(daemon: Daemon, done: Callable[..., Result]) -> str:
+    """Return the id of a mission in progress with two sorties."""
+    created = done("mission", "create", "Test", "--sortie", "One", "--sortie", "Two")
+    done("mission", "start")
+    return created.id("msn")
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that puts somebody at the terminal who answers the next question."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def say(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal(text + "\n"))
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        monkeypatch.setenv("NO_COLOR", "1")
+
+    return say
+
+
+@pytest.fixture
+def subprocess_run(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a command as a process of its own, without a terminal."""
+
+    def command(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "fleetctl", *argv],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            **options,
+        )
+
+    return command

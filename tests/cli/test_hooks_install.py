@@ -1,0 +1,447 @@
+"""``fleetctl hooks install`` and ``uninstall``, on whatever settings files people have."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetctl.integrations import config_file, opencode, settings_backups
+from fleetctl.integrations.registry import HARNESSES
+from fleetd.protocol.errors import InvalidState
+from tests.support.processes import Result
+
+VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME")
+SETTINGS = '{\n  "model": "opus", // the good one\n  "hooks": {\n    "Stop": []\n  }\n}\n'
+
+
+@pytest.fixture
+def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the home of a user with no agent CLI; its name has a space and quotes."""
+    user = home / """a "user's" home"""
+    (user / "bin").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("PATH", str(user / "bin"))
+    monkeypatch.delenv("FLEET_SOCKET")
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return user
+
+
+@pytest.fixture
+def executable(machine: Path) -> Callable[..., None]:
+    """Return a function that puts an agent CLI on the PATH."""
+
+    def put(name: str, version: str = "2.1.330 (Claude Code)") -> None:
+        file = machine / "bin" / name
+        file.write_text(f"#!/bin/sh\necho '{version}'\n")
+        file.chmod(0o755)
+
+    return put
+
+
+@pytest.fixture
+def settings(machine: Path, executable: Callable[..., None]) -> Path:
+    """Return the settings file of a Claude Code that is on the machine."""
+    executable("claude")
+    file = machine / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(SETTINGS)
+    return file
+
+
+def commands(file: Path, event: str) -> list[str]:
+    entries = json.loads(file.read_text())["hooks"][event]
+    return [h.get("command") or h["bash"] for e in entries for h in e.get("hooks", [e])]
+
+
+def test_the_change_is_shown_asked_for_made_and_can_be_taken_back(
+    settings: Path, run: Callable[..., Result], answer: Callable[[str], None]
+) -> None:
+    answer("n")
+    refused = run("hooks", "install", "claude")
+    assert refused.status == 3
+    assert refused.out.endswith("Nothing was changed.\n")
+    assert f"--- {settings}\n" in refused.out
+    assert settings.read_text() == SETTINGS
+    answer("y")
+    done = run("hooks", "install", "claude")
+    assert done.status == 0
+    copy = settings_backups.place(config_file.read(settings))
+    assert done.out.splitlines()[-2] == f"claude: installed in {settings}; as it was: {copy}"
+    assert copy.read_text() == SETTINGS
+    shown = [line for line in refused.out.splitlines() if line.startswith("+ ")]
+    assert all(line[1:] in settings.read_text() for line in shown)
+    answer("y")
+    assert run("hooks", "uninstall", "claude").status == 0
+    assert settings.read_text() == SETTINGS
+    assert os.listdir(settings.parent) == ["settings.json"]
+
+
+def test_a_second_time_there_is_nothing_to_do(settings: Path, done: Callable[..., Result]) -> None:
+    done("hooks", "install", "claude", "--yes")
+    before = settings.stat()
+    again = done("hooks", "install", "claude")  # without a question
+    assert again.out == f"claude: already installed ({settings})\n"
+    assert settings.stat().st_mtime_ns == before.st_mtime_ns
+    assert settings.stat().st_ino == before.st_ino
+    done("hooks", "uninstall", "claude", "--yes")
+    assert done("hooks", "uninstall", "claude").out == f"claude: not installed ({settings})\n"
+
+
+def test_without_a_terminal_it_wants_yes_and_dry_run_writes_nothing(
+    settings: Path, run: Callable[..., Result], done: Callable[..., Result]
+) -> None:
+    refused = run("hooks", "install", "--all")
+    assert (refused.status, "Use --yes" in refused.err) == (2, True)
+    dry = done("hooks", "install", "--all", "--dry-run")
+    assert "+++ " in dry.out
+    assert dry.out.endswith("[DRY RUN] Nothing was written.\n")
+    assert settings.read_text() == SETTINGS
+    assert os.listdir(settings.parent) == ["settings.json"]
+
+
+def test_every_harness_on_the_machine_gets_its_file(
+    machine: Path, executable: Callable[..., None], done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name in ("claude", "gemini", "cursor-agent"):
+        executable(name)
+    (machine / ".codex").mkdir()
+    (machine / ".copilot").mkdir()
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    (machine / ".config" / "opencode").mkdir(parents=True)
+    done("hooks", "install", "--all", "--yes")
+    found = {str(f.relative_to(machine)) for f in machine.rglob("*") if f.is_file()}
+    assert found - {"bin/claude", "bin/gemini", "bin/cursor-agent"} == {
+        ".claude/settings.json",
+        ".codex/hooks.json",
+        ".gemini/settings.json",
+        ".config/opencode/plugins/fleet.js",
+        ".cursor/hooks.json",
+        ".copilot/hooks/fleet.json",
+    }
+    assert json.loads((machine / ".codex/hooks.json").read_text()).keys() == {"hooks"}
+    gemini = json.loads((machine / ".gemini/settings.json").read_text())["hooks"]
+    assert gemini["PreCompress"][0]["hooks"][0]["timeout"] == 10_000
+    assert commands(machine / ".gemini/settings.json", "AfterTool")[0].endswith("null; exit 0")
+    cursor = json.loads((machine / ".cursor/hooks.json").read_text())
+    assert cursor["version"] == 1
+    copilot = machine / ".copilot/hooks/fleet.json"
+    assert "preToolUse" not in json.loads(copilot.read_text())["hooks"]
+    assert " copilot preCompact 2>/dev/null || true" in commands(copilot, "preCompact")[0]
+    done("hooks", "uninstall", "--all", "--yes")
+    left = {str(f.relative_to(machine)) for f in machine.rglob("*") if f.is_file()}
+    assert left == {"bin/claude", "bin/gemini", "bin/cursor-agent"}
+
+
+def test_the_vendors_own_variables_name_other_places(
+    machine: Path, executable: Callable[..., None], done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    executable("claude")
+    for name in VARIABLES:
+        monkeypatch.setenv(name, str(machine / name))
+    seen = done("hooks", "install", "claude", "codex", "gemini", "copilot", "--yes", "--json").json
+    assert [each["file"].removeprefix(str(machine)) for each in seen] == [
+        "/CLAUDE_CONFIG_DIR/settings.json",
+        "/CODEX_HOME/hooks.json",
+        "/GEMINI_CLI_HOME/.gemini/settings.json",
+        "/COPILOT_HOME/hooks/fleet.json",
+    ]
+    assert all(each["changed"] and Path(each["file"]).is_file() for each in seen)
+
+
+def test_nothing_to_install_for_is_said(machine: Path, run: Callable[..., Result]) -> None:
+    assert "None of these was found" in run("hooks", "install", "--all", "--yes").err
+    for argv in ((), ("vim",), ("claude", "--all")):
+        assert run("hooks", "install", *argv).status == 2
+    absent = run("hooks", "install", "codex", "--yes")
+    assert absent.status == 0
+    assert "Codex CLI was not found on this machine; the hooks wait for it." in absent.out
+
+
+@pytest.mark.parametrize("version", ["2.0.14 (Claude Code)", "no version at all", None])
+def test_an_old_claude_gets_no_event_that_could_make_it_ignore_its_settings(
+    machine: Path, executable: Callable[..., None], done: Callable[..., Result], version: str | None
+) -> None:
+    if version:
+        executable("claude", version)
+    seen = done("hooks", "install", "claude", "--yes", "--json").json[0]
+    assert "StopFailure" not in seen["events"]
+    assert {"SessionStart", "PreCompact", "SessionEnd"} <= set(seen["events"])
+    assert any("they were left out: PostToolUseFailure, PostCompact" in n for n in seen["notes"])
+    executable("claude")
+    seen = done("hooks", "install", "claude", "--yes", "--json").json[0]
+    assert "StopFailure" in seen["events"]
+    executable("claude", "2.0.14")
+    assert not done("hooks", "install", "claude", "--yes", "--json").json[0]["changed"]
+
+
+def test_the_command_runs_this_hook_with_this_interpreter(
+    settings: Path, home: Path, run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The shell takes it apart as meant, from a path with blanks and quotes too."""
+    place = tmp_path / """it's a "place" $HOME"""
+    for package in ("fleetctl", "fleetd"):
+        source = Path(sys.modules[package].__file__ or "").parent
+        shutil.copytree(source, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+    hook = place / "fleetctl" / "hook.py"
+    hook.write_text("import sys\nprint(sys.argv[1:], sys.flags.isolated, sys.flags.no_site)\n")
+    settings.write_text("{}")
+    subprocess.run(
+        [sys.executable, "-m", "fleetctl", "hooks", "install", "claude", "--yes"],
+        env=os.environ | {"PYTHONPATH": str(place)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    command = commands(settings, "Stop")[0]
+    assert command.endswith(" claude 2>/dev/null || true")
+    ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("['claude'] 1 1\n", "")
+    hook.unlink()
+    ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("", "")
+
+
+def test_a_socket_elsewhere_is_told_to_the_hook(
+    settings: Path, home: Path, done: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.write_text("{}")
+    done("hooks", "install", "claude", "--yes")
+    assert commands(settings, "Stop")[0].startswith("'/")
+    config = home / "config" / "fleet" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(f'[paths]\nsocket = "{home}/my run/s"\n')
+    done("hooks", "install", "claude", "--yes")
+    assert commands(settings, "Stop")[0].startswith(f"FLEET_SOCKET='{home}/my run/s' '/")
+    assert len(commands(settings, "Stop")) == 1
+    config.write_text("[paths]\nsocket = 5\n")
+    assert "socket" in run_fails(done, "hooks", "install", "claude")
+
+
+def run_fails(done: Callable[..., Result], *argv: str) -> str:
+    with pytest.raises(AssertionError) as failed:
+        done(*argv)
+    return str(failed.value)
+
+
+def test_lock_enforcement_is_switched_on_kept_and_switched_off(
+    settings: Path, done: Callable[..., Result]
+) -> None:
+    settings.write_text("{}")
+
+    def install(*options: str) -> list[str]:
+        done("hooks", "install", "claude", "--yes", *options)
+        assert not any("enforce" in c for c in commands(settings, "PostToolUse"))
+        return [command.rpartition("hook.py' ")[2] for command in commands(settings, "PreToolUse")]
+
+    assert install() == ["claude 2>/dev/null || true"]
+    assert install("--enforce-locks") == ["claude enforce-locks 2>/dev/null || true"]
+    assert install() == ["claude enforce-locks 2>/dev/null || true"]
+    assert install("--no-enforce-locks") == ["claude 2>/dev/null || true"]
+    done("hooks", "uninstall", "claude", "--yes")
+    assert settings.read_text() == "{}"
+
+
+def test_who_cannot_deny_an_edit_is_named(machine: Path, done: Callable[..., Result]) -> None:
+    said = done("hooks", "install", "cursor", "gemini", "--enforce-locks", "--yes").out
+    assert "Cursor cannot be told to deny an edit" in said
+    assert "Gemini CLI cannot be told" not in said
+    assert " enforce-locks " in commands(machine / ".gemini/settings.json", "BeforeTool")[0]
+
+
+def test_comments_that_claude_would_not_read_are_kept_and_named(
+    settings: Path, done: Callable[..., Result]
+) -> None:
+    said = done("hooks", "install", "claude", "--yes").out
+    assert "Claude Code reads neither comments nor trailing commas" in said
+    assert '"model": "opus", // the good one\n' in settings.read_text()
+
+
+def test_a_link_stays_a_link_and_its_target_keeps_its_mode(
+    settings: Path, machine: Path, done: Callable[..., Result]
+) -> None:
+    target = machine / "dotfiles" / "claude.json"
+    target.parent.mkdir()
+    settings.rename(target)
+    target.chmod(0o640)
+    settings.symlink_to("../dotfiles/claude.json")
+    done("hooks", "install", "claude", "--yes")
+    assert settings.is_symlink()
+    assert "fleetctl/hook.py" in target.read_text()
+    assert target.stat().st_mode & 0o777 == 0o640
+    copy = settings_backups.place(config_file.read(settings))
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(settings.parent) == ["settings.json"]
+    assert os.listdir(target.parent) == ["claude.json"]
+    done("hooks", "uninstall", "claude", "--yes")
+    assert settings.is_symlink()
+    assert target.read_text() == SETTINGS
+    assert os.listdir(settings.parent) == ["settings.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"a": 1,\n  b}', "line 2, column 3: expected a name in double quotes"),
+        (b'{"hooks": 5}', 'its "hooks" is no object but 5'),
+        (b'{"hooks": {}, "hooks": {}}', 'more than one "hooks"'),
+        (b'{"a": 1,\n "\xff": 2}', "is not UTF-8: see line 2"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_is_left_alone(
+    settings: Path, machine: Path, run: Callable[..., Result], content: bytes, told: str
+) -> None:
+    settings.write_bytes(content)
+    (machine / ".codex").mkdir()
+    refused = run("hooks", "install", "--all", "--yes")
+    assert refused.status == 1
+    assert told in refused.err
+    assert str(settings) in refused.err
+    assert "Hint:" in refused.err
+    assert settings.read_bytes() == content
+    # One broken file keeps no other harness waiting.
+    assert "codex: installed" in refused.out
+    document = run("hooks", "install", "claude", "--yes", "--json").json[0]
+    assert told in document["error"]["message"]
+
+
+def test_a_read_only_file_is_left_alone_and_a_way_out_is_named(
+    settings: Path, run: Callable[..., Result]
+) -> None:
+    settings.chmod(0o444)
+    refused = run("hooks", "install", "claude", "--yes")
+    assert refused.status == 1
+    assert "is read-only" in refused.err
+    assert f"chmod u+w {settings}" in refused.err
+    assert settings.read_text() == SETTINGS
+
+
+def test_what_is_no_file_is_refused(settings: Path, run: Callable[..., Result]) -> None:
+    settings.unlink()
+    settings.mkdir()
+    assert "cannot be read: Is a directory" in run("hooks", "install", "claude", "--yes").err
+    settings.rmdir()
+    settings.symlink_to(settings)
+    assert "cannot be read" in run("hooks", "install", "claude", "--yes").err
+    settings.unlink()
+    settings.parent.rmdir()
+    settings.parent.write_text("in the way")
+    assert "is no directory that you may write" in run("hooks", "install", "claude", "--yes").err
+
+
+def test_pipes_and_devices_are_neither_waited_for_nor_replaced(
+    settings: Path, run: Callable[..., Result]
+) -> None:
+    with pytest.raises(InvalidState, match="no regular file"):
+        config_file.read(Path(os.devnull))
+    settings.unlink()
+    os.mkfifo(settings)
+    for verb in ("install", "uninstall"):
+        refused = run("hooks", verb, "claude", "--yes")
+        assert refused.status == 1
+        assert "is no regular file" in refused.err
+    assert settings.is_fifo()
+
+
+def test_a_change_that_somebody_makes_meanwhile_is_not_lost(
+    settings: Path, run: Callable[..., Result], answer: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def slow_answer(_question: str) -> bool:
+        settings.write_text('{"model": "sonnet"}')
+        return True
+
+    monkeypatch.setattr("fleetctl.integrations.apply.confirm", slow_answer)
+    refused = run("hooks", "install", "claude")
+    assert refused.status == 1
+    assert "was changed by somebody else just now; nothing was written" in refused.err
+    assert settings.read_text() == '{"model": "sonnet"}'
+
+
+def test_a_write_that_fails_leaves_the_file_and_no_leftovers(
+    settings: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(config_file.os, "fsync", full)
+    refused = run("hooks", "install", "claude", "--yes")
+    assert refused.status == 1
+    assert "No space left on device" in refused.err
+    assert settings.read_text() == SETTINGS
+    assert os.listdir(settings.parent) == ["settings.json"]
+
+
+def test_edits_between_install_and_uninstall_stay(
+    settings: Path, done: Callable[..., Result]
+) -> None:
+    done("hooks", "install", "claude", "--yes")
+    settings.write_text(settings.read_text().replace('"opus"', '"sonnet"'))
+    done("hooks", "uninstall", "claude", "--yes")
+    assert settings.read_text() == SETTINGS.replace('"opus"', '"sonnet"')
+
+
+def test_a_project_has_files_of_its_own(
+    machine: Path, home: Path, done: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = home / "project"
+    (project / ".git").mkdir()
+    (project / "deep").mkdir()
+    monkeypatch.chdir(project / "deep")
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
+    said = done("hooks", "install", *HARNESSES, "--project", "--yes").out
+    for harness in HARNESSES.values():
+        assert (project / harness.project_file).is_file()
+        assert not harness.user_file().exists()
+    assert ".codex/hooks.json names paths of this machine: keep it out of commits." in said
+    assert ".claude/settings.local.json names" not in said
+    done("hooks", "uninstall", "--all", "--project", "--yes")
+    assert [f for f in project.rglob("*") if f.is_file()] == []
+
+
+def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
+    machine: Path, run: Callable[..., Result], done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    file = machine / ".config/opencode/plugins/fleet.js"
+    file.parent.mkdir(parents=True)
+    file.write_text("export const Mine = 1\n")
+    monkeypatch.setattr(opencode, "shipped", lambda: b"// of fleetd, new\nconst ARGS = []\n")
+    refused = run("hooks", "install", "opencode", "--yes")
+    assert (refused.status, "is not fleetd's" in refused.err) == (1, True)
+    assert run("hooks", "uninstall", "opencode", "--yes").out.startswith("opencode: not installed")
+    file.write_text("// of fleetd, old\n")
+    done("hooks", "install", "opencode", "--yes")
+    assert file.read_text() == "// of fleetd, new\nconst ARGS = []\n"
+    done("hooks", "install", "opencode", "--yes", "--enforce-locks")
+    assert 'const ARGS = ["enforce-locks"]\n' in file.read_text()
+    assert "already installed" in done("hooks", "install", "opencode").out
+    done("hooks", "uninstall", "opencode", "--yes")
+    assert not file.exists()
+
+
+def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result]) -> None:
+    shown = done("hooks", "install", "opencode", "--yes").out.splitlines()
+    count = len(opencode.shipped().splitlines())
+    line = f"the plugin, {count} lines, as in {opencode.place()}"
+    assert shown[0] == "--- /dev/null"
+    assert shown[2] == f"+ {line}"
+    assert len(shown) < 10
+    assert f"- {line}" in done("hooks", "uninstall", "opencode", "--yes").out
+
+
+def test_json_goes_without_a_word_of_text(settings: Path, done: Callable[..., Result]) -> None:
+    seen: list[dict[str, Any]] = done("hooks", "install", "claude", "--yes", "--json").json
+    assert seen[0]["copy"].endswith(f"/settings-backups{settings}.before-fleet")
+    assert seen[0]["diff"].startswith(f"--- {settings}\n+++ {settings}\n@@")
+    assert not done("hooks", "uninstall", "claude", "--dry-run", "--json").json[0]["changed"]
+    assert done("hooks", "uninstall", "claude", "--yes", "--json").json[0]["changed"]

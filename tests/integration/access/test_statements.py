@@ -1,0 +1,314 @@
+"""SQL never holds what somebody said: values are bound, and statements are this program's own."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+import fleetd
+from fleetd.protocol.errors import FleetError, Internal
+from fleetd.protocol.methods import METHODS
+from fleetd.protocol.request import Request
+from fleetd.protocol.requests.hook import HookDeliver
+from tests.support.fleet import Fleet, opened
+
+ROOT = Path(fleetd.__file__).parent
+SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|SAVEPOINT)\b")
+JOINED = "' AND '.join(where)"
+# Whoever puts something new into a statement says here that he looked: it is made of constants,
+# of names of columns that the program itself wrote down, or of placeholders.
+REVIEWED = {
+    "domain/agents/agents": {"where"},
+    "domain/agents/mailbox": {"where", "order"},
+    "domain/artifacts/inventory": {"marks"},
+    "domain/artifacts/latest": {"there"},
+    "domain/artifacts/ownership": {"KINDS[noun].table", "inside_of('i', record_ids)", "table"},
+    "domain/artifacts/removal": {"KINDS[noun].table"},
+    "domain/artifacts/repair": {"names"},
+    "domain/artifacts/verification": {
+        "KINDS[noun].table",
+        "inside_of('i', record_ids)",
+        "when",
+    },
+    "domain/checkpoints/checkpoints": {"also", "clause", "columns"},
+    "domain/checkpoints/derived_context": {"mine"},
+    "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent"},
+    "domain/core/event_log": {"seen"},
+    "domain/core/ids": {"TABLES[noun]", "table"},
+    "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
+    "domain/core/tombstones": {"inside_of('d', digests)"},
+    "domain/core/tx": {"names", "table", "values"},
+    "domain/erasure/erase": {
+        "agents",
+        "beyond",
+        "events",
+        "m",
+        "table",
+        "where",
+    },
+    "domain/erasure/marks": {"clauses[table]", "going", "kept", "table", "which"},
+    "domain/erasure/scope": {
+        "a",
+        "below('cwd')",
+        "below('project_dir')",
+        "chosen[table]",
+        "inside_of('r', self.runs)",
+        "m",
+        "of_agents",
+        "steps",
+        "table",
+        "where",
+    },
+    "domain/erasure/steps": {"scope.clauses()['snapshots']"},
+    "domain/events/cursors": {"_of(stream)"},
+    "domain/events/streams": {"each", "mine", "n", "order", "where"},
+    "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
+    "domain/locks/locks": {"where"},
+    "domain/locks/queue": {"nobody", "row"},
+    "domain/missions/current": {"inside_of('place', places)", "inside_of('status', states)"},
+    "domain/missions/missions": {"assignments", "where"},
+    "domain/missions/selection": {"inside_of('place', places)"},
+    "domain/missions/sorties": {"assignments"},
+    "domain/recovery/checkpoint_selection": {"where"},
+    "domain/recovery/prompt": {"where"},
+    "domain/recovery/restore": {JOINED},
+    "domain/recovery/restore_context": {"where"},
+    "domain/recovery/restore_sorties": {
+        "', '.join((f'{name} = :{name}' for name ",
+        "'UPDATE sorties SET ' + ', '.join((f'{na",
+    },
+    "domain/recovery/roll_forward": {"assignments"},
+    "domain/recovery/state": {
+        "', '.join((f':{name}' for name in names))",
+        "assignments",
+        "unreachable('briefed')",
+    },
+    "domain/retention/checkpoints": {"also"},
+    "domain/retention/events_and_locks": {"behind"},
+    "domain/retention/sessions": {"over", "up_to if until else ''"},
+    "domain/sessions/identity": {"live if unless_ended else ''"},
+    "domain/sessions/membership": {"where"},
+    "domain/sessions/merge": {"_named(windows)", "made", "nobodys", "table", "whose"},
+    "domain/snapshots/outcomes": {"kinds"},
+    "domain/snapshots/queries": {"clause"},
+    "domain/snapshots/record": {"mine", "newest"},
+    "domain/snapshots/recovery_context": {"more"},
+    "domain/snapshots/runs": {"marks"},
+    "domain/system/epoch": {"KINDS[noun].table"},
+    "domain/system/legacy_import": {"events", "what"},
+    "domain/system/startup": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
+    "store/postgres/checks": {"function", "name"},
+    "store/postgres/connect": {"4 * _SECOND"},
+    "store/sqlite/migrate": {"number"},
+    "store/sqlite/row_check": {"column", "key", "name", "table"},
+    "store/transfer/copy": {"table.name"},
+    "store/transfer/sqlite_side": {
+        "', '.join(table.columns)",
+        "', '.join(table.key)",
+        "marks",
+        "name",
+        "table.name",
+    },
+}
+# Constants, fields of the tables of nouns and strands, and lists of this program's own words.
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
+
+
+def pieces(tree: ast.AST) -> Iterator[str]:
+    """Yield what is put into the texts of statements."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            fixed = "".join(str(v.value) for v in node.values if isinstance(v, ast.Constant))
+            for value in node.values:
+                if SQL.search(fixed) and isinstance(value, ast.FormattedValue):
+                    yield ast.unparse(value.value)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.Add):
+            sides = [node.left, node.right]
+            if any(isinstance(s, ast.Constant) and SQL.search(str(s.value)) for s in sides):
+                yield from (ast.unparse(s)[:40] for s in sides if not isinstance(s, ast.Constant))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            text = node.func.value
+            fixed = str(text.value) if isinstance(text, ast.Constant) else ""
+            if node.func.attr in ("format", "replace") and SQL.search(fixed):
+                yield ast.unparse(node)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT).with_suffix(""))
+
+
+def unreviewed(source: str, module: str) -> list[str]:
+    known = REVIEWED.get(module, set())
+    found = pieces(ast.parse(source))
+    return [each for each in found if each not in known and not PLAIN.fullmatch(each)]
+
+
+def test_what_is_put_into_a_statement_was_looked_at() -> None:
+    found = {
+        str(path.relative_to(ROOT)): odd
+        for path in sorted(ROOT.rglob("*.py"))
+        if (odd := unreviewed(path.read_text(), name_of(path)))
+    }
+    assert found == {}
+
+
+def test_nothing_is_listed_that_is_not_there() -> None:
+    there: dict[str, set[str]] = {}
+    for path in ROOT.rglob("*.py"):
+        there.setdefault(name_of(path), set()).update(pieces(ast.parse(path.read_text())))
+    gone = {module: names - there.get(module, set()) for module, names in REVIEWED.items()}
+    assert {module: names for module, names in gone.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "tx.run(f\"DELETE FROM missions WHERE id = '{request.id}'\")",
+        "tx.run(\"DELETE FROM missions WHERE id = '%s'\" % request.id)",
+        "tx.run('DELETE FROM missions WHERE id = ' + request.id)",
+        "tx.run('DELETE FROM missions WHERE id = {}'.format(request.id))",
+    ],
+)
+def test_a_value_in_a_statement_would_be_seen(planted: str) -> None:
+    assert unreviewed(planted, "missions")
+
+
+MARK = "zq9"
+HOSTILE = (
+    f"{MARK}'; DROP TABLE missions; --",
+    f'{MARK}") OR 1=1; UPDATE missions SET title = "{MARK}',
+    f"{MARK}-valid",
+    f"msn-{MARK}",
+    f"%{MARK}_\\",
+)
+LAST = ("delete", "forget", "cancel", "complete", "fail", "prune", "discard", "unregister")
+
+
+def sample(kind: Any) -> Any:
+    """Return something of a type that is taken, as far as the type alone tells."""
+    if isinstance(kind, inspect.Metadata):
+        examples = (kind.extra_json_schema or {}).get("examples")
+        return examples[0] if examples else sample(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return sample(next(t for t in kind.types if not isinstance(t, inspect.NoneType)))
+    if isinstance(kind, inspect.LiteralType):
+        return kind.values[0]
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        return kind.ge or kind.gt or 1
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return [sample(kind.item_type)]
+    if isinstance(kind, inspect.StructType):
+        return {f.encode_name: sample(f.type) for f in kind.fields if f.required}
+    plain = {inspect.BoolType: False, inspect.DictType: {}, inspect.RawType: {}}
+    return plain.get(type(kind), "a text")
+
+
+def attempts(known: dict[str, Any], request: type[Request[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield parameters of a method with something hostile in one text, each text in turn."""
+    info = inspect.type_info(request)
+    assert isinstance(info, inspect.StructType)
+    base = {
+        f.encode_name: known.get(f.encode_name, sample(f.type))
+        for f in info.fields
+        if f.required or f.encode_name in known
+    }
+    yield base
+    for field in info.fields:
+        kind = repr(field.type)
+        for text in HOSTILE if "StrType" in kind else ():
+            listed = any(word in kind for word in ("ListType", "VarTupleType"))
+            yield {**base, field.encode_name: [text] if listed else text}
+        if "DictType" in kind:
+            yield {**base, field.encode_name: {text: text for text in HOSTILE}}
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of every statement that is run from now on."""
+    from fleetd.store.sqlite import group_commit
+
+    seen: list[str] = []
+
+    class Spying(group_commit.SqliteExecutor):
+        def __call__(self, sql: str, params: Any) -> Any:
+            seen.append(sql)
+            return super().__call__(sql, params)
+
+        def tuples(self, sql: str, params: Any) -> Any:
+            seen.append(sql)
+            return super().tuples(sql, params)
+
+        def many(self, sql: str, params: Any) -> None:
+            seen.append(sql)
+            super().many(sql, params)
+
+    monkeypatch.setattr(group_commit, "SqliteExecutor", Spying)
+    return seen
+
+
+async def test_no_text_of_any_method_becomes_part_of_a_statement(
+    statements: list[str], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as fleet:
+        witness = await fleet.mission(title="witness")
+        known = await inhabited(fleet)
+        before = schema(fleet)
+        methods = sorted(METHODS, key=lambda name: (name.endswith(LAST), name))
+        answered = 0
+        for method in methods:
+            for given in attempts(known, METHODS[method]):
+                answered += await taken(fleet, METHODS[method], given)
+        assert answered > len(METHODS)
+        assert schema(fleet) == before
+        assert (await fleet.again(witness)).title == "witness"
+        assert len(await fleet.sorties(witness)) == 4
+    assert len(statements) > 1_000
+    assert [sql for sql in statements if MARK in sql] == []
+
+
+async def inhabited(fleet: Fleet) -> dict[str, Any]:
+    """Return parameters that name what is there."""
+    mission = await fleet.mission(title="target")
+    await fleet.agents(mission, "specialist-1", "dispatch-1")
+    sortie = await fleet.work(mission, 0, "specialist-1")
+    lock = await fleet.lock(mission, "src/a.py", "specialist-1")
+    message = await fleet.write(mission, ["specialist-1"])
+    checkpoint = await fleet.checkpoint(mission)
+    return {
+        "mission_id": mission.id,
+        "sortie_id": sortie.id,
+        "lock_id": lock.id,
+        "message_id": message.id,
+        "checkpoint_id": checkpoint.id,
+        "agent_id": "specialist-1",
+        "cwd": str(fleet.project),
+    }
+
+
+def schema(fleet: Fleet) -> list[Any]:
+    return fleet.sql("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+
+
+async def taken(fleet: Fleet, request: type[Request[Any]], given: dict[str, Any]) -> bool:
+    """Perform a request, also one that the check of its types would refuse before."""
+    if request is HookDeliver:
+        given = {"payload": "{}", **given}
+    try:
+        made: Request[Any] = msgspec.convert(given, request)
+    except msgspec.ValidationError:
+        try:
+            made = request(**given)
+        except TypeError:
+            return False
+    try:
+        await fleet.do(made)
+    except Internal:
+        raise
+    except (FleetError, ValueError, AttributeError, TypeError, OSError):
+        return False
+    return True

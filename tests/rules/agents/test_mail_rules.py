@@ -1,0 +1,150 @@
+"""Mail: order, delivered is not done, letters to nobody yet and to those who left."""
+
+import pytest
+
+from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
+from fleetd.protocol.requests.checkpoint import CheckpointGet
+from fleetd.protocol.requests.message import (
+    MessageAck,
+    MessageInbox,
+    MessageList,
+    MessageRequeue,
+    MessageSend,
+)
+from tests.support.fleet import MINUTE
+
+
+async def inbox(fleet, agent, **more):
+    return (await fleet.do(MessageInbox(agent, **more))).messages
+
+
+def states(message):
+    return {delivery.agent_id: delivery.status for delivery in message.deliveries}
+
+
+async def test_letters_arrive_in_the_order_of_sending(fleet):
+    mission = await fleet.mission(0)
+    subjects = [f"Letter {n}" for n in range(20)]
+    for number, subject in enumerate(subjects):
+        sender = f"spec-{number % 3}"
+        await fleet.write(mission, ["dispatch-1"], subject, sender=sender, priority="low")
+
+    first = await inbox(fleet, "dispatch-1", limit=7)
+    everything = await inbox(fleet, "dispatch-1")
+
+    assert [letter.subject for letter in first] == subjects[:7]
+    assert [letter.subject for letter in everything] == subjects
+
+
+async def test_delivered_is_not_done(fleet):
+    mission = await fleet.mission(0)
+    sent = await fleet.write(mission, ["spec-1", "spec-2"], body="Please look")
+    assert states(sent) == {"spec-1": "queued", "spec-2": "queued"}
+    fleet.clock.pass_by(MINUTE)
+
+    (read,) = await inbox(fleet, "spec-1")
+
+    assert states(read) == {"spec-1": "delivered", "spec-2": "queued"}
+    (delivery,) = [d for d in read.deliveries if d.agent_id == "spec-1"]
+    assert (delivery.delivered_at, delivery.acked_at, delivery.attempts) == (
+        fleet.clock.now,
+        None,
+        1,
+    )
+    # What was read and not dealt with is shown again: the reader may have forgotten it.
+    (again,) = await inbox(fleet, "spec-1")
+    assert again == read
+    await fleet.do(MessageAck(sent.id, "spec-1"))
+    assert await inbox(fleet, "spec-1") == []
+    (old,) = await inbox(fleet, "spec-1", include_acked=True)
+    assert states(old) == {"spec-1": "acked", "spec-2": "queued"}
+    assert len(await fleet.events(mission, "message_delivered")) == 1
+
+
+async def test_a_letter_is_acknowledged_once(fleet):
+    mission = await fleet.mission(0)
+    letter = await fleet.write(mission, ["spec-1"])
+    await fleet.do(MessageAck(letter.id, "spec-1"))
+    at = fleet.clock.now
+    fleet.clock.pass_by(MINUTE)
+
+    with pytest.raises(InvalidState) as refused:
+        await fleet.do(MessageAck(letter.id, "spec-1"))
+
+    told = f"Message {letter.id} was already acknowledged by spec-1 at {at}."
+    assert refused.value.message == told
+    assert refused.value.values["acked_by"] == "spec-1"
+    assert len(await fleet.events(mission, "message_acked")) == 1
+
+
+async def test_only_a_recipient_acknowledges(fleet):
+    mission = await fleet.mission(0)
+    letter = await fleet.write(mission, ["spec-1"])
+
+    with pytest.raises(NotFound, match="was not sent to spec-2"):
+        await fleet.do(MessageAck(letter.id, "spec-2"))
+    with pytest.raises(NotFound, match="Message not found: msg-00000000"):
+        await fleet.do(MessageAck("msg-00000000", "spec-1"))
+
+
+async def test_a_recipient_named_twice_gets_one_letter(fleet):
+    mission = await fleet.mission(0)
+    await fleet.write(mission, ["spec-1", "spec-1"])
+
+    (letter,) = await inbox(fleet, "spec-1")
+    assert letter.to == ["spec-1"]
+
+
+async def test_a_letter_to_one_who_left_is_refused_and_leaves_a_trace(fleet):
+    mission = await fleet.mission(0)
+    await fleet.agents(mission, "dispatch-1", "spec-1", "spec-2")
+    await fleet.do(AgentDeregister("spec-1", "finished"))
+
+    with pytest.raises(InvalidState, match="spec-1 has left the fleet") as refused:
+        await fleet.do(MessageSend("dispatch-1", ["spec-2", "spec-1"], "Review"))
+
+    assert refused.value.values["gone"] == ["spec-1"]
+    assert await inbox(fleet, "spec-2") == []
+    assert fleet.sql("SELECT * FROM messages") == []
+    (event,) = await fleet.events(mission, "message_failed")
+    assert event.data["error"] == "spec-1 has left"
+    (checkpoint_id,) = await fleet.checkpoint_ids(mission, "error")
+    checkpoint = await fleet.do(CheckpointGet(checkpoint_id))
+    assert checkpoint.created_by == "dispatch-1"
+    assert checkpoint.trigger_details.startswith("DeliveryFailure: message to spec-1")
+
+    await fleet.do(AgentRegister("spec-1", "specialist", mission_id=mission.id))
+    await fleet.do(MessageSend("dispatch-1", ["spec-1"], "Welcome back"))
+    assert [letter.subject for letter in await inbox(fleet, "spec-1")] == ["Welcome back"]
+
+
+async def test_requeueing_repeats_what_was_delivered_and_nothing_else(fleet):
+    mission = await fleet.mission(0)
+    letter = await fleet.write(mission, ["spec-1", "spec-2", "spec-3"])
+    await inbox(fleet, "spec-1")
+    await fleet.do(MessageAck(letter.id, "spec-2"))
+
+    again = await fleet.do(MessageRequeue(letter.id))
+
+    assert states(again) == {"spec-1": "queued", "spec-2": "acked", "spec-3": "queued"}
+    (event,) = await fleet.events(mission, "message_requeued")
+    assert event.data == {"message_id": letter.id, "to": ["spec-1"]}
+    with pytest.raises(InvalidState, match="no delivery to queue again"):
+        await fleet.do(MessageRequeue(letter.id, "spec-2"))
+    (read,) = await inbox(fleet, "spec-1")
+    assert [d.attempts for d in read.deliveries if d.agent_id == "spec-1"] == [2]
+
+
+async def test_letters_are_listed_by_whether_somebody_still_waits(fleet):
+    mission = await fleet.mission(0)
+    waiting = await fleet.write(mission, ["spec-1"])
+    read = await fleet.write(mission, ["spec-2"])
+    await inbox(fleet, "spec-2")
+
+    async def listed(pending):
+        return [m.id for m in (await fleet.do(MessageList(mission.id, pending))).messages]
+
+    assert await listed(True) == [waiting.id]
+    assert await listed(False) == [read.id]
+    assert await listed(None) == [waiting.id, read.id]

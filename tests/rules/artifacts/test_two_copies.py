@@ -1,0 +1,406 @@
+"""A checkpoint lies in a row and in a file; either brings it back, neither is trusted blindly."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from fleetd.domain.checkpoints.codec import from_file
+from fleetd.engine.jobs.liveness import scan
+from fleetd.protocol.errors import Corrupt, NotFound
+from fleetd.protocol.records import Checkpoint, Mission
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointDelete,
+    CheckpointGet,
+    CheckpointLatest,
+    CheckpointVerify,
+)
+from fleetd.protocol.requests.mission import MissionGet
+from fleetd.protocol.requests.system import SystemDoctor
+from tests.support import shared_store
+from tests.support.fleet import HOUR, Fleet, opened
+
+
+def lose_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql("DELETE FROM checkpoints WHERE id = :id", id=checkpoint.id)
+
+
+def damage_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql(
+        "UPDATE checkpoints SET sorties_json = replace(sorties_json, 'S1', 'S9') WHERE id = :id",
+        id=checkpoint.id,
+    )
+
+
+def garble_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.sql("UPDATE checkpoints SET locks_json = '[{' WHERE id = :id", id=checkpoint.id)
+
+
+def lose_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+
+
+def damage_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    file = fleet.file_of(checkpoint)
+    file.write_bytes(file.read_bytes().replace(b'"S1"', b'"S9"'))
+
+
+def cut_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    file = fleet.file_of(checkpoint)
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def swap_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    """Put a whole and intact checkpoint in its place, but another one."""
+    others = [p for p in fleet.file_of(checkpoint).parent.glob("chk-*") if p.stem != checkpoint.id]
+    fleet.file_of(checkpoint).write_bytes(others[0].read_bytes())
+
+
+def fifo_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+    os.mkfifo(fleet.file_of(checkpoint))
+
+
+def directory_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
+    fleet.file_of(checkpoint).unlink()
+    fleet.file_of(checkpoint).mkdir()
+
+
+def leave(_fleet: Fleet, _checkpoint: Checkpoint) -> None:
+    pass
+
+
+Damage = Callable[[Fleet, Checkpoint], None]
+BAD_ROWS = (lose_row, damage_row, garble_row)
+BAD_FILES = (lose_file, damage_file, cut_file, swap_file, fifo_file, directory_file)
+
+
+async def two_checkpoints(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
+    mission = await fleet.mission(4)
+    await fleet.work(mission, 0, "specialist-1")
+    first = await fleet.checkpoint(mission, "first")
+    fleet.clock.pass_by(1_000)
+    return mission, first, await fleet.checkpoint(mission, "second")
+
+
+def content(checkpoint: Checkpoint) -> tuple[object, ...]:
+    return (checkpoint.id, checkpoint.integrity, checkpoint.sorties, checkpoint.recovery_context)
+
+
+@pytest.mark.parametrize("damage", BAD_ROWS)
+async def test_a_bad_row_is_healed_from_the_file_with_a_warning(
+    fleet: Fleet, damage: Damage, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    before = fleet.dump("events")
+    damage(fleet, taken)
+    got = await fleet.do(CheckpointGet(taken.id))
+    what = "missing" if damage is lose_row else "damaged"
+    assert content(got) == content(taken)
+    assert got.warnings[-1] == (
+        f"the database row of {taken.id} was {what}; it was restored from its file"
+    )
+    assert got.warnings[-1] in caplog.text
+    again = await fleet.do(CheckpointGet(taken.id))
+    assert (again.warnings, again.storage_locations) == ([], ["sqlite", "file"])
+    after = fleet.dump("events")
+    assert after["sorties"] == before["sorties"]
+    assert after["missions"] == before["missions"]
+    assert [row["digest"] for row in after["checkpoints"]] == [
+        row["digest"] for row in before["checkpoints"]
+    ]
+
+
+async def test_the_latest_is_healed_too(fleet: Fleet) -> None:
+    mission, _, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    got = await fleet.do(CheckpointLatest(mission.id))
+    assert content(got) == content(taken)
+    assert "was damaged" in got.warnings[-1]
+
+
+async def test_a_row_lost_while_the_daemon_was_down_comes_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fleet:
+        _, _, taken = await two_checkpoints(fleet)
+    lose_row(fleet, taken)
+    async with opened(tmp_path) as fleet:
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+
+
+async def test_a_database_that_was_lost_gives_the_mission_back_with_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as fleet:
+        mission, _, taken = await two_checkpoints(fleet)
+    fleet.lose_database()
+    async with opened(tmp_path) as fleet:
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+        back = await fleet.do(MissionGet(mission.id))
+        assert (back.title, back.status) == (mission.title, "in_progress")
+
+
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_a_bad_file_does_not_matter_as_long_as_the_row_is_good(
+    fleet: Fleet, file: Damage
+) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    file(fleet, taken)
+    got = await fleet.do(CheckpointGet(taken.id))
+    assert (content(got), got.warnings) == (content(taken), [])
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_nothing_is_served_when_both_are_bad(fleet: Fleet, row: Damage, file: Damage) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    file(fleet, taken)
+    nothing_left = (row, file) == (lose_row, lose_file)
+    with pytest.raises(NotFound if nothing_left else Corrupt) as error:
+        await fleet.do(CheckpointGet(taken.id))
+    assert taken.id in error.value.message
+    assert content(await fleet.do(CheckpointGet(other.id))) == content(other)
+
+
+@pytest.mark.parametrize("row", [leave, *BAD_ROWS])
+@pytest.mark.parametrize("file", [leave, *BAD_FILES])
+async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
+    fleet: Fleet, row: Damage, file: Damage
+) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    file(fleet, taken)
+    row(fleet, taken)
+    if (row, file) == (lose_row, lose_file):
+        (gone,) = [f for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
+        assert (gone.check, gone.detail) == (
+            "latest",
+            f"points at {taken.id}.json, which is not there",
+        )
+        assert (await fleet.do(CheckpointVerify(repair=True))).ok
+        assert (await fleet.do(CheckpointVerify())).ok
+        return
+    intact = row is file is leave
+    mendable = file is leave or row is leave
+
+    seen = await fleet.do(CheckpointVerify())
+    found = {finding.subject: finding for finding in seen.findings}
+    assert found.keys() == {other.id, taken.id}
+    assert found[other.id].ok
+    assert (seen.ok, found[taken.id].ok, found[taken.id].fixed) == (intact, intact, False)
+    if row is not leave:
+        assert "database" in found[taken.id].detail or "not found" in found[taken.id].detail.lower()
+    if file is not leave:
+        assert "file" in found[taken.id].detail
+
+    repaired = await fleet.do(CheckpointVerify(repair=True))
+    (finding,) = [f for f in repaired.findings if f.subject == taken.id]
+    assert finding.fixed == (mendable and not intact)
+    assert repaired.ok == (intact or mendable)
+    assert (await fleet.do(CheckpointVerify(checkpoint_id=other.id))).ok
+    if mendable:
+        assert (await fleet.do(CheckpointVerify())).ok
+        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
+        assert from_file(fleet.file_of(taken).read_bytes(), "").integrity == taken.integrity
+
+
+def way_out(checkpoint: Checkpoint) -> str:
+    return (
+        f"; nothing is left to heal it from, delete it: fleetctl checkpoints delete {checkpoint.id}"
+    )
+
+
+@pytest.mark.parametrize("row", [damage_row, garble_row])
+@pytest.mark.parametrize("file", BAD_FILES)
+async def test_the_way_out_when_both_are_bad_is_told_and_works(
+    fleet: Fleet, row: Damage, file: Damage
+) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    file(fleet, taken)
+    for request in (
+        CheckpointVerify(),
+        CheckpointVerify(repair=True),
+        CheckpointVerify(checkpoint_id=taken.id),
+        CheckpointVerify(checkpoint_id=taken.id[:10]),
+        SystemDoctor(fix=True),
+    ):
+        (bad,) = [f for f in (await fleet.do(request)).findings if f.subject == taken.id]
+        assert (bad.ok, bad.fixed) == (False, False)
+        assert bad.detail.endswith(way_out(taken))
+
+    assert (await fleet.do(CheckpointDelete(taken.id))).deleted
+    await fleet.settle()
+    assert not fleet.file_of(taken).exists()
+    after = await fleet.do(CheckpointVerify())
+    assert (after.ok, [f.subject for f in after.findings if f.check == "checkpoint"]) == (
+        True,
+        [other.id],
+    )
+    not_ours = {"disk", *shared_store.NOT_OURS}
+    findings = (await fleet.do(SystemDoctor())).findings
+    assert all(each.ok for each in findings if each.check not in not_ours)
+
+
+async def test_no_way_out_is_told_while_one_copy_may_still_be_good(fleet: Fleet) -> None:
+    _, other, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    # A copy among another mission's is bad there; the one in its own place heals the row.
+    stray = fleet.checkpoints / "msn-00000000" / fleet.file_of(taken).name
+    stray.parent.mkdir(mode=0o700)
+    stray.write_bytes(fleet.file_of(taken).read_bytes())
+    damage_file(fleet, other)
+    details = [f.detail for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
+    assert len(details) >= 2
+    assert not any("nothing is left" in detail for detail in details)
+
+
+async def test_no_way_out_is_told_of_a_file_of_a_newer_version(fleet: Fleet) -> None:
+    _, _, taken = await two_checkpoints(fleet)
+    damage_row(fleet, taken)
+    file = fleet.file_of(taken)
+    file.write_bytes(file.read_bytes().replace(b'"version":"', b'"version":"9'))
+    (bad,) = [f for f in (await fleet.do(CheckpointVerify())).findings if f.subject == taken.id]
+    assert "version" in bad.detail
+    assert "nothing is left" not in bad.detail
+
+
+async def test_verify_can_be_narrowed_to_a_mission_or_a_checkpoint(fleet: Fleet) -> None:
+    mission, first, second = await two_checkpoints(fleet)
+    other = await fleet.checkpoint(await fleet.mission(title="Another"))
+
+    async def subjects(**narrow: str) -> set[str | None]:
+        return {f.subject for f in (await fleet.do(CheckpointVerify(**narrow))).findings}
+
+    assert await subjects() == {first.id, second.id, other.id}
+    assert await subjects(mission_id=mission.id) == {first.id, second.id}
+    assert await subjects(checkpoint_id=other.id) == {other.id}
+    with pytest.raises(NotFound):
+        await subjects(checkpoint_id="chk-00000000")
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+async def test_a_recovery_heals_the_row_it_needs_and_says_so(fleet: Fleet, row: Damage) -> None:
+    mission, _, taken = await two_checkpoints(fleet)
+    row(fleet, taken)
+    result = await fleet.restore(taken)
+    assert result.checkpoint_id == taken.id
+    assert any("restored from its file" in warning for warning in result.warnings)
+    del mission
+
+
+async def newest_unreadable(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
+    mission, first, second = await two_checkpoints(fleet)
+    damage_row(fleet, second)
+    damage_file(fleet, second)
+    return mission, first, second
+
+
+async def test_a_recovery_takes_the_one_before_when_both_copies_are_damaged(fleet: Fleet) -> None:
+    mission, first, second = await newest_unreadable(fleet)
+    result = await fleet.restore(mission_id=mission.id)
+    assert result.checkpoint_id == first.id
+    assert any(second.id in text and "both copies" in text for text in result.warnings)
+
+
+async def test_a_checkpoint_that_was_named_is_never_replaced_by_another(fleet: Fleet) -> None:
+    _, _, second = await newest_unreadable(fleet)
+    before = fleet.dump()
+    with pytest.raises(Corrupt, match=second.id):
+        await fleet.restore(second)
+    assert fleet.dump() == before
+
+
+async def test_a_recovery_is_refused_when_nothing_readable_is_left(fleet: Fleet) -> None:
+    mission, first, _ = await newest_unreadable(fleet)
+    damage_row(fleet, first)
+    damage_file(fleet, first)
+    with pytest.raises(Corrupt, match=r"No checkpoint of mission .* can be used"):
+        await fleet.restore(mission_id=mission.id)
+
+
+async def test_of_many_intact_ones_only_the_number_is_told(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetd.engine.services.verify.LISTED", 1)
+    missions = sorted(
+        [(await two_checkpoints(fleet))[0] for _ in range(3)], key=lambda mission: mission.id
+    )
+    second = await fleet.do(CheckpointLatest(missions[2].id))
+    lose_file(fleet, second)
+    found = (await fleet.do(CheckpointVerify())).findings
+    assert [f.check for f in found[:2]] == ["checkpoint", "checkpoint"]
+    told = [(f.subject, f.detail) for f in found[2:]]
+    assert told == [
+        (missions[1].id, "2 checkpoints and names in order"),
+        (missions[2].id, "1 checkpoints and names in order"),
+        (second.id, "the file is missing"),
+    ]
+
+
+async def test_a_mission_whose_files_cannot_be_read_is_a_finding(fleet: Fleet) -> None:
+    mission, _, _ = await two_checkpoints(fleet)
+    other, third, fourth = await two_checkpoints(fleet)
+    (fleet.checkpoints / mission.id).rename(fleet.checkpoints / "aside")
+    (fleet.checkpoints / mission.id).write_text("in the way")
+    found = await fleet.do(CheckpointVerify())
+    assert not found.ok
+    (bad,) = [f for f in found.findings if not f.ok]
+    assert (bad.check, bad.subject) == ("files", str(fleet.checkpoints / mission.id))
+    assert "Not a directory" in bad.detail
+    assert {f.subject for f in found.findings if f.ok} == {third.id, fourth.id}
+    assert other.id != mission.id
+
+    fleet.checkpoints.rename(fleet.checkpoints.with_name("elsewhere"))
+    fleet.checkpoints.write_text("in the way")
+    for request in (CheckpointVerify(checkpoint_id=third.id), CheckpointVerify()):
+        found = await fleet.do(request)
+        assert {f.check for f in found.findings if not f.ok} == {"files"}
+
+
+async def test_others_are_served_while_everything_is_verified(fleet: Fleet) -> None:
+    mission, first, _ = await two_checkpoints(fleet)
+    served: list[str] = []
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            for _ in range(5):
+                await fleet.do(CheckpointGet(first.id))
+                served.append("asked")
+
+        nursery.start_soon(ask)
+        await fleet.do(CheckpointVerify(mission_id=mission.id))
+        served.append("verified")
+    assert served.index("verified") > 0
+
+
+async def test_a_mission_that_falls_silent_is_not_promised_a_damaged_checkpoint(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission()
+    taken = await fleet.checkpoint(mission)
+    await fleet.settle()
+    damage_row(fleet, taken)
+    damage_file(fleet, taken)
+    fleet.clock.pass_by(HOUR)
+
+    await scan(fleet.engine)
+
+    (told,) = await fleet.events(mission, "context_compacted")
+    promised = told.data["checkpoint_id"]
+    assert promised != taken.id
+    assert (await fleet.do(CheckpointGet(promised))).warnings == []
+    assert (await fleet.restore(mission_id=mission.id)).checkpoint_id == promised
+
+
+async def test_a_file_among_another_missions_is_not_mended_by_one_elsewhere(fleet: Fleet) -> None:
+    file = fleet.file_of(await fleet.checkpoint(await fleet.mission()))
+    stray = fleet.checkpoints / "msn-0badf00d" / file.name
+    stray.parent.mkdir(mode=0o700)
+    stray.write_bytes(file.read_bytes())
+    for repair in (False, True, True):
+        verdict = await fleet.do(CheckpointVerify(repair=repair))
+        (found,) = (each for each in verdict.findings if not each.ok)
+        assert (found.fixed, verdict.ok) == (False, False)
+        assert str(stray) in found.detail

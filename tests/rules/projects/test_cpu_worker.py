@@ -1,0 +1,89 @@
+"""Long computations leave the loop to the others, one at a time."""
+
+import threading
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from fleetd.domain.redaction import requests
+from fleetd.engine.cpu_worker import LONG, Aside
+from fleetd.engine.engine import DAEMON, Engine
+from fleetd.protocol.requests.event import EventAppend
+from tests.support.fleet import Fleet
+
+
+async def test_what_is_short_is_done_on_the_spot() -> None:
+    aside = Aside(inline=False)
+    assert await aside.run(threading.current_thread, LONG - 1) is threading.current_thread()
+
+
+async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> None:
+    aside = Aside(inline=False)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    most, under_way = 0, 0
+
+    def work() -> None:
+        nonlocal most, under_way
+        under_way += 1
+        most = max(most, under_way)
+        begun.release()
+        assert threading.current_thread() is not threading.main_thread()
+        assert go_on.wait(30)
+        under_way -= 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(aside.run, work, LONG)
+        await trio.to_thread.run_sync(begun.acquire)
+        assert await aside.run(lambda: "in between", 1) == "in between"
+        go_on.set()
+    assert most == 1
+
+
+async def test_what_stays_behind_something_long_does_not_overtake_it() -> None:
+    aside, one, other = Aside(inline=False), trio.StrictFIFOLock(), trio.StrictFIFOLock()
+    go_on, done = threading.Event(), list[str]()
+
+    def long() -> None:
+        assert go_on.wait(30)
+        done.append("long")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(aside.run, long, LONG, one)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(3):
+            nursery.start_soon(aside.run, partial(done.append, f"short {number}"), 1, one)
+            await trio.testing.wait_all_tasks_blocked()
+        await aside.run(partial(done.append, "of somebody else"), 1, other)
+        go_on.set()
+    assert done == ["of somebody else", "long", "short 0", "short 1", "short 2"]
+
+
+async def test_what_it_raises_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("as it was")
+
+    with pytest.raises(ValueError, match="as it was"):
+        await Aside(inline=False).run(fail, LONG)
+
+
+async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Engine = fleet.engine
+    sizes: list[int] = []
+    run = engine.aside.run
+
+    async def noted(work: object, size: int, behind: object) -> object:
+        sizes.append(size)
+        return await run(work, size, behind)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine.aside, "run", noted)
+    request = EventAppend(type="file_read", data={"text": "password=hunter2 " * 10_000})
+    event = await engine.handle(request, DAEMON, size=200_000)
+    assert sizes == [200_000]
+    assert "hunter2" not in str(fleet.sql("SELECT data_json FROM events"))
+    assert requests.without_secrets(request) != request
+    assert event.seq > 0

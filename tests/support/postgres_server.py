@@ -1,0 +1,284 @@
+"""A real PostgreSQL server of a test's own; it must not know fleetd.
+
+Its cluster lies in a new directory below the temporary one and is gone afterwards. The server
+refuses to run as root: then it runs as the user that Debian's package makes, or as nobody. When
+the process that started it dies, whatever the way, so does the server.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+
+from tests.support.postgres_programs import binaries, unprivileged
+from tests.support.process_family import family, send, wait_until_gone
+
+START_S = 60
+SUPERUSER = "postgres"
+# Who owns the databases of tests: nothing of fleetd may need a superuser.
+OWNER = "fleet"
+_AMERICAN = ("--locale-provider", "icu", "--icu-locale", "en-US")
+_numbers = itertools.count(1)
+
+# Nothing that a test does is to outlive a power cut; what was committed outlives a SIGKILL.
+_FLEETING = {"fsync": "off", "full_page_writes": "off"}
+_ALWAYS = {
+    "autovacuum_naptime": "10s",
+    "log_min_messages": "warning",
+    "max_connections": "200",
+    "max_wal_senders": "4",
+    "wal_level": "replica",
+}
+# Ends the server when its standard input does, which is when whoever holds the other end is gone.
+_GUARD = """
+read -r _
+read -r pid < "$0/data/postmaster.pid" && kill -QUIT "$pid"
+while [ -e "$0/data/postmaster.pid" ] && kill -0 "$pid"; do sleep 0.1; done
+rm -rf "$0"
+"""
+
+
+class Server:
+    """One cluster and its server, reached by a Unix socket or by TCP on 127.0.0.1.
+
+    ``durable`` lets it sync as it does for people; else it is quick and a power cut would ruin it.
+    ``settings`` are of postgresql.conf. A context manager: started on the way in, gone on the way
+    out.
+    """
+
+    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
+        self._bin = binaries()
+        self._user = unprivileged()
+        self.directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp")).resolve()
+        self.data = self.directory / "data"
+        self.log = self.directory / "server.log"
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._settings = {**_ALWAYS, **({} if durable else _FLEETING), **(settings or {})}
+        self._stopped: list[int] = []
+        self._own(self.directory)
+
+    def __enter__(self) -> "Server":
+        try:
+            self.create()
+            self.start()
+        except BaseException:
+            self.clean_up()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clean_up()
+
+    def create(self) -> None:
+        """Make the cluster. Its language is not C: what must sort by bytes has to say so."""
+        always = (
+            *("initdb", "--pgdata", str(self.data), "--username", SUPERUSER, "--auth", "trust"),
+            *("--encoding", "UTF8", "--no-sync", "--no-instructions"),
+        )
+        try:
+            self.run(*always, "--locale", "C.UTF-8", *_AMERICAN)
+        except AssertionError:  # an older server, or one that was built without ICU
+            self.run(*always, "--no-locale")
+        self._configure()
+
+    def _configure(self) -> None:
+        own = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.directory),
+            "port": str(self.port),
+        }
+        lines = [f"{name} = '{value}'\n" for name, value in (self._settings | own).items()]
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines(lines)
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the server, on the port it had before, and wait until it answers."""
+        assert self.process is None, "it runs already"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(self._bin / "postgres"), "-D", str(self.data)],
+                **self._as_user(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._guard = subprocess.Popen(
+            ["sh", "-c", _GUARD, str(self.directory)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if wait:
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server takes connections; one that ends instead is an error."""
+        assert self.process is not None
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self.sql("SELECT 1")
+            except psycopg.OperationalError:
+                assert self.process.poll() is None, self.log.read_text()
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the server: ``smart`` waits for clients, ``fast`` and ``immediate`` do not."""
+        kinds = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+        assert self.process is not None
+        self.process.send_signal(kinds[mode])
+        self.process.wait(START_S)
+        self._ended()
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop the server and start it again."""
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """End the server and all its processes with SIGKILL, as a power cut would."""
+        assert self.process is not None
+        pids = family(self.process.pid)
+        # First nobody is left who would notice that another is gone and write something.
+        for how in (signal.SIGSTOP, signal.SIGKILL):
+            send(pids, how)
+        self.process.wait(START_S)
+        wait_until_gone(pids)
+        self._ended()
+
+    def _ended(self) -> None:
+        self.process = None
+        self._stopped = []
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+
+    def suspend(self) -> None:
+        """Let the server and its connections stand still; they stay open and answer nothing."""
+        # The first one alone makes new ones: then nobody is missed.
+        assert self.process is not None
+        send([self.process.pid], signal.SIGSTOP)
+        self._stopped = family(self.process.pid)
+        send(self._stopped, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the server go on after ``suspend``."""
+        send(reversed(self._stopped), signal.SIGCONT)
+        self._stopped = []
+
+    def url(
+        self, database: str = "postgres", *, user: str = OWNER, tcp: bool = False, **options: str
+    ) -> str:
+        """Return the address of a database; ``options`` are parameters of libpq."""
+        if tcp:
+            query = f"?{urlencode(options)}" if options else ""
+            return f"postgresql://{user}@127.0.0.1:{self.port}/{quote(database)}{query}"
+        options = {"host": str(self.directory), "port": str(self.port), **options}
+        return f"postgresql://{user}@/{quote(database)}?{urlencode(options, quote_via=quote)}"
+
+    def sql(self, statement: Any, *values: Any, database: str = "postgres") -> list[dict[str, Any]]:
+        """Run a statement as superuser, outside a transaction, and return its rows."""
+        return run_sql(self.url(database, user=SUPERUSER), statement, *values)
+
+    def new_database(self, template: str = "template1") -> str:
+        """Make an empty database, or a copy of another, and return its name."""
+        name = f"fleet_{os.getpid()}_{next(_numbers)}"
+        self._make_owner()
+        self.sql(f'CREATE DATABASE "{name}" OWNER {OWNER} TEMPLATE "{template}"')
+        return name
+
+    def _make_owner(self) -> None:
+        # Others may do the same at the same moment.
+        with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            self.sql(f"CREATE ROLE {OWNER} LOGIN")
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def disconnect(self, database: str) -> None:
+        """End every connection to a database, as an administrator may."""
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = %s AND pid <> pg_backend_pid()",
+            database,
+        )
+
+    def standby(self) -> "Server":
+        """Return another server, started, that follows this one and is read-only."""
+        other = Server(settings=self._settings)
+        other.run(
+            *("pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf"),
+            *("--host", str(self.directory), "--port", str(self.port), "--username", SUPERUSER),
+            *("--checkpoint", "fast", "--no-sync"),
+        )
+        other._configure()
+        other.start()
+        return other
+
+    def promote(self) -> None:
+        """Let a standby become a server that is written to."""
+        self.sql("SELECT pg_promote()")
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run one of PostgreSQL's programs as the server's user and return what it says."""
+        done = subprocess.run(
+            [str(self._bin / program), *arguments],
+            **self._as_user(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+        said: str = done.stdout
+        return said
+
+    def clean_up(self) -> None:
+        """End the server in whatever state it is and remove all that it made."""
+        if self.process is not None:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _own(self, path: Path) -> None:
+        path.chmod(0o755)
+        if self._user is not None:
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+
+    def _as_user(self) -> dict[str, Any]:
+        """Return what a process of the server is started with; no terminal interrupts it."""
+        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+        options: dict[str, Any] = {"start_new_session": True, "cwd": self.directory, "env": env}
+        if self._user is not None:
+            options |= {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+        return options
+
+
+def run_sql(url: str, statement: Any, *values: Any) -> list[dict[str, Any]]:
+    """Run a statement on a connection of its own, outside a transaction; return its rows."""
+    with psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row) as connection:
+        cursor = connection.execute(statement, values or None)
+        return cursor.fetchall() if cursor.description is not None else []
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
