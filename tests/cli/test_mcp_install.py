@@ -107,7 +107,7 @@ def test_what_a_person_set_on_the_entry_stays() -> None:
     ],
 )
 def test_toml_that_cannot_be_changed_without_rewriting_is_refused(text) -> None:
-    with pytest.raises(mcp_toml.Unusable, match="written in a way"):
+    with pytest.raises(mcp_toml.UnusableSettings, match="written in a way"):
         mcp_toml.put_in(text, "mcp_servers", NAME, HARNESSES["codex"].mcp.entry(COMMAND))
 
 
