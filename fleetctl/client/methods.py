@@ -85,14 +85,14 @@ Agent AgentPage Artifact AwayStatus BackupResult Briefing Change ChangedHolder C
 ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference CheckpointPage
 CheckpointSummary CommandOutcome Compared ConnectionFigures ContextDigest Counts CurrentAgent
 CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest
-DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection Errand ErrorCheckpoint Event
+DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection ErrorCheckpoint Event
 EventPage FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun HarnessStatus Health
 Hello HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
-MessageDifference MessagePage MethodTiming Metrics Migration Mission MissionLine MissionPage
-MissionState Mutation NewSortie OpenRpc Paths PendingMessage Progress Pruned PrunedCheckpoint
-PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery RecoveryCandidate
-RecoveryContext RecoveryPage Registration Request RestoreResult Restored ResumeHints Said
-SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage
+MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission
+MissionLine MissionPage MissionState Mutation NewSortie OpenRpc Paths PendingMessage Progress Pruned
+PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
+RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult Restored
+ResumeHints SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage
 SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status
 StepState StoreStatus Subscription TableCheck Timing TodoCompliance Unsubscribed Validity
 WriterFigures
