@@ -13,7 +13,7 @@ from ..store.api import Availability, StoreAway
 LOOK_S = 10.0
 
 
-class Gate:
+class Admission:
     """Stands between clients and the store; what the daemon does by itself goes round it.
 
     It is shut until the daemon has made itself ready, and again while the store is away and until

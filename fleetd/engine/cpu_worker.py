@@ -14,7 +14,7 @@ T = TypeVar("T")
 LONG = 32_768
 
 
-class Aside:
+class CpuWorker:
     """A thread for long computations; ``inline`` has them made on the spot, for virtual time."""
 
     def __init__(self, *, inline: bool) -> None:

@@ -34,13 +34,13 @@ from ..store.open import open_store
 from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
-from .admission import Gate
+from .admission import Admission
 from .change_feed import Bell, ChangeFeed
-from .cpu_worker import Aside
+from .cpu_worker import CpuWorker
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
-from .metrics.counters import Pulses, Traffic
-from .process_watcher import Watcher
+from .metrics.counters import TimerHealth, Traffic
+from .process_watcher import ProcessWatcher
 from .project_ignore import refuse_ignored
 from .projects import Projects
 
@@ -72,21 +72,21 @@ class Engine:
         machine: str | None = None,
     ) -> None:
         self.loaded = loaded
-        self.aside = Aside(inline=inline)
+        self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
         self.returned = Bell()
         """Rings when the store is there, and everything that has to come first is done."""
         self.traffic = Traffic()
-        self.pulses = Pulses()
+        self.timer_health = TimerHealth()
         root = loaded.config.checkpoints
         self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
         self.pulled = RecordFiles(root / PULLED)
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
-        self.gate = Gate(self.store.availability, lambda: self.clock())
+        self.admission = Admission(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
-        self.ballast = DiskReserve(loaded.config.database, self.store.reserve)
-        self.watcher = Watcher()
+        self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
+        self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
@@ -116,14 +116,14 @@ class Engine:
     def admit_all(self) -> None:
         """Let everybody in, and have those look who waited for the store."""
         self.ready_ms = self.clock()
-        self.gate.open()
+        self.admission.open()
         self.bell.ring()
         self.returned.ring()
 
     def admit_nobody(self) -> None:
         """Let nobody in who needs the store, until everything that has to come first is done."""
         self.ready_ms = None
-        self.gate.shut()
+        self.admission.shut()
 
     @property
     def config(self) -> Config:
@@ -147,10 +147,10 @@ class Engine:
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
-        self.gate.admit(request, caller)
+        self.admission.admit(request, caller)
         if not self.config.keep_prompts:
             request = without_prompt(request)
-        cleaned = await self.aside.run(partial(without_secrets, request), size, behind)
+        cleaned = await self.cpu_worker.run(partial(without_secrets, request), size, behind)
         with self.files.remembering():
             if facts is None:
                 cleaned = await with_real_paths(self.files, cleaned)
@@ -251,7 +251,7 @@ class Engine:
             try:
                 return await self.store.write(rule)
             except DiskFull:
-                if not frees_space or not self.ballast.give():
+                if not frees_space or not self.disk_reserve.give():
                     raise
                 self.store.make_way()
 
@@ -299,7 +299,7 @@ class Engine:
         elif isinstance(effect, WriteBackup | RemoveBackup):
             self.outbox.post(effect)
         elif isinstance(effect, WatchProcess):
-            self.watcher.post(effect)
+            self.process_watcher.post(effect)
         elif isinstance(effect, Ring):
             self.bell.ring()
 

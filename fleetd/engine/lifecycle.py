@@ -64,7 +64,7 @@ async def open_engine(
             machine=machine,
         ),
     )
-    engine.ballast.close_to_others()
+    engine.disk_reserve.close_to_others()
     engine.store.start()
     try:
         try:

@@ -11,7 +11,7 @@ from ..host import processes
 log = logging.getLogger("fleetd")
 
 
-class Watcher:
+class ProcessWatcher:
     """Watches each process once, from the commit that registered it until it ends."""
 
     def __init__(self) -> None:

@@ -194,7 +194,7 @@ class ClientConnection:
         try:
             depth, batch = self._limits.depth, self._limits.batch
             understood = partial(read, line, depth=depth, batch=batch)
-            return await self.engine.aside.run(understood, len(line))
+            return await self.engine.cpu_worker.run(understood, len(line))
         except LimitExceeded:
             raise
         except FleetError as error:

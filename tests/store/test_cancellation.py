@@ -14,7 +14,7 @@ from fleetd.protocol.errors import Unavailable
 from fleetd.store.sqlite.store import SqliteStore
 
 
-class Gate:
+class Admission:
     """Holds the writer up until it is opened."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ async def test_a_cancelled_write_that_was_queued_is_done_and_its_caller_goes_on(
     open_store: Any, database: Path, tools: Any
 ) -> None:
     async with open_store() as store, trio.open_nursery() as nursery:
-        gate = Gate()
+        gate = Admission()
         nursery.start_soon(store.write, gate.rule)
         await gate.entered()
         callers = {name: Caller(store, tools.put(name)) for name in ("a", "b", "c")}
@@ -95,7 +95,7 @@ async def test_writers_that_are_cancelled_at_any_moment_never_leave_half_a_write
 async def test_closing_finishes_what_is_queued(open_store: Any, database: Path, tools: Any) -> None:
     wanted = {f"w{number}" for number in range(10)}
     async with trio.open_nursery() as nursery, open_store() as store:
-        gate = Gate()
+        gate = Admission()
         nursery.start_soon(store.write, gate.rule)
         await gate.entered()
         callers = [Caller(store, tools.put(name)) for name in sorted(wanted)]
@@ -107,7 +107,7 @@ async def test_closing_finishes_what_is_queued(open_store: Any, database: Path, 
     assert tools.keys_in(database) == wanted
 
 
-async def _open_soon(gate: Gate) -> None:
+async def _open_soon(gate: Admission) -> None:
     await trio.testing.wait_all_tasks_blocked()
     gate.open()
 

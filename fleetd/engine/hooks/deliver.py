@@ -121,7 +121,7 @@ async def _understood(
 ) -> tuple[Adapter, Report] | None:
     """Return what a payload tells, None for one that fits no shape, of which is told once."""
     try:
-        return await engine.aside.run(lambda: _understand(request), len(request.payload))
+        return await engine.cpu_worker.run(lambda: _understand(request), len(request.payload))
     except Unfit as reason:
         await _complain(engine, request, str(reason), spooled=spooled)
     except Exception:
@@ -212,7 +212,7 @@ async def _recorded(
     """Record what a hook tells, and what the silence before a new session means."""
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await scan(engine)  # detection comes before registering
-    engine.gate.admit(request, caller)  # the store may have gone since
+    engine.admission.admit(request, caller)  # the store may have gone since
     recorded = await record_clean(engine, delivery, caller, facts, size=len(request.payload))
     if opens:
         await scan(engine)
@@ -226,7 +226,7 @@ async def record_clean(
 
     Raises InvalidState for one from a directory of which nothing is recorded.
     """
-    clean = await engine.aside.run(partial(struct_without_secrets, delivery), size)
+    clean = await engine.cpu_worker.run(partial(struct_without_secrets, delivery), size)
     refuse_places([clean.cwd], engine.config.project_ignore)
     return await engine.on_behalf_of(caller, facts).write(record, clean)
 

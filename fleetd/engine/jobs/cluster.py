@@ -120,7 +120,7 @@ async def check_processes(engine: Engine) -> None:
     with their work; of those that ended the watcher tells.
     """
     for process in await engine.read(living_processes):
-        engine.watcher.post(process)
+        engine.process_watcher.post(process)
     lost = await engine.read(failover.lost_processes)
     living = [each for each in lost if processes.same(each.pid, each.started)]
     await act(engine, failover.rejoin, living)

@@ -63,7 +63,7 @@ def _is_due(now_ms: int, last_ms: int | None, after_s: float) -> bool:
 
 
 def _beat(engine: Engine) -> None:
-    engine.pulses.beat("housekeeping", LOOK_S + ROUND_S)
+    engine.timer_health.beat("housekeeping", LOOK_S + ROUND_S)
 
 
 async def _remember(engine: Engine, at_ms: int) -> None:
@@ -88,7 +88,7 @@ async def tidy(engine: Engine) -> None:
 async def _while_there(engine: Engine, clean: Callable[[Engine], Awaitable[None]]) -> None:
     """Clean up, anew each time that the store was away meanwhile."""
     while True:
-        await engine.gate.passed(lambda: _beat(engine))
+        await engine.admission.passed(lambda: _beat(engine))
         try:
             return await clean(engine)
         except StoreAway:

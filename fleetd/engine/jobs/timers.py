@@ -49,7 +49,7 @@ async def notice_silence(engine: Engine) -> None:
         await _admitted(engine, "silence")
         look_again_ms = await _retry(engine, "ActivityScan", partial(scan, engine), "silence")
         pause_s = look_again_ms / 1000
-        engine.pulses.beat("silence", pause_s + ROUND_S)
+        engine.timer_health.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
 
 
@@ -57,7 +57,7 @@ async def empty_spool(engine: Engine) -> None:
     """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
     while True:
         await _admitted(engine, "spool")
-        engine.pulses.beat("spool", SPOOL_S + LONG_ROUND_S)
+        engine.timer_health.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy_spool(engine)
         await _sleep(engine, SPOOL_S)
 
@@ -65,7 +65,7 @@ async def empty_spool(engine: Engine) -> None:
 async def keep_room(engine: Engine) -> None:
     """Keep some room on the disk for the day when it is full, again when that day is over."""
     while True:
-        await engine.outbox.in_thread(engine.ballast.make)
+        await engine.outbox.in_thread(engine.disk_reserve.make)
         await trio.sleep(ROOM_S)
 
 
@@ -74,7 +74,7 @@ async def keep_files(engine: Engine) -> None:
     heard: int | None = None
     while True:
         await _admitted(engine, "files")
-        engine.pulses.beat("files", FILES_S + ROUND_S)
+        engine.timer_health.beat("files", FILES_S + ROUND_S)
         try:
             await engine.outbox.take_on()
             heard = await collect_garbage(engine, heard)
@@ -97,7 +97,7 @@ async def watch_processes(engine: Engine) -> None:
 
     await _admitted(engine)
     known = await _retry(engine, "LivingProcesses", partial(engine.read, living_processes))
-    await engine.watcher.run(known, ended)
+    await engine.process_watcher.run(known, ended)
 
 
 async def keep_in_touch(engine: Engine) -> None:
@@ -108,7 +108,7 @@ async def keep_in_touch(engine: Engine) -> None:
     anew = True
     while True:
         returned = engine.returned.ticket()
-        engine.pulses.beat("machines", ROUND_S)
+        engine.timer_health.beat("machines", ROUND_S)
         if await _beat(engine, anew=anew):
             anew = False
         with trio.move_on_after(BEAT_MS / 1000):
@@ -152,7 +152,7 @@ async def _retry(
         except Exception:
             log.exception("%s failed", name)
         if timer is not None:
-            engine.pulses.beat(timer, PAUSE_S + ROUND_S)
+            engine.timer_health.beat(timer, PAUSE_S + ROUND_S)
         await trio.sleep(PAUSE_S)
 
 
@@ -161,10 +161,10 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
 
     def beat() -> None:
         if timer is not None:
-            engine.pulses.beat(timer, ROUND_S)
+            engine.timer_health.beat(timer, ROUND_S)
 
     beat()
-    await engine.gate.passed(beat)
+    await engine.admission.passed(beat)
 
 
 async def _sleep(engine: Engine, seconds: float) -> None:

@@ -55,7 +55,7 @@ class Pulse(msgspec.Struct, frozen=True):
     late: float
 
 
-class Pulses:
+class TimerHealth:
     """The last round of each timer."""
 
     def __init__(self) -> None:

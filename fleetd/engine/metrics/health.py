@@ -118,7 +118,7 @@ def _disk(engine: Engine) -> list[Check]:
     free = disk_audit.free_bytes(database)
     room = free is None or free >= FULL_BYTES
     detail = "room for the next commits" if room else f"full: {free} bytes are left"
-    own = engine.ballast.size > 0
+    own = engine.disk_reserve.size > 0
     checks = [_check("room to store", ok=room, detail=detail, vital=True)] if own else []
     for directory in dict.fromkeys((database, files)):
         if (free := disk_audit.free_bytes(directory)) is not None:
@@ -126,16 +126,18 @@ def _disk(engine: Engine) -> list[Check]:
             checks.append(_check("disk", ok=free >= LOW_BYTES, detail=detail))
     if not own:
         return checks
-    left = engine.ballast.left
+    left = engine.disk_reserve.left
     detail = f"{left // 1_048_576} MiB are kept for making room"
-    checks.append(_check("room to prune", ok=bool(left) or engine.ballast.fits(), detail=detail))
+    checks.append(
+        _check("room to prune", ok=bool(left) or engine.disk_reserve.fits(), detail=detail)
+    )
     return checks
 
 
 def _timers(engine: Engine) -> list[Check]:
     checks = []
-    for name in engine.pulses.names:
-        since_s, late = engine.pulses.since_s(name), engine.pulses.late(name)
+    for name in engine.timer_health.names:
+        since_s, late = engine.timer_health.since_s(name), engine.timer_health.late(name)
         detail = f"last came round {duration(round(since_s * 1_000))} ago"
         if late:
             detail += ", and should have again"

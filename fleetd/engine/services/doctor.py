@@ -188,7 +188,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         ),
         *_leftovers(disk_audit.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
-        *([_ballast(engine, fix=fix)] if engine.ballast.size else []),
+        *([_ballast(engine, fix=fix)] if engine.disk_reserve.size else []),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
@@ -268,7 +268,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
 
 def _ballast(engine: Engine, *, fix: bool) -> Finding:
     """Room is kept for making room; where it is gone, the disk was full, or is."""
-    ballast = engine.ballast
+    ballast = engine.disk_reserve
     whole = ballast.left == ballast.size or (fix and ballast.make())
     kept = f"{ballast.left // 1_048_576} of {ballast.size // 1_048_576} MiB kept for a full disk"
     soon = "within a minute" if ballast.fits() else "when there is room for them"

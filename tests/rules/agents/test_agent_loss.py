@@ -100,7 +100,7 @@ async def test_a_process_that_ends_after_its_agent_left_or_came_back_means_nothi
 
 
 async def _no_longer_watched(fleet, process):
-    return all(work.pid != process.pid for work in fleet.engine.watcher._watched)
+    return all(work.pid != process.pid for work in fleet.engine.process_watcher._watched)
 
 
 async def test_a_process_that_ended_while_no_daemon_ran_is_noticed_at_the_start(

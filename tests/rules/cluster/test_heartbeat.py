@@ -177,7 +177,7 @@ async def test_processes_are_looked_at_again_when_the_store_is_back(machines, mo
     mission, process = await north.mission(), mortal()
     await start(north, mission, "spec-1", process)
     posted = []
-    monkeypatch.setattr(north.engine.watcher, "post", posted.append)
+    monkeypatch.setattr(north.engine.process_watcher, "post", posted.append)
 
     await check_processes(north.engine)
 

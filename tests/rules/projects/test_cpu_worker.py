@@ -8,19 +8,19 @@ import trio
 import trio.testing
 
 from fleetd.domain.redaction import requests
-from fleetd.engine.cpu_worker import LONG, Aside
+from fleetd.engine.cpu_worker import LONG, CpuWorker
 from fleetd.engine.engine import DAEMON, Engine
 from fleetd.protocol.requests.event import EventAppend
 from tests.support.fleet import Fleet
 
 
 async def test_what_is_short_is_done_on_the_spot() -> None:
-    aside = Aside(inline=False)
+    aside = CpuWorker(inline=False)
     assert await aside.run(threading.current_thread, LONG - 1) is threading.current_thread()
 
 
 async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> None:
-    aside = Aside(inline=False)
+    aside = CpuWorker(inline=False)
     begun, go_on = threading.Semaphore(0), threading.Event()
     most, under_way = 0, 0
 
@@ -43,7 +43,7 @@ async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> Non
 
 
 async def test_what_stays_behind_something_long_does_not_overtake_it() -> None:
-    aside, one, other = Aside(inline=False), trio.StrictFIFOLock(), trio.StrictFIFOLock()
+    aside, one, other = CpuWorker(inline=False), trio.StrictFIFOLock(), trio.StrictFIFOLock()
     go_on, done = threading.Event(), list[str]()
 
     def long() -> None:
@@ -66,7 +66,7 @@ async def test_what_it_raises_is_raised() -> None:
         raise ValueError("as it was")
 
     with pytest.raises(ValueError, match="as it was"):
-        await Aside(inline=False).run(fail, LONG)
+        await CpuWorker(inline=False).run(fail, LONG)
 
 
 async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(
@@ -74,13 +74,13 @@ async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(
 ) -> None:
     engine: Engine = fleet.engine
     sizes: list[int] = []
-    run = engine.aside.run
+    run = engine.cpu_worker.run
 
     async def noted(work: object, size: int, behind: object) -> object:
         sizes.append(size)
         return await run(work, size, behind)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine.aside, "run", noted)
+    monkeypatch.setattr(engine.cpu_worker, "run", noted)
     request = EventAppend(type="file_read", data={"text": "password=hunter2 " * 10_000})
     event = await engine.handle(request, DAEMON, size=200_000)
     assert sizes == [200_000]

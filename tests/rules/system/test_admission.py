@@ -5,7 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.core.context import Caller
-from fleetd.engine.admission import LOOK_S, Gate
+from fleetd.engine.admission import LOOK_S, Admission
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.store.api import Availability, Away, StoreAway
 
@@ -28,7 +28,7 @@ async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_ope
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     availability, beats = Availability(), Beats()
-    gate = Gate(availability, lambda: 0)
+    gate = Admission(availability, lambda: 0)
     gate.open()
     availability.lose(AWAY)  # and nobody has shut it yet
     with trio.move_on_after(60) as waited:
@@ -42,7 +42,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
 ) -> None:
     """That the store is there again is not enough: what was missed comes first."""
     availability, beats, passed = Availability(), Beats(), trio.Event()
-    gate = Gate(availability, lambda: 0)
+    gate = Admission(availability, lambda: 0)
 
     async def timer() -> None:
         await gate.passed(beats)
@@ -67,7 +67,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
 
 async def test_a_gate_that_was_shut_opens_for_all_who_wait() -> None:
     availability, beats = Availability(), Beats()
-    gate = Gate(availability, lambda: 0)
+    gate = Admission(availability, lambda: 0)
     gate.open()
     gate.shut()
     with trio.fail_after(5):

@@ -40,7 +40,7 @@ async def test_of_what_clients_ask_for_only_what_removes_something_may_use_the_r
         return True
 
     monkeypatch.setattr(engine.store, "write", on_a_full_disk)
-    monkeypatch.setattr(engine.ballast, "give", give)
+    monkeypatch.setattr(engine.disk_reserve, "give", give)
     for request in (
         CheckpointDelete(taken[0].id),
         CheckpointPrune(older_than_days=0, keep_per_mission=1),
@@ -106,7 +106,7 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
         return True
 
     monkeypatch.setattr(engine.store, "write", on_a_full_disk)
-    monkeypatch.setattr(engine.ballast, "give", give)
+    monkeypatch.setattr(engine.disk_reserve, "give", give)
     monkeypatch.setattr(engine.store, "make_way", lambda: done.append("make way"))
     await engine.write(drop_expired)
     assert done == ["give", "make way"] * 2
