@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -31,9 +31,6 @@ from .models import not_understood
 from .protocol import ConnectionLost, Notice, Reply, RpcProtocol, TooSlow
 from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, ends, run_blocking
 from .transport import SocketTransport
-
-if TYPE_CHECKING:
-    from .sync import Fleet
 
 R = TypeVar("R")
 
@@ -423,6 +420,13 @@ class EventPosition:
         return self._log.link
 
 
+class BlockingCalls(Protocol):
+    """What a subscription needs of the client that it belongs to."""
+
+    def call(self, request: Request[R]) -> R:
+        """Send a request and return its result."""
+
+
 class Events(EventPosition):
     """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
 
@@ -435,7 +439,11 @@ class Events(EventPosition):
     """
 
     def __init__(
-        self, fleet: "Fleet", path: Path, transport: SocketTransport, wanted: SubscriptionOptions
+        self,
+        fleet: BlockingCalls,
+        path: Path,
+        transport: SocketTransport,
+        wanted: SubscriptionOptions,
     ) -> None:
         async def call(request: Request[R]) -> R:
             return fleet.call(request)

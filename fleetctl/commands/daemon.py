@@ -9,8 +9,8 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
-from ..service import install, logs, start, status
-from ..service.manager import Service, ServiceState, service
+from ..service import install, logs, service, start, status
+from ..service.manager import Service, ServiceState
 from ..service.process import Running
 from ..service.setup import this_setup
 

@@ -28,9 +28,8 @@ from ..integrations.mcp_extra import PACKAGE, installer
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
-from ..service import systemd
+from ..service import service, systemd
 from ..service.install import ServiceRemoval
-from ..service.manager import service
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
 

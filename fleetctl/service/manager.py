@@ -1,8 +1,7 @@
-"""Service managers: run their programs, the state of a service, which of them this machine has."""
+"""Service managers: what each offers, the state of a service, and how their programs are run."""
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -161,13 +160,3 @@ class Service(Protocol):
 
     def linger(self) -> None:
         """Have it outlive the last logout."""
-
-
-def service() -> Service | None:
-    """Return the module for this machine's service manager; None where there is none."""
-    # Imported here: both ask by what stands above.
-    from . import launchd, systemd
-
-    if sys.platform == "darwin":
-        return launchd if launchd.is_here() else None
-    return systemd if systemd.is_here() else None

@@ -10,8 +10,8 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..output import console, progress
-from . import logs, process
-from .manager import Service, service
+from . import logs, process, service
+from .manager import Service
 from .process import Running
 
 PAUSE_S = 0.05

@@ -11,8 +11,8 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
-from . import process, unit_files
-from .manager import Service, ServiceState, service
+from . import process, service, unit_files
+from .manager import Service, ServiceState
 from .setup import this_setup
 from .unit_files import UnitFile
 

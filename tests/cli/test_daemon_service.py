@@ -322,7 +322,7 @@ def test_a_unit_that_is_a_link_is_not_touched(
 def mac(home: Path, managers: Managers, monkeypatch: pytest.MonkeyPatch) -> Managers:
     """Return the stand-in of launchctl, on a machine that says that it is a Mac."""
     managers.have("launchctl", LAUNCHCTL)
-    monkeypatch.setattr("fleetctl.service.manager.sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("fleetctl.service.sys", SimpleNamespace(platform="darwin"))
     return managers
 
 
