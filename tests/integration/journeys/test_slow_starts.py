@@ -24,12 +24,12 @@ import time
 from fleetd.__main__ import main
 import fleetd.daemon
 from fleetd.engine.files import reconcile
-mend = reconcile.mend_latest
+mend = reconcile.repair_latest
 async def slow(*given, **named):
     import trio
     await trio.sleep(0.4)
     return await mend(*given, **named)
-reconcile.mend_latest = slow
+reconcile.repair_latest = slow
 main()
 """
 MISSIONS = 8
