@@ -29,7 +29,7 @@ class Observed(Generic[P]):
             observer(*args, **named)
 
 
-sortie_moved: Observed[[Tx, Context, str, Row]] = Observed()
+sortie_reported: Observed[[Tx, Context, str, Row]] = Observed()
 """An agent reported on a sortie: which agent, and the sortie's row as it was before."""
 
 store_arrived: Observed[[Tx, Context]] = Observed()

@@ -45,7 +45,7 @@ from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as
-from ..core.observers import sortie_moved
+from ..core.observers import sortie_reported
 from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
@@ -261,7 +261,7 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
             before = find(tx, "sortie", request.sortie_id)
             sortie = rule(tx, ctx, request)
             if agent_id := request.agent_id or before["assigned_to"]:
-                sortie_moved(tx, ctx, agent_id, before)
+                sortie_reported(tx, ctx, agent_id, before)
             return sortie
 
         return rule

@@ -74,7 +74,7 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
         take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))
 
 
-@observers.sortie_moved.subscribe
+@observers.sortie_reported.subscribe
 def step_moved(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None:
     """Snapshot the run of an agent that reported on a sortie, whose row was ``before``."""
     steps_moved(tx, ctx, agent_id, {before["id"]: Standing(step_status(before), None)})

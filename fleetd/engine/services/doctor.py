@@ -188,7 +188,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         ),
         *_leftovers(disk_audit.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
-        *([_ballast(engine, fix=fix)] if engine.disk_reserve.size else []),
+        *([_disk_reserve(engine, fix=fix)] if engine.disk_reserve.size else []),
         *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
@@ -266,7 +266,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
 
 
-def _ballast(engine: Engine, *, fix: bool) -> Finding:
+def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     """Room is kept for making room; where it is gone, the disk was full, or is."""
     ballast = engine.disk_reserve
     whole = ballast.left == ballast.size or (fix and ballast.make())
