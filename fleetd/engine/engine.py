@@ -228,7 +228,7 @@ class Engine:
             result = await work()
             # It is done: a client that has gone meanwhile asks again, and must be told so.
             with trio.CancelScope(shield=True):
-                await self.write(remember, request, result)
+                await self._itself.remember(request, result)
             return result
         finally:
             del self._under_way[name]
@@ -329,6 +329,11 @@ class OnBehalf:
     ) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after the rollback."""
         return await self._commit(self._prepared(rule, args, named), rule)
+
+    async def remember(self, request: Mutation[R], result: R) -> None:
+        """Remember what a service answered; one that frees space may use the reserve for it."""
+        work = self._prepared(remember, (request, result), {})
+        await self._commit(work, REGISTERED[type(request)].answer)
 
     async def _commit(self, work: Callable[[Tx], T], rule: Callable[..., Any]) -> T:
         try:

@@ -55,12 +55,12 @@ async def _no_repository(directory: str | None) -> tuple[str, ...]:
 
 def _planted(defect: str | None) -> Any:
     if defect == "looks-late":
-        seconds = trio.sleep
+        sleep = timers._sleep
 
-        async def longer(pause_s: float) -> None:
-            await seconds(pause_s + 5)
+        async def longer(engine: Any, seconds: float) -> None:
+            await sleep(engine, seconds + 5)
 
-        return mock.patch.object(timers.trio, "sleep", longer)
+        return mock.patch.object(timers, "_sleep", longer)
     return mock.patch.object(timers, "PAUSE_S", timers.PAUSE_S)
 
 

@@ -65,7 +65,7 @@ def _in_doubt(says: bool) -> None:
 
     def answer(self: group_commit.PostgresCommitter, number: int, error: Any) -> bool:
         was_committed(self, number, error)
-        counted = batch.counted(self._holder.get(), self._machine)
+        counted = batch.counted(self._slot.get(), self._machine)
         self._lost_commits.note(counted, 0)
         return says
 

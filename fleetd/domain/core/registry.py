@@ -30,7 +30,7 @@ class Method(msgspec.Struct, frozen=True):
 
 
 REGISTERED: dict[type[Request[Any]], Method] = {}
-# Rules that may use the reserve of a full disk.
+# Rules and services that may use the reserve of a full disk.
 _FREES_SPACE: set[Callable[..., Any]] = set()
 
 
@@ -78,7 +78,10 @@ def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: 
 
 
 def frees_space(rule: F) -> F:
-    """Let a rule use the reserve of a full disk, which is kept for what deletes."""
+    """Let a rule use the reserve of a full disk, which is kept for what deletes.
+
+    A service uses it for no more than remembering its answer.
+    """
     _FREES_SPACE.add(rule)
     return rule
 

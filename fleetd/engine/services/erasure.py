@@ -15,7 +15,7 @@ import trio
 from ...domain.core.context import Caller
 from ...domain.core.idempotency import disown
 from ...domain.core.ids import whole_id
-from ...domain.core.registry import method
+from ...domain.core.registry import frees_space, method
 from ...domain.erasure import journal, steps
 from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
 from ...domain.erasure.scope import ErasureTarget
@@ -33,6 +33,7 @@ log = logging.getLogger("fleetd")
 
 
 @method(SystemForget)
+@frees_space
 async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgotten:
     """Forget a mission, a session or a project, or only say what would go."""
     if request.dry_run:

@@ -4,7 +4,7 @@ import trio
 
 from ...domain.core.context import Caller, Facts
 from ...domain.core.ids import whole_id
-from ...domain.core.registry import method
+from ...domain.core.registry import frees_space, method
 from ...domain.erasure.scope import ErasureTarget
 from ...domain.missions import missions, selection, sorties
 from ...protocol.records import Mission, Sortie
@@ -58,6 +58,7 @@ async def select(engine: Engine, request: MissionSelect, caller: Caller) -> Sele
 
 
 @method(MissionDelete)
+@frees_space
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
     return await engine.remembered(request, lambda: _delete(engine, request))

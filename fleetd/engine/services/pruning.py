@@ -13,7 +13,7 @@ import trio
 from ...domain.artifacts import inventory
 from ...domain.artifacts.kinds import KINDS
 from ...domain.core.context import Caller
-from ...domain.core.registry import method
+from ...domain.core.registry import frees_space, method
 from ...domain.core.tx import RemoveBackup
 from ...domain.retention import pruning
 from ...domain.retention.policy import RetentionPolicy
@@ -37,6 +37,7 @@ NAMED = 20
 
 
 @method(CheckpointPrune)
+@frees_space
 async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
     """Delete what is past its retention, or only say what would be.
 
@@ -65,6 +66,7 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
 
 
 @method(SnapshotPrune)
+@frees_space
 async def prune_snapshots(
     engine: Engine, request: SnapshotPrune, caller: Caller
 ) -> PrunedSnapshots:

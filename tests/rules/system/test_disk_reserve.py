@@ -11,7 +11,12 @@ from fleetd.domain.retention.sessions import drop_old_sessions
 from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions import deliveries
 from fleetd.domain.system.startup import start_up
-from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointDelete, CheckpointPrune
+from fleetd.protocol.requests.checkpoint import (
+    CheckpointCreate,
+    CheckpointDelete,
+    CheckpointPrune,
+    CheckpointVerify,
+)
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionDelete
 from fleetd.protocol.requests.system import SystemForget
@@ -114,3 +119,28 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
     with pytest.raises(DiskFull):
         await fleet.do(MissionCreate("m"))
     assert len(done) == 4
+
+
+async def test_what_a_pruning_did_is_remembered_on_a_full_disk(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fleet.engine
+    write, full = engine.store.write, True
+
+    async def on_a_full_disk(rule: Any) -> Any:
+        if full:
+            raise DiskFull("The disk is full.")
+        return await write(rule)
+
+    def give() -> bool:
+        nonlocal full
+        full = False
+        return True
+
+    monkeypatch.setattr(engine.store, "write", on_a_full_disk)
+    monkeypatch.setattr(engine.disk_reserve, "give", give)
+    pruned = await fleet.do(CheckpointPrune(dry_run=True, idempotency_key="once"))
+    assert pruned.deleted == 0
+    full = True
+    with pytest.raises(DiskFull):
+        await fleet.do(CheckpointVerify(idempotency_key="once"))
