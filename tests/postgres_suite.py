@@ -16,7 +16,7 @@ _RULES = {
     "agents": "agent_loss mail_rules",
     "artifacts": "files_of_machines reconciling",
     "checkpoints": "checkpoint_rules checkpoint_service checkpoint_storage contract edge_cases",
-    "cluster": "projects_of_machines",
+    "cluster": "machines projects_of_machines",
     "erasure": "erasure_batches",
     "events": "event_pages",
     "liveness": "detection",
