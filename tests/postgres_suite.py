@@ -30,12 +30,7 @@ _RULES = {
 # What CI has time for: what needs a server, then rules and the socket. Of the further rules those
 # that ask most of a store; ARGS="tests/rules" runs all.
 TESTS = (
-    *(
-        "tests/postgres",
-        "tests/unit/sessions",
-        "tests/rules/cluster/test_machines.py",
-        "tests/protocol",
-    ),
+    *("tests/postgres", "tests/unit/sessions", "tests/protocol"),
     *(
         f"tests/rules/{noun}/test_{name}.py"
         for noun, names in _RULES.items()
