@@ -233,7 +233,7 @@ async def _report_availability(engine: Engine, notifier: Notifier) -> None:
         await availability.down.wait()
         if availability.away is not None:
             notifier.send(f"STATUS={_status_line(engine)}")
-        returned = engine.returned.ticket()
+        returned = engine.store_back.ticket()
         await availability.up.wait()
         await returned.wait()
         log.info("fleetd has caught up with the store")

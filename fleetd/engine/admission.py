@@ -54,7 +54,7 @@ class Admission:
             retry=True,
         )
 
-    async def passed(self, beat: Callable[[], None]) -> None:
+    async def admitted(self, beat: Callable[[], None]) -> None:
         """Wait until it is open, however long, and give a sign of life meanwhile."""
         while not self._is_open:
             beat()

@@ -74,7 +74,7 @@ class Engine:
         self.loaded = loaded
         self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
-        self.returned = Bell()
+        self.store_back = Bell()
         """Rings when the store is there, and everything that has to come first is done."""
         self.traffic = Traffic()
         self.timer_health = TimerHealth()
@@ -100,7 +100,7 @@ class Engine:
         self.incarnation = self.store.incarnation
         self.files = FileSystem(inline=inline)
         self.projects = Projects(self.config.projects, self.machine, self.files)
-        self.in_line: set[int] = set()
+        self.waiting_locks: set[int] = set()
         """The waits for locks that somebody stands behind."""
         self._new_id = new_id
         self._trouble_told_ms = 0
@@ -118,7 +118,7 @@ class Engine:
         self.ready_ms = self.clock()
         self.admission.open()
         self.bell.ring()
-        self.returned.ring()
+        self.store_back.ring()
 
     def admit_nobody(self) -> None:
         """Let nobody in who needs the store, until everything that has to come first is done."""
@@ -154,7 +154,7 @@ class Engine:
         with self.files.remembering():
             if facts is None:
                 cleaned = await with_real_paths(self.files, cleaned)
-            request = self.store.held(cleaned)
+            request = self.store.as_stored(cleaned)
             if self.config.project_ignore and isinstance(request, Mutation):
                 await refuse_ignored(
                     request, self.config.project_ignore, self.machine, self.read, self.files
@@ -210,7 +210,7 @@ class Engine:
                     raise
                 await ticket.wait()
 
-    async def remembered(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
+    async def run_once(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
         """Do a piece of work that is no single transaction once per idempotency key.
 
         A second call under the same key waits for the first one's result; other keys do not wait.
@@ -222,7 +222,7 @@ class Engine:
             await earlier.wait()
         done = self._under_way[name] = trio.Event()
         try:
-            known = await self.recalled(request)
+            known = await self.earlier_answer(request)
             if known is not None:
                 return known
             result = await work()
@@ -234,7 +234,7 @@ class Engine:
             del self._under_way[name]
             done.set()
 
-    async def recalled(self, request: Mutation[R]) -> R | None:
+    async def earlier_answer(self, request: Mutation[R]) -> R | None:
         """Return what a request under this key was answered before, None for a new one.
 
         For services that look around before their transaction: what they look at may be gone
@@ -253,7 +253,7 @@ class Engine:
             except DiskFull:
                 if not frees_space or not self.disk_reserve.give():
                     raise
-                self.store.make_way()
+                self.store.reuse_wal_soon()
 
     def _note_trouble(self, refusal: FleetError) -> None:
         """Say in the log that the disk refuses, once a minute: clients alone would know."""
@@ -346,7 +346,7 @@ class OnBehalf:
         self, rule: Callable[..., T], args: tuple[Any, ...], named: dict[str, Any]
     ) -> Callable[[Tx], T]:
         engine, begun = self._engine, time.monotonic_ns()
-        args, named, facts = engine.store.held((args, named, self._facts))
+        args, named, facts = engine.store.as_stored((args, named, self._facts))
         return lambda tx: rule(tx, engine.context(self._caller, facts, begun), *args, **named)
 
 

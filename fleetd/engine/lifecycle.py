@@ -14,7 +14,7 @@ import trio
 from ..config import Loaded
 from ..domain.erasure.scope import ErasureTarget
 from ..domain.system import relocation
-from ..domain.system.epoch import go_on_without
+from ..domain.system.epoch import continue_after_loss
 from ..domain.system.startup import start_up
 from ..host.clock import Uptime
 from ..protocol.errors import FleetError
@@ -181,14 +181,14 @@ class _Readiness:
         if engine.machine:
             await refuse_duplicate_id(engine)
         await _arrive(engine)
-        await engine.write(start_up, tuple(engine.in_line))
+        await engine.write(start_up, tuple(engine.waiting_locks))
         self._unfinished += await finish(engine, self._unfinished)
         if not self.complete or lost is not None:
             async with engine.outbox.at_work:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)
-            await engine.write(go_on_without, lost.end, lost.reached)
+            await engine.write(continue_after_loss, lost.end, lost.reached)
             self._lost = lost
         if not self.complete:
             await import_legacy(engine)

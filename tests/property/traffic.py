@@ -229,7 +229,7 @@ class TrafficRules(Machine):
         self.check()
 
     @rule(agent=AGENT, file=FILE, number=st.integers(-3, 3))
-    def look_around(self, agent: str, file: str, number: int) -> None:
+    def gather_facts(self, agent: str, file: str, number: int) -> None:
         self.heartbeat(agent)
         self.check_token(file, abs(number))
         self.advance(agent, number)

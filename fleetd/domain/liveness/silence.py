@@ -301,7 +301,7 @@ _MEASURED = (
 )
 
 
-def follow_boot(tx: Tx, ctx: Context) -> None:
+def rebase_awake_times(tx: Tx, ctx: Context) -> None:
     """Set the figures of another boot anew: the awake clock starts again with the machine.
 
     What that boot saw is at least as long ago as this one lasts, whatever the wall clock says.

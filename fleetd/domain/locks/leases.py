@@ -114,10 +114,10 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
         return None
     if row["id"] == lock_id:
         shown = {name: row[name] for name in ("purpose", "fencing_token")}
-        _say(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
+        _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     else:
         _leave_to_holder(tx, row)
-        say_renewed(tx, ctx, row, activity=activity)
+        emit_renewed(tx, ctx, row, activity=activity)
     return row
 
 
@@ -151,7 +151,7 @@ def raise_tokens(tx: Tx, floor: int) -> None:
     )
 
 
-def _say(
+def _emit(
     tx: Tx,
     ctx: Context,
     row: Row,
@@ -166,9 +166,9 @@ def _say(
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by, activity=activity)
 
 
-def say_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
+def emit_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     """Note that a holder prolonged its lease, or that the daemon did it by itself."""
-    _say(tx, ctx, row, LockRenewed, row["held_by"], activity=activity)
+    _emit(tx, ctx, row, LockRenewed, row["held_by"], activity=activity)
 
 
 def expire(tx: Tx, ctx: Context, path: str) -> bool:
@@ -185,7 +185,7 @@ def end_expired(tx: Tx, ctx: Context, path: str) -> None:
     row = holder(tx, path)
     if row is not None and row["expires_at"] <= ctx.now:
         end(tx, row["id"], "expired", row["expires_at"])
-        _say(tx, ctx, row, LockExpired, row["held_by"])
+        _emit(tx, ctx, row, LockExpired, row["held_by"])
 
 
 def serve(tx: Tx, ctx: Context, path: str) -> bool:
@@ -249,7 +249,7 @@ def conflict(tx: Tx, ctx: Context, claim: Claim, *, again: bool = False) -> Lock
 def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     """Release a lock in its holder's name and serve whoever waits for it."""
     end(tx, row["id"], "released", ctx.now)
-    _say(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
+    _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, row["normalized_path"])
 
 
@@ -271,4 +271,4 @@ def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) ->
     ``by`` is None when a recovery does it, which must not look like work.
     """
     end(tx, row["id"], "forced", ctx.now)
-    _say(tx, ctx, row, LockForceReleased, by, activity=by is not None, reason=reason)
+    _emit(tx, ctx, row, LockForceReleased, by, activity=by is not None, reason=reason)

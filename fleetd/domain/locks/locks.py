@@ -94,7 +94,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
         length=length,
         id=row["id"],
     )
-    leases.say_renewed(tx, ctx, row)
+    leases.emit_renewed(tx, ctx, row)
     return lock_of(find(tx, "lock", row["id"]))
 
 

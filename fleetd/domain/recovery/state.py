@@ -167,7 +167,7 @@ def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
-def doubt(tx: Tx, ctx: Context, recovery_id: str) -> bool:
+def mark_unconfirmed(tx: Tx, ctx: Context, recovery_id: str) -> bool:
     """Give up waiting for the first activity after a briefing; it may still come."""
     row = tx.one(
         "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"

@@ -111,7 +111,7 @@ def begin_epoch(
     tx.after_commit(Ring())
 
 
-def go_on_without(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
+def continue_after_loss(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
     """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
 
     Where files, or another machine, have begun one beyond that since then, that is it: returns

@@ -11,7 +11,7 @@ from ..core.context import Context
 from ..core.event_log import position
 from ..core.observers import store_arrived
 from ..core.tx import LogLine, Tx
-from ..liveness.silence import follow_boot
+from ..liveness.silence import rebase_awake_times
 from ..locks.leases import end_by_force
 from .epoch import TOKENS_UNSEEN, begin_epoch
 
@@ -102,7 +102,7 @@ def arrive(tx: Tx, ctx: Context) -> Arrival:
     known = identity(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
         return Arrival(moved_to=known.moved_to, unnamed={}, moving_to=known.moving_to)
-    follow_boot(tx, ctx)
+    rebase_awake_times(tx, ctx)
     _end_locks(tx, ctx)
     store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")

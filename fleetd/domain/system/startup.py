@@ -5,7 +5,7 @@ import secrets
 from ..core.context import Context
 from ..core.registry import frees_space
 from ..core.tx import Tx
-from ..liveness.silence import follow_boot
+from ..liveness.silence import rebase_awake_times
 
 
 @frees_space
@@ -19,7 +19,7 @@ def start_up(tx: Tx, ctx: Context, in_line: tuple[int, ...] = ()) -> None:
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
         epoch=secrets.token_hex(8),
     )
-    follow_boot(tx, ctx)
+    rebase_awake_times(tx, ctx)
     standing = {f"wait_{n}": each for n, each in enumerate(in_line)}
     tx.run(
         "DELETE FROM lock_waits WHERE machine = :machine"

@@ -43,7 +43,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
             ) from error
         return pulling.result
 
-    return await engine.remembered(request, work)
+    return await engine.run_once(request, work)
 
 
 class _Pulling:

@@ -42,7 +42,7 @@ from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..project_ignore import refuse_places
-from .facts import HookPaths, look_around, look_at_paths
+from .facts import HookPaths, gather_facts, resolve_paths
 from .lock_guard import ENFORCE, denial
 
 log = logging.getLogger("fleetd")
@@ -100,7 +100,7 @@ async def take(
     trace.tell(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
-        paths = await look_at_paths(engine, report)
+        paths = await resolve_paths(engine, report)
         if happened_ms is None and paths.spooled:
             await _spooled_first(engine)
         async with engine.session_queue.turn(key_of(report)):
@@ -178,7 +178,7 @@ async def _carry_out(
     happened_ms: int | None,
 ) -> HookReply:
     live = happened_ms is None
-    facts, earlier = await look_around(engine, adapter, report, paths, caller if live else None)
+    facts, earlier = await gather_facts(engine, adapter, report, paths, caller if live else None)
     delivery = HookDelivery(
         delivery_id=request.delivery_id,
         report=report,

@@ -35,7 +35,7 @@ class HookPaths(msgspec.Struct, frozen=True):
     answered: bool = True
 
 
-async def look_at_paths(engine: Engine, report: Report) -> HookPaths:
+async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     """Ask the file system what a hook needs to know of it, all at once: a thread has its price."""
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
@@ -58,7 +58,7 @@ async def look_at_paths(engine: Engine, report: Report) -> HookPaths:
         return HookPaths(known, known if cwd else None, waiting[0], answered=False)
 
 
-async def look_around(
+async def gather_facts(
     engine: Engine, adapter: Adapter, report: Report, paths: HookPaths, caller: Caller | None
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
     """Gather what else the rules may not look at; ``caller`` only when the client still runs."""

@@ -88,7 +88,7 @@ async def tidy(engine: Engine) -> None:
 async def _while_there(engine: Engine, clean: Callable[[Engine], Awaitable[None]]) -> None:
     """Clean up, anew each time that the store was away meanwhile."""
     while True:
-        await engine.admission.passed(lambda: _beat(engine))
+        await engine.admission.admitted(lambda: _beat(engine))
         try:
             return await clean(engine)
         except StoreAway:

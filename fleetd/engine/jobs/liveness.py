@@ -29,7 +29,7 @@ async def scan(engine: Engine) -> int:
         # A mission may have been excused by an agent that is lost now.
         found = await engine.read(due, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)
-    await act(engine, state.doubt, found.recoveries)
+    await act(engine, state.mark_unconfirmed, found.recoveries)
     await act(engine, beat, found.runs)
     return found.look_again_ms
 

@@ -103,11 +103,11 @@ async def watch_processes(engine: Engine) -> None:
 async def keep_in_touch(engine: Engine) -> None:
     """Tell the machines that share the store that this one is here, and look for those missing.
 
-    When the store comes back, which rings ``engine.returned``, at once: every machine waits then.
+    When the store comes back, which rings ``engine.store_back``, at once: every machine waits then.
     """
     anew = True
     while True:
-        returned = engine.returned.ticket()
+        returned = engine.store_back.ticket()
         engine.timer_health.beat("machines", ROUND_S)
         if await _beat(engine, anew=anew):
             anew = False
@@ -164,11 +164,11 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
             engine.timer_health.beat(timer, ROUND_S)
 
     beat()
-    await engine.admission.passed(beat)
+    await engine.admission.admitted(beat)
 
 
 async def _sleep(engine: Engine, seconds: float) -> None:
     """Sleep, and look at once when the store was away and is back."""
-    returned = engine.returned.ticket()
+    returned = engine.store_back.ticket()
     with trio.move_on_after(seconds):
         await returned.wait()

@@ -16,7 +16,7 @@ from .callers import facts_of
 @method(AgentRegister)
 async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Registration:
     """Register an agent; a pid that no process has is refused."""
-    known = await engine.recalled(request)
+    known = await engine.earlier_answer(request)
     if known is not None:
         return known
     started = None if request.pid is None else _started(request.pid)

@@ -16,7 +16,7 @@ from ..engine import Engine
 @method(SystemBackup)
 async def backup(engine: Engine, request: SystemBackup, caller: Caller) -> BackupResult:
     """Write a consistent copy of the database while it is in use."""
-    return await engine.remembered(request, lambda: _backup(engine, Path(request.path)))
+    return await engine.run_once(request, lambda: _backup(engine, Path(request.path)))
 
 
 async def _backup(engine: Engine, target: Path) -> BackupResult:

@@ -33,7 +33,7 @@ BACKUP_WAIT_S = 1.0
 @method(CheckpointCreate)
 async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> Checkpoint:
     """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
-    checkpoint = await engine.recalled(request)
+    checkpoint = await engine.earlier_answer(request)
     if checkpoint is None:
         facts = await _facts(engine, request, caller)
         checkpoint = await engine.run(checkpoints.create, request, caller, facts)

@@ -43,7 +43,7 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
         engine.store.availability.away is not None
     ):  # nothing can be kept, and what it mends stays mended
         return await _examine(engine, fix=True)
-    return await engine.remembered(request, lambda: _examine(engine, fix=True))
+    return await engine.run_once(request, lambda: _examine(engine, fix=True))
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:

@@ -38,7 +38,7 @@ async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgo
     """Forget a mission, a session or a project, or only say what would go."""
     if request.dry_run:
         return await _preview(engine, await _target(engine, request))
-    return await engine.remembered(request, lambda: _forget(engine, request))
+    return await engine.run_once(request, lambda: _forget(engine, request))
 
 
 async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:

@@ -32,7 +32,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
         return await _acquire(engine, request, caller)
     # Waiting takes several transactions: the key is kept for all of them together.
     bare = msgspec.structs.replace(request, idempotency_key=None)
-    return await engine.remembered(request, lambda: _acquire(engine, bare, caller))
+    return await engine.run_once(request, lambda: _acquire(engine, bare, caller))
 
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
@@ -115,7 +115,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     if isinstance(place, Lock):
         return place
     lock = None
-    engine.in_line.add(place.wait_id)
+    engine.waiting_locks.add(place.wait_id)
     try:
         with trio.move_on_after(request.wait_ms / 1000):
             lock = await _until_served(engine, place)
@@ -124,7 +124,7 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             await of_caller.write(queue.leave, place, keep=False)
         raise
     finally:
-        engine.in_line.discard(place.wait_id)
+        engine.waiting_locks.discard(place.wait_id)
     return lock or await of_caller.write(queue.leave, place, keep=True)
 
 

@@ -61,7 +61,7 @@ async def select(engine: Engine, request: MissionSelect, caller: Caller) -> Sele
 @frees_space
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
-    return await engine.remembered(request, lambda: _delete(engine, request))
+    return await engine.run_once(request, lambda: _delete(engine, request))
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:

@@ -62,7 +62,7 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
         ]
         return Pruned(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
-    return await engine.remembered(request, work)
+    return await engine.run_once(request, work)
 
 
 @method(SnapshotPrune)
@@ -92,7 +92,7 @@ async def prune_snapshots(
             await run.check_files()
         return PrunedSnapshots(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
-    return await engine.remembered(request, work)
+    return await engine.run_once(request, work)
 
 
 async def _pruned(

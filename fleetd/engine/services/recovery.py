@@ -35,7 +35,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
     When both copies of the newest one are damaged, the one before it is used, with a warning;
     a checkpoint that was named is never replaced by another.
     """
-    known = await engine.recalled(request)
+    known = await engine.earlier_answer(request)
     if known is not None:  # its checkpoint may be gone by now
         return known
     result, taken, warnings = await _from_good_copies(engine, rules.restore, request, caller)

@@ -20,7 +20,7 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
     Raises AtomicWriteFailed when the file could not be written; the row is there all the same, and
     the file is tried again.
     """
-    snapshot = await engine.recalled(request)
+    snapshot = await engine.earlier_answer(request)
     if snapshot is None:
         snapshot = await engine.run(rules.record, request, caller)
     written = await as_written(engine, snapshot)

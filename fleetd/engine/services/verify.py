@@ -59,7 +59,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
         )
         return await _verify(engine, what)
 
-    return await engine.remembered(request, work)
+    return await engine.run_once(request, work)
 
 
 @method(SnapshotVerify)
@@ -71,7 +71,7 @@ async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Call
         record_id=request.snapshot_id,
         repair=request.repair,
     )
-    return await engine.remembered(request, lambda: _verify(engine, what))
+    return await engine.run_once(request, lambda: _verify(engine, what))
 
 
 async def _verify(engine: Engine, what: VerifyTarget) -> Findings:

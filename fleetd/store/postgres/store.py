@@ -195,7 +195,7 @@ class PostgresStore:
         """Return the time of the fleet for one that this machine's own clock told."""
         return ms + self.now_ms() - wall_clock()
 
-    def held(self, value: T) -> T:
+    def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which holds no NUL in any."""
         return without_nul(value)
 
@@ -211,7 +211,7 @@ class PostgresStore:
             "machine: fleetctl migrate",
         )
 
-    def make_way(self) -> None:
+    def reuse_wal_soon(self) -> None:
         """Do nothing: the room of the server is not ours to make."""
 
     def sizes(self) -> tuple[int, int]:

@@ -80,7 +80,7 @@ class SqliteStore:
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
 
-    def held(self, value: T) -> T:
+    def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which is as they are."""
         return value
 
@@ -168,7 +168,7 @@ class SqliteStore:
     def hurry(self) -> None:
         """Do nothing: no answer of one's own disk takes longer than it must."""
 
-    def make_way(self) -> None:
+    def reuse_wal_soon(self) -> None:
         """Have the WAL copied back soon, so that it is used anew in the place that it has."""
         self._wal.hurry()
 

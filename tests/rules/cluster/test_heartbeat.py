@@ -110,7 +110,7 @@ async def test_a_store_that_was_away_for_all_costs_no_machine_its_place(
     await trio.sleep(10 * LOST_S)
 
     away.clear()
-    machines[0].engine.returned.ring()
+    machines[0].engine.store_back.ring()
     await trio.sleep(2 * LOST_S)
 
     assert standing(machines[0]) == {NORTH: "here", SOUTH: "here"}
@@ -126,7 +126,7 @@ async def test_a_store_that_comes_back_is_told_at_once(machines, nursery, autoju
     assert standing(north) == {}
 
     away.clear()
-    north.engine.returned.ring()
+    north.engine.store_back.ring()
     await north.settle()
 
     assert standing(north) == {NORTH: "here"}

@@ -18,7 +18,7 @@ from fleetd.domain.cluster.membership import (
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.domain.locks import queue
-from fleetd.domain.system.epoch import go_on_without
+from fleetd.domain.system.epoch import continue_after_loss
 from fleetd.domain.system.startup import start_up
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
@@ -665,7 +665,7 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
     await north.lock(mission, "/srv/a.py", "spec-1")
     before = await wait_for(north, "/srv/a.py", "spec-2")
 
-    await north.engine.write(go_on_without, 1, 5)
+    await north.engine.write(continue_after_loss, 1, 5)
 
     after = await wait_for(north, "/srv/a.py", "spec-3")
     assert after.wait_id > before.wait_id + queue.UNSEEN
@@ -676,13 +676,13 @@ async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(mac
 async def test_an_epoch_serves_those_who_were_told_of_less_and_no_others(machines):
     north, south = machines
     await north.mission()
-    await north.engine.write(go_on_without, 1, 5)
+    await north.engine.write(continue_after_loss, 1, 5)
     begins = "SELECT seq FROM events WHERE type = 'store_restored' ORDER BY seq"
     [seq] = [row["seq"] for row in north.sql(begins)]
 
     told = seq - 1
-    assert not await south.engine.write(go_on_without, told, told)  # it is news there
-    assert await south.engine.write(go_on_without, seq, seq)  # it was something else
+    assert not await south.engine.write(continue_after_loss, told, told)  # it is news there
+    assert await south.engine.write(continue_after_loss, seq, seq)  # it was something else
 
     assert [row["seq"] for row in north.sql(begins)] == [seq, seq + 1]
 
