@@ -32,7 +32,7 @@ async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_ope
     gate.open()
     availability.lose(AWAY)  # and nobody has shut it yet
     with trio.move_on_after(60) as waited:
-        await gate.passed(beats)
+        await gate.admitted(beats)
     assert waited.cancelled_caught
     assert beats.count <= 60 / LOOK_S + 1
 
@@ -45,7 +45,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
     gate = Admission(availability, lambda: 0)
 
     async def timer() -> None:
-        await gate.passed(beats)
+        await gate.admitted(beats)
         passed.set()
 
     gate.open()
