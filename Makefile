@@ -47,11 +47,11 @@ demo: $(VENV)/.installed
 TIERS := tests/unit tests/rules tests/protocol tests/cli tests/tui tests/mcp tests/test_layers.py
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(TIERS))
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal $(ARGS) $(if $(findstring tests/,$(ARGS)),,$(TIERS))
 
 test-all: $(VENV)/.installed-dev
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=$(JOBS) $(ARGS)
+	$(BIN)/coverage run -m pytest --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total >/dev/null
 	@$(BIN)/coverage json --quiet -o .coverage.json
@@ -64,7 +64,7 @@ test-packaging: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -rfE tests/packaging $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) $(ARGS)
+	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
 
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(or $(ARGS),all)

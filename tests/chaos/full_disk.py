@@ -5,8 +5,6 @@ when there is room again everything goes on, the files too.
 """
 
 import contextlib
-import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from tests.chaos.campaign import Campaign, CannotRun, Red, Run
 from tests.chaos.view import wait_until
 from tests.chaos.witness import Witness
 from tests.chaos.work import Crew
+from tests.support.hook_client import take_in_spool
 from tests.support.processes import Daemon, with_checkpoints
 from tests.support.small_disk import CannotMount, fill, small_disk
 
@@ -101,10 +100,7 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
         witness.excuse(mission)
         (disk / "filler").unlink()
         client.call_raw("mission.create", {"title": "there is room", "description": "x" * 60_000})
-        # What others left in the spool is taken in before any hook, whatever that hook says.
-        payload = {"session_id": "other", "cwd": str(home), "hook_event_name": "Unknown"}
-        other = {"harness": "claude", "payload": json.dumps(payload)}
-        client.call_raw("hook.deliver", {"delivery_id": os.urandom(16).hex(), **other})
+        take_in_spool(client)
         files = "the files do not catch up"
         wait_until(lambda: not _backlog(client), files, PATIENCE_S)
         witness.settle(client)

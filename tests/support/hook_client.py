@@ -1,14 +1,17 @@
-"""The hook client as agent CLIs run it: a process of its own; must not know the daemon's rules."""
+"""The hook client as agent CLIs run it: a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fleetctl
+from fleetctl.client import Fleet
 from fleetd.host import paths
 
 HOOK = Path(fleetctl.__file__).with_name("hook.py")
@@ -56,6 +59,13 @@ def spooled(directory: Path | None = None) -> list[Path]:
     """Return what lies in the spool, in the order in which it is taken."""
     directory = directory or paths.spool_path()
     return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def take_in_spool(client: Fleet) -> None:
+    """Have what waits in the spool taken in, which comes before any hook that is understood."""
+    payload = {"session_id": "other", "cwd": "/", "hook_event_name": "Unknown"}
+    said = {"harness": "gemini", "payload": json.dumps(payload)}
+    client.call_raw("hook.deliver", {"delivery_id": uuid.uuid4().hex, **said})
 
 
 def without(*names: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from fleetctl import hook_client as client
 from fleetctl.client import Fleet
 from fleetd.host import paths
 from fleetd.protocol.errors import Unavailable
-from tests.support.hook_client import AT_MOST_S, Hooked, hook, spooled, start
+from tests.support.hook_client import AT_MOST_S, Hooked, hook, spooled, start, take_in_spool
 from tests.support.processes import Daemon
 
 Connect = Callable[[], Fleet]
@@ -36,10 +35,9 @@ def prompt(text: str, session: str = "s-1", event: str = "UserPromptSubmit") -> 
 def prompts(daemon: Daemon) -> list[str]:
     """Return the prompts that were recorded, in order, once the spool is empty."""
     with Fleet(daemon.socket) as connection:
-        while spooled():  # whatever a hook tells, what waits comes first
+        while spooled():
             with contextlib.suppress(Unavailable):
-                said = {"delivery_id": uuid.uuid4().hex, "harness": "gemini", "payload": "{}"}
-                connection.call_raw("hook.deliver", said)
+                take_in_spool(connection)
         page = connection.call_raw("event.list", {"type": "prompt_submitted", "limit": 1_000})
         return [event["data"]["prompt"] for event in page["events"]]
 
