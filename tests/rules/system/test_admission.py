@@ -73,7 +73,7 @@ async def test_a_gate_that_was_shut_opens_for_all_who_wait() -> None:
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(gate.passed, beats)
+                nursery.start_soon(gate.admitted, beats)
             await wait_all_tasks_blocked()
             assert beats.count == 3
             gate.open()

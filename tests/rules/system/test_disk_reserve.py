@@ -112,7 +112,7 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
 
     monkeypatch.setattr(engine.store, "write", on_a_full_disk)
     monkeypatch.setattr(engine.disk_reserve, "give", give)
-    monkeypatch.setattr(engine.store, "make_way", lambda: done.append("make way"))
+    monkeypatch.setattr(engine.store, "reuse_wal_soon", lambda: done.append("make way"))
     await engine.write(drop_expired)
     assert done == ["give", "make way"] * 2
     full = 1
