@@ -25,7 +25,7 @@ def main() -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fleetd-base-", dir=chosen.directory) as name:
         try:
-            with both(chosen.base, Path(name)) as sides:
+            with both(chosen.base, Path(name), own=chosen.base_benchmarks) as sides:
                 found, missing = _compare(sides, chosen, Path(name))
         except subprocess.CalledProcessError as error:
             print(f"{chosen.base} cannot be measured: {error}", file=sys.stderr)
@@ -42,6 +42,11 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = options.parser("python -m benchmarks.compare", __doc__ or "")
     parser.add_argument("base", metavar="BASE", help="the revision to compare with")
+    parser.add_argument(
+        "--base-benchmarks",
+        action="store_true",
+        help="measure BASE with its own benchmarks, for one from before modules were renamed",
+    )
     parser.add_argument(
         "--blocks",
         type=int,

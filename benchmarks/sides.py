@@ -35,7 +35,7 @@ class Side(msgspec.Struct, frozen=True):
     python: str
 
     def measure(self, options: Sequence[str], scratch: Path) -> Run:
-        """Run today's benchmarks against it in a process of its own; raises NotMeasured."""
+        """Run the benchmarks that lie beside it in a process of its own; raises NotMeasured."""
         done = subprocess.run(
             [self.python, "-m", "benchmarks", "--json", "--no-peers", *options],
             # Where a command is run matters to it: both are run elsewhere.
@@ -51,15 +51,21 @@ class Side(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def both(base: str, scratch: Path) -> Iterator[tuple[Side, Side]]:
-    """Give the older and the newer side; files of the older lie below ``scratch``."""
+def both(base: str, scratch: Path, own: bool = False) -> Iterator[tuple[Side, Side]]:
+    """Give the older and the newer side; files of the older lie below ``scratch``.
+
+    Today's benchmarks measure both, or, with ``own``, each revision's own: where modules were
+    renamed since, today's do not find what they import.
+    """
     root = scratch / "base"
     _check_out(base, root)
+    if not own:
+        _lay_benchmarks(root)
     yield Side(base, root, _python_for(root)), Side("now", ROOT, sys.executable)
 
 
 def _check_out(revision: str, root: Path) -> None:
-    """Lay a revision's files down, with today's benchmarks in the place of its own."""
+    """Write a revision's files below ``root``."""
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", "--format=tar", revision],
         check=True,
@@ -67,6 +73,10 @@ def _check_out(revision: str, root: Path) -> None:
     ).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(root, filter="data")
+
+
+def _lay_benchmarks(root: Path) -> None:
+    """Put today's benchmarks in the place of the revision's own."""
     shutil.rmtree(root / "benchmarks", ignore_errors=True)
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(BENCHMARKS, root / "benchmarks", ignore=unwanted)
