@@ -54,7 +54,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run_install(args: Namespace) -> int:
-    """Show what would be added, ask, and add it."""
+    """Show what is added where, ask, and add it."""
     installation, place = this_installation(), project(args)
     harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
     if not harnesses:
@@ -65,8 +65,10 @@ def run_install(args: Namespace) -> int:
     operation = Operation(
         lambda each: installing(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
+        heading="Hooks to install",
         done="installed in",
         nothing="already installed",
+        whole="plugin",
     )
     return apply(args, harnesses, operation)
 
@@ -77,8 +79,10 @@ def run_uninstall(args: Namespace) -> int:
     operation = Operation(
         lambda each: uninstalling(each, place),
         PlannedChange.uninstall,
+        heading="Hooks to remove",
         done="taken out of",
         nothing="not installed",
+        whole="plugin",
     )
     return apply(args, chosen(args), operation)
 

@@ -95,8 +95,10 @@ def run_install(args: Namespace) -> int:
     operation = Operation(
         lambda each: installing(each, place, command),
         PlannedChange.install,
+        heading="Servers to add",
         done="server added to",
         nothing="already installed",
+        whole="server",
     )
     status = apply(args, harnesses, operation)
     _warn_of_missing()
@@ -109,8 +111,10 @@ def run_uninstall(args: Namespace) -> int:
     operation = Operation(
         lambda each: uninstalling(each, place),
         PlannedChange.uninstall,
+        heading="Servers to remove",
         done="server taken out of",
         nothing="not installed",
+        whole="server",
     )
     return apply(args, chosen(args), operation)
 

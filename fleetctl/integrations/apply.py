@@ -23,7 +23,10 @@ def changing(
     """Add a command that changes settings."""
     parser = looking(actions, name, run, summary, examples)
     parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
-    parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
+    parser.add_argument("--diff", action="store_true", help="also show every line that changes")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show every line that would change, write nothing"
+    )
     yes_option(parser)
     return parser
 
@@ -80,12 +83,17 @@ class ChangeOutcome:
 
 
 class Operation(NamedTuple):
-    """What is done to every harness, and how it is told."""
+    """What is done to every harness, and how it is told.
+
+    ``whole`` names what comes or goes where no events are counted.
+    """
 
     plan: Callable[[Harness], PlannedChange]
     make: Callable[[PlannedChange], Path | None]
+    heading: str
     done: str
     nothing: str
+    whole: str
 
 
 def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -> int:
@@ -96,9 +104,9 @@ def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -
     outcomes = [_planned(each, operation) for each in harnesses]
     pending = [each.pending for each in outcomes if each.pending]
     if pending and not args.json:
-        _show(pending, sys.stdout)
+        _show(args, pending, operation, sys.stdout)
     if pending and not args.dry_run:
-        _ask(args, pending)
+        _ask(args, pending, operation)
         for outcome in outcomes:
             _make(outcome, operation)
     if args.json:
@@ -108,6 +116,7 @@ def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -
             _tell(outcome, operation, dry_run=args.dry_run)
         if args.dry_run:
             console.line("[DRY RUN] Nothing was written.")
+        _tell_todo(pending)
     return 1 if any(each.error for each in outcomes) else 0
 
 
@@ -118,11 +127,11 @@ def _planned(harness: Harness, operation: Operation) -> ChangeOutcome:
         return ChangeOutcome(harness, error=error)
 
 
-def _ask(args: Namespace, pending: Sequence[PlannedChange]) -> None:
+def _ask(args: Namespace, pending: Sequence[PlannedChange], operation: Operation) -> None:
     if args.yes:
         return
     if args.json:
-        _show(pending, sys.stderr)
+        _show(args, pending, operation, sys.stderr)
     remarks = [console.clean(each) for change in pending for each in change.remarks]
     if not confirm(config_file.question("Write this?", remarks)):
         raise Cancelled("Nothing was changed.")
@@ -136,12 +145,35 @@ def _make(outcome: ChangeOutcome, operation: Operation) -> None:
             outcome.error = error
 
 
-def _show(changes: Sequence[PlannedChange], stream: TextIO) -> None:
+def _show(
+    args: Namespace, changes: Sequence[PlannedChange], operation: Operation, stream: TextIO
+) -> None:
+    """Print a line per file, and every line that changes where that was asked for."""
+    print(f"{operation.heading}:", file=stream)
+    for change in changes:
+        what = console.plural(len(change.events), "event") if change.events else operation.whole
+        line = f"  {change.harness.name:<8}  {what:<9}  {change.file.path}"
+        print(console.clean(line), file=stream)
+    print(file=stream)
+    if args.diff or args.dry_run:
+        _show_diff(changes, stream)
+
+
+def _show_diff(changes: Sequence[PlannedChange], stream: TextIO) -> None:
     for change in changes:
         for line in map(console.clean, change.diff()):
             style = _STYLES.get(line[:1])
             print(console.styled(line, style, stream) if style else line, file=stream)
         print(file=stream)
+
+
+def _tell_todo(changes: Sequence[PlannedChange]) -> None:
+    """Print, last, what nobody but the person can do."""
+    todo = [(each.harness.name, step) for each in changes for step in each.todo]
+    if todo:
+        console.heading("You still have to do this")
+    for name, step in todo:
+        console.flow(f"  {name}: ", step, style="yellow")
 
 
 def _tell(outcome: ChangeOutcome, operation: Operation, *, dry_run: bool) -> None:
@@ -170,7 +202,7 @@ def _as_json(outcome: ChangeOutcome, *, dry_run: bool) -> dict[str, Any]:
             "events": change.events,
             "diff": "\n".join(change.diff()),
             "copy": str(outcome.copy) if outcome.copy else None,
-            "notes": [*change.remarks, *change.notes],
+            "notes": change.told,
         }
     if error := outcome.error:
         document["error"] = {"message": error.message, **error.data()}

@@ -59,8 +59,10 @@ def findings(
         yield _tried(harness, seen, daemon=daemon, foreign=foreign)
 
 
-def _finding(harness: Harness, check: str, detail: str, *, ok: bool = True) -> Finding:
-    return Finding(check=check, ok=ok, subject=harness.name, detail=detail)
+def _finding(
+    harness: Harness, check: str, detail: str, *, ok: bool = True, note: bool = False
+) -> Finding:
+    return Finding(check=check, ok=ok, subject=harness.name, detail=detail, note=note)
 
 
 def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
@@ -70,7 +72,7 @@ def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
         return _finding(harness, "installed", told, ok=False)
     if seen.updates:
         told = f"{seen.file}; of an earlier version, without {', '.join(seen.updates)}; {install}"
-        return _finding(harness, "installed", told)
+        return _finding(harness, "installed", told, note=True)
     return _finding(harness, "installed", seen.file)
 
 
@@ -92,9 +94,9 @@ def _allowed(
         yield _finding(harness, "trust", told, ok=False)
     elif harness is CODEX:
         yield _trusted(harness, seen, text, heard)
-        yield _finding(harness, "plan", _codex_plan())
+        yield _codex_plan(harness)
     elif harness.trust:
-        yield _finding(harness, "trust", harness.trust)
+        yield _finding(harness, "trust", harness.trust, note=True)
 
 
 def _switched_off(harness: Harness, text: str) -> str:
@@ -128,19 +130,20 @@ def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus
         return _finding(harness, "trust", "every hook was trusted once in Codex's /hooks")
     if heard is not None and heard.last_event_at is not None:
         told = f"{untrusted} of {len(keys)} are not in config.toml as trusted, but events arrive"
-        return _finding(harness, "trust", told)
+        return _finding(harness, "trust", told, note=True)
     told = f"{untrusted} of {len(keys)} hooks are not trusted. {harness.trust}"
     return _finding(harness, "trust", told, ok=False)
 
 
-def _codex_plan() -> str:
+def _codex_plan(harness: Harness) -> Finding:
     """Say whether Codex keeps plans: from 0.152 on only where that was asked for."""
     if _codex_setting("tools", "update_plan").get("enabled") is True:
-        return "its plans are followed"
-    return (
-        "Codex makes no plans by itself, so its missions have no sorties; with enabled = true"
-        " under [tools.update_plan] in its config.toml it does"
+        return _finding(harness, "plan", "its plans are followed")
+    told = (
+        "Codex makes no plans by itself, so its missions have no sorties. To turn plans on, set"
+        " enabled = true under [tools.update_plan] in its config.toml"
     )
+    return _finding(harness, "plan", told, note=True)
 
 
 def _codex_hook_states() -> dict[str, object]:
@@ -167,8 +170,8 @@ def _codex_key(file: str, event: str, within: tuple[tuple[object, int], ...]) ->
 
 def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
     if heard is None or heard.last_event_at is None:
-        told = "nothing yet; the next session of it will be heard"
-        yield _finding(harness, "heard", told)
+        told = "nothing yet; hooks take effect in its next session"
+        yield _finding(harness, "heard", told, note=True)
         return
     understood = heard.last_event is not None
     told = f"{heard.last_event} at {heard.last_event_at}"

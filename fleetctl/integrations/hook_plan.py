@@ -28,6 +28,13 @@ class PlannedChange(NamedTuple):
     whole: str = ""
     # What the person has to know before anything is written there.
     remarks: Sequence[str] = ()
+    # What only the person can do, and must, before it works.
+    todo: Sequence[str] = ()
+
+    @property
+    def told(self) -> list[str]:
+        """Return all that the person has to know, the most pressing last."""
+        return [*self.remarks, *self.notes, *self.todo]
 
     @property
     def changes(self) -> bool:
@@ -77,14 +84,13 @@ def installing(
     ``enforce`` None leaves lock enforcement as it is.
     """
     file = config_file.read(harness.settings_file(project), project=project)
-    notes = _notes(harness, project, enforce=enforce)
+    notes, todo = _notes(harness, project, enforce=enforce), []
     if harness is OPENCODE:
         after, whole = opencode.content(file, enforce=enforce), str(opencode.place())
         if installation.assignments:
-            notes.append("OpenCode's own environment must say it: " + installation.assignments)
-        return checked(
-            PlannedChange(harness, file, after, notes=notes, ours_before=True, whole=whole)
-        )
+            todo.append(f"Set this in OpenCode's own environment: {installation.assignments}")
+        change = PlannedChange(harness, file, after, notes=notes, ours_before=True, whole=whole)
+        return checked(change._replace(todo=todo))
     with complaints(file):
         text = file.text or ""
         ours = found(text, harness)
@@ -99,9 +105,8 @@ def installing(
             f"{harness.title} reads neither comments nor trailing commas: as it is, it ignores "
             "the whole file."
         )
-    return checked(
-        PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
-    )
+    change = PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
+    return checked(change._replace(todo=[harness.trust] if harness.trust else []))
 
 
 def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
@@ -151,6 +156,4 @@ def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> l
         )
     if project is not None and not harness.project_file.endswith(".local.json"):
         notes.append(f"{harness.project_file} names paths of this machine: keep it out of commits.")
-    if harness.trust:
-        notes.append(harness.trust)
     return notes

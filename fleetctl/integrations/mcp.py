@@ -101,6 +101,7 @@ def installing(harness: Harness, project: Path | None, command: ServerCommand) -
         file,
         after.encode(),
         notes=_notes(harness, project, after),
+        todo=[harness.mcp.note] if harness.mcp.note else [],
         ours_before=known is not None,
     )
     return checked(change)
@@ -164,6 +165,4 @@ def _notes(harness: Harness, project: Path | None, after: str) -> list[str]:
         )
     if harness.plain_json and not harness.mcp.toml and not is_plain(after):
         notes.append(f"{harness.title} reads no comments: as it is, it ignores the file.")
-    if harness.mcp.note:
-        notes.append(harness.mcp.note)
     return notes

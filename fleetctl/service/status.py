@@ -120,7 +120,13 @@ def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
     if seen.lingering is not None:
         # Off is no fault: at a desk the agents end at logout as well.
         told = "on" if seen.lingering else f"off: {ENDS_AT_LOGOUT}"
-        yield Finding(check="lingering", ok=True, subject=manager.KIND, detail=told)
+        yield Finding(
+            check="lingering",
+            ok=True,
+            subject=manager.KIND,
+            detail=told,
+            note=not seen.lingering,
+        )
 
 
 def _matters(change: UnitFile) -> bool:

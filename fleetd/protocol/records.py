@@ -406,8 +406,9 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Something a check found; ``fixed`` says whether it was mended on the spot.
+    """Something a check found; ``fixed`` says whether it was repaired on the spot.
 
+    ``note`` marks a known limit: nothing is wrong (``ok`` is true), but something is not done.
     ``reason_code`` is said of a snapshot that is not as it should be (source: snapshot-lifecycle).
     """
 
@@ -416,6 +417,7 @@ class Finding(Record, frozen=True, kw_only=True):
     detail: str
     subject: str | None = None
     fixed: bool = False
+    note: bool = False
     reason_code: str | None = None
 
 

@@ -2,10 +2,18 @@
 
 from argparse import Namespace
 
-from ...client.models import Findings
+from ...client.models import Finding, Findings
 from .. import console
 
-STYLES = {"ok": "green", "fixed": "yellow", "WRONG": "red"}
+STYLES = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
+
+
+def _verdict(finding: Finding) -> str:
+    if finding.fixed:
+        return "fixed"
+    if not finding.ok:
+        return "WRONG"
+    return "note" if finding.note else "ok"
 
 
 def show(args: Namespace, found: Findings) -> int:
@@ -17,7 +25,7 @@ def show(args: Namespace, found: Findings) -> int:
         console.print_json(found)
         return 0 if found.ok else 1
     for finding in found.findings:
-        verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
+        verdict = _verdict(finding)
         code = f"[{finding.reason_code}]" if finding.reason_code else None
         told = "  ".join(filter(None, (finding.check, finding.subject, finding.detail, code)))
         console.flow(f"{verdict:<6} ", told, style=STYLES[verdict])
