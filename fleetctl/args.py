@@ -95,9 +95,13 @@ class _Printed(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that raises UsageError and takes no abbreviated options."""
+    """A parser that raises UsageError and takes no abbreviated options.
 
-    def __init__(self, **settings: object) -> None:
+    ``overview`` makes the help of a parser with more commands than one list can show.
+    """
+
+    def __init__(self, overview: Callable[[], str] | None = None, **settings: object) -> None:
+        self._overview = overview
         super().__init__(formatter_class=_Unprinted, allow_abbrev=False, **settings)  # type: ignore[arg-type]
 
     def add_argument(
@@ -120,6 +124,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal."""
+        if self._overview is not None:
+            return self._overview()
         self.formatter_class = _Printed
         return super().format_help()
 

@@ -6,7 +6,8 @@ Only the module of the command that was named is imported, and only what that co
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -24,38 +25,60 @@ from .args import CommandParser, UsageError, english
 from .output import console
 from .prompts import Cancelled
 
-COMMANDS = {
-    "status": "the fleet at a glance",
-    "watch": "the fleet as it is now, live on the screen",
-    "mission": "create, start and end missions",
-    "sortie": "the pieces of a mission",
-    "agent": "register agents and see who works",
-    "lock": "leases on files",
-    "mail": "messages between agents",
-    "events": "what happened, and what happens now",
-    "checkpoint": "take a checkpoint of a mission",
-    "checkpoints": "list, show, compare, prune, delete and verify checkpoints",
-    "resume": "bring a mission back from a checkpoint",
-    "snapshot": "record, list, show, verify and prune snapshots of runs",
-    "context": "print the briefing of a mission, changing nothing",
-    "forget": "take back what is remembered of a mission, a session, a project",
-    "daemon": "install, start, stop and watch over fleetd",
-    "hooks": "let agent CLIs tell fleetd what they do",
-    "mcp": "let agents work with their fleet by themselves",
-    "metrics": "figures for Prometheus",
-    "doctor": "look for damage and loose permissions, and mend them",
-    "backup": "copy the whole database while it is in use",
-    "restore": "put a copy of the database in its place, fleetd stopped",
-    "migrate": "move the store to a server that machines share, or back",
-    "hook": "what the settings of agent CLIs call; not for people",
-    "config": "the settings in force and where they come from",
-    "completions": "let bash or zsh complete commands, options and ids",
-    "call": "call any method of the daemon",
-    "demo": "a guided tour in a temporary directory",
-    "uninstall": "take fleetd out again, and say what is left",
-    "help": "what a command does and takes",
-    "version": "of which version this is",
+# The commands by group; ``fleetctl --help`` shows the groups of DAILY, ``help --all`` all of them.
+GROUPS = {
+    "everyday": {
+        "status": "show agents and missions, and what waits for you",
+        "watch": "the same, live in the terminal",
+        "events": "show what happened, or follow what happens",
+        "context": "show a mission's briefing; changes nothing",
+        "checkpoint": "take a checkpoint; list, compare, prune, verify them",
+        "resume": "recover a mission from a checkpoint",
+        "doctor": "find damage and wrong permissions, and repair them",
+    },
+    "missions": {
+        "mission": "create, start and end missions",
+        "sortie": "add, assign and complete the pieces of a mission",
+    },
+    "agents": {
+        "agent": "register agents, and see who works on what",
+        "lock": "lock files for one agent",
+        "mail": "send messages between agents",
+    },
+    "setup": {
+        "daemon": "install, start and stop fleetd",
+        "hooks": "connect agent CLIs to fleetd",
+        "mcp": "give agents tools to report, lock and write",
+    },
+    "recovery": {
+        "snapshot": "record, list, show, verify and prune snapshots of runs",
+        "backup": "copy the database while it is in use",
+        "restore": "replace the database with a backup",
+        "forget": "delete everything about a mission, session or project",
+    },
+    "administration": {
+        "config": "show the settings in force and their sources",
+        "metrics": "print metrics for Prometheus",
+        "migrate": "move the store between SQLite and PostgreSQL",
+        "completions": "install completions for bash or zsh",
+        "uninstall": "remove fleetd's service, hooks and servers",
+    },
+    "developers": {
+        "call": "call any method of the daemon",
+        "demo": "run a guided tour in a temporary directory",
+    },
+    "help": {
+        "help": "explain a command",
+        "version": "print the version",
+    },
 }
+DAILY = ("everyday", "missions", "agents", "setup")
+# Programs call it, and scripts spell the other as the contract does: neither is listed.
+HIDDEN = {
+    "hook": "receive an event from an agent CLI",
+    "checkpoints": "the commands below fleetctl checkpoint",
+}
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()} | HIDDEN
 # What people type who know other programs, and what there is for it here.
 INSTEAD = {
     "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
@@ -75,6 +98,11 @@ examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.
 """
+SUMMARY = "Show and control the agents that fleetd remembers."
+FOOTER = (
+    "fleetctl help --all lists all commands, fleetctl help COMMAND explains one.",
+    "Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.",
+)
 # Which list shows the ids that a parameter takes.
 LISTS = {
     **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
@@ -168,11 +196,21 @@ def whole_parser(prog: str = "fleetctl") -> CommandParser:
     return parser
 
 
+def overview(prog: str, groups: Iterable[str] = GROUPS) -> str:
+    """Return the commands of some groups with what they do, a line each."""
+    lines = [f"usage: {prog} COMMAND ...", "", SUMMARY]
+    for group in groups:
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<12} {text}" for name, text in GROUPS[group].items()]
+    return "\n".join([*lines, "", *FOOTER, ""])
+
+
 def _parser(prog: str) -> CommandParser:
     parser = CommandParser(
         prog=prog,
-        description="See and steer the fleet of agents that fleetd remembers.",
+        description=SUMMARY,
         epilog=EXAMPLES,
+        overview=partial(overview, prog, DAILY),
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from ..args import Subparsers, command
+from ..args import Subparsers, UsageError, command
 from ..output import console
 
 
@@ -13,8 +13,9 @@ def register(subparsers: Subparsers) -> None:
         "help",
         run,
         "Print what a command does and takes.",
-        "  fleetctl help\n  fleetctl help mission create",
+        "  fleetctl help --all\n  fleetctl help mission create",
     )
+    parser.add_argument("--all", action="store_true", help="list all commands, by group")
     parser.add_argument(
         "words", metavar="COMMAND", nargs="*", help="a command, and one below it (default: all)"
     )
@@ -23,12 +24,14 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Print the help of a command; raises UsageError for one that there is not."""
     # Imported here: it is what imports this.
-    from ..cli import build_parser
+    from ..cli import build_parser, overview
 
+    if args.all and args.words:
+        raise UsageError("Name a command or give --all, not both.")
     parser = build_parser(args.words)
     for word in args.words:
         parser = parser.below(word)
-    text = parser.format_help()
+    text = overview(parser.prog) if args.all else parser.format_help()
     if args.json:
         console.print_json({"help": text})
     else:
