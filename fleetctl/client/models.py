@@ -131,10 +131,11 @@ class _Finding(PlainRecord):
         detail: str,
         subject: str | None = None,
         fixed: bool = False,
+        note: bool = False,
         reason_code: str | None = None,
     ) -> None:
         told = {"check": check, "ok": ok, "detail": detail, "subject": subject}
-        super().__init__(told, fixed=fixed, reason_code=reason_code)
+        super().__init__(told, fixed=fixed, note=note, reason_code=reason_code)
 
 
 def __getattr__(name: str) -> Any:

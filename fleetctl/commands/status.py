@@ -2,9 +2,13 @@
 
 from argparse import Namespace
 
+from fleetd.protocol.patterns import AgentStatus
+
 from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import (
+    Agent,
+    AgentList,
     AwayStatus,
     Counts,
     MissionLine,
@@ -13,6 +17,7 @@ from ..client.models import (
     SystemStatus,
     Timing,
 )
+from ..client.pagination import every
 from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.recovery import lost, resume_command
@@ -34,6 +39,15 @@ MISSIONS = (
     Column("", matters=1),
     Column("", cut="end", least=18),
 )
+AGENTS = (
+    Column("", cut="middle", least=12),
+    Column("", matters=5, styles=console.STATES),
+    Column("", matters=1),
+    Column("", matters=3, times="ago"),
+    Column("", cut="end", least=18),
+)
+PRESENT: tuple[AgentStatus, ...] = ("active", "waiting", "idle")
+MOST_AGENTS = 12
 RECOVERIES = (
     Column(""),
     Column("", matters=3),
@@ -63,10 +77,10 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "status",
         run,
-        "Missions in progress, missions that wait for recovery, and the daemon's state.",
+        "Show agents, missions in progress, and missions that wait for recovery.",
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also how busy the daemon is and was"
+        "-v", "--verbose", action="store_true", help="also show the store and the daemon's load"
     )
 
 
@@ -74,16 +88,30 @@ def run(args: Namespace) -> int:
     """Ask the daemon and print what it says."""
     with Fleet() as client:
         status = client.call(SystemStatus())
+        agents = [] if args.json or status.counts is None else _present(client)
     if args.json:
         console.print_json(status)
-    else:
-        _show(status)
-        if args.verbose:
-            _show_work(status)
+        return 0
+    _show(status, agents)
+    if args.verbose:
+        if status.counts is not None:
+            _show_store(status, status.counts)
+        _show_work(status)
     return 0
 
 
-def _show(status: Status) -> None:
+def _present(client: Fleet) -> list[Agent]:
+    """Return the agents that are here, first those that wait for a person."""
+    found = [agent for state in PRESENT for agent in _agents_that_are(client, state)]
+    newest = sorted(found, key=lambda each: each.last_seen_at, reverse=True)
+    return sorted(newest, key=lambda each: each.needs is None)
+
+
+def _agents_that_are(client: Fleet, state: AgentStatus) -> list[Agent]:
+    return every(lambda **more: client.call(AgentList(status=state, **more)).agents)
+
+
+def _show(status: Status, agents: list[Agent]) -> None:
     if status.store and status.store.away:
         _show_away(status, status.store.away)
     console.line(
@@ -93,8 +121,8 @@ def _show(status: Status) -> None:
         console.flow("Commits lost: ", status.store.lost, style="red")
     if status.counts is None:
         return
+    _show_agents(status, agents)
     _show_fleet(status, status.counts)
-    _show_store(status, status.counts)
 
 
 def _show_away(status: Status, away: AwayStatus) -> None:
@@ -103,6 +131,27 @@ def _show_away(status: Status, away: AwayStatus) -> None:
     console.flow("Store away: ", f"for {since}: {away.message}", style="red")
     waiting = console.plural(status.spool_files, "payload")
     console.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
+
+
+def _show_agents(status: Status, agents: list[Agent]) -> None:
+    console.heading("Agents")
+    if not agents:
+        console.line("  none")
+        return
+    titles = {each.mission_id: each.title for each in status.missions}
+    rows = [
+        (
+            each.id,
+            console.agent_state(each.status, each.needs),
+            each.harness or "",
+            each.last_seen_at,
+            titles.get(each.mission_id or "", each.cwd or ""),
+        )
+        for each in agents[:MOST_AGENTS]
+    ]
+    tables.table(AGENTS, rows, indent="  ")
+    if len(agents) > MOST_AGENTS:
+        console.line(f"  and {len(agents) - MOST_AGENTS} more: fleetctl agent list")
 
 
 def _show_fleet(status: Status, counts: Counts) -> None:

@@ -64,7 +64,7 @@ def test_the_change_is_shown_asked_for_made_and_can_be_taken_back(
     settings: Path, run: Callable[..., Result], answer: Callable[[str], None]
 ) -> None:
     answer("n")
-    refused = run("hooks", "install", "claude")
+    refused = run("hooks", "install", "claude", "--diff")
     assert refused.status == 3
     assert refused.out.endswith("Nothing was changed.\n")
     assert f"--- {settings}\n" in refused.out
@@ -430,13 +430,29 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
 
 
 def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result]) -> None:
-    shown = done("hooks", "install", "opencode", "--yes").out.splitlines()
+    dry = done("hooks", "install", "opencode", "--dry-run").out.splitlines()
     count = len(opencode.shipped().splitlines())
     line = f"the plugin, {count} lines, as in {opencode.place()}"
-    assert shown[0] == "--- /dev/null"
-    assert shown[2] == f"+ {line}"
-    assert len(shown) < 10
-    assert f"- {line}" in done("hooks", "uninstall", "opencode", "--yes").out
+    at = dry.index("--- /dev/null")
+    assert dry[at + 2] == f"+ {line}"
+    assert len(dry) < 12
+    done("hooks", "install", "opencode", "--yes")
+    assert f"- {line}" in done("hooks", "uninstall", "opencode", "--yes", "--diff").out
+
+
+def test_what_the_person_has_to_do_comes_last_and_the_diff_only_on_request(
+    machine: Path, done: Callable[..., Result]
+) -> None:
+    (machine / ".codex").mkdir()
+    shown = done("hooks", "install", "codex", "--yes").out.splitlines()
+    file = machine / ".codex" / "hooks.json"
+    assert shown[0] == "Hooks to install:"
+    assert shown[1].split(maxsplit=3) == ["codex", "12", "events", str(file)]
+    assert not [line for line in shown if line.startswith(("+", "-"))]
+    at = shown.index("You still have to do this")
+    assert "".join(shown[at + 1 :]).startswith("  codex: Codex runs no hook that you have not")
+    assert "/hooks" in "".join(shown[at + 1 :])
+    assert "You still have to" not in done("hooks", "install", "codex", "--yes").out
 
 
 def test_json_goes_without_a_word_of_text(settings: Path, done: Callable[..., Result]) -> None:

@@ -14,9 +14,31 @@ def test_status_of_an_idle_daemon(done, daemon):
     lines = done("status").out.splitlines()
 
     assert lines[0].startswith("fleetd ")
-    assert lines[1:4] == ["", "Missions in progress", "  none"]
+    assert lines[1:7] == ["", "Agents", "  none", "", "Missions in progress", "  none"]
     assert "Waiting for recovery" not in lines
-    assert any(line.startswith("  0 missions, 0 sorties, ") for line in lines)
+    assert "Store" not in lines
+    verbose = done("status", "-v").out.splitlines()
+    assert any(line.startswith("  0 missions, 0 sorties, ") for line in verbose)
+
+
+def test_status_lists_agents_first_those_that_wait_for_a_person(done, mission):
+    done("agent", "start", "ann", "--mission", mission)
+    hook(done, "UserPromptSubmit", prompt="Login")
+    make = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "call-1"}
+    hook(done, "PreToolUse", **make)
+    hook(done, "PermissionRequest", **make)
+    for number in range(12):
+        done("agent", "start", f"bob-{number}")
+    done("agent", "start", "gone-1")
+    done("agent", "deregister", "gone-1")
+
+    lines = done("status").out.splitlines()
+    agents = lines[lines.index("Agents") + 1 : lines.index("Missions in progress") - 1]
+    assert agents[0].split()[:4] == ["claude-s-1", "waiting:", "permission", "claude"]
+    assert agents[0].endswith("Login")
+    assert len(agents) == 13
+    assert agents[-1] == "  and 2 more: fleetctl agent list"
+    assert "gone-1" not in "\n".join(agents)
 
 
 def test_status_shows_progress_and_silence(done, mission):
