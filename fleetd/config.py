@@ -212,24 +212,25 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `$")
-        key = path.strip("`.")
+        # Imported here: settings are right, as a rule.
+        from .protocol import validation
+
+        problem, key = validation.split(str(error))
         value = flatten(tree).get(key.partition("[")[0])
         told = without_password(repr(value)) if key.startswith("store") else repr(value)
         shown = f"{key} is {told}" if value is not None else key or "names"
         variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
         said = f"{where} ({variable})" if variable and "environment" in where else where
-        raise ConfigError(f"Setting {shown} {said}: {text}.{_allowed(key, text)}") from error
-
-
-def _allowed(key: str, text: str) -> str:
-    """Say what could stand instead of a wrong name or word."""
-    if text.startswith("Invalid enum value"):
-        return f" Allowed: {', '.join(get_args(LogLevel))}."
-    if text.startswith("Object contains unknown field"):
-        kind = type(getattr(Config(), key)) if key else Config
-        return f" Known here: {', '.join(kind.__struct_fields__)}."
-    return ""
+        if problem.startswith("Invalid enum value"):
+            why = f"expected one of {', '.join(get_args(LogLevel))}"
+        elif problem.startswith("Object contains unknown field"):
+            kind = type(getattr(Config(), key)) if key else Config
+            known = ", ".join(kind.__struct_fields__)
+            name = problem.partition("`")[2].rstrip("`")
+            why = f"there is no setting {name} here; known: {known}"
+        else:
+            why = f"expected {validation.expected(problem)}"
+        raise ConfigError(f"Setting {shown} {said}: {why}.") from error
 
 
 # Texts: most who read settings need none of it compiled. In words instead of a URL, an ampersand

@@ -9,15 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fleetd.protocol import validation
 from fleetd.protocol.display import shown
 from fleetd.protocol.errors import InvalidParams
-from fleetd.protocol.types import PATTERN_MEANINGS
 
 A = TypeVar("A", bound="Arguments")
 
 _TOLD = ("type", "enum", "items", "description", "minimum", "maximum")
-_WHERE = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
-_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +61,7 @@ def taken(arguments: type[A], given: dict[str, Any] | None) -> A:
 
 
 def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> InvalidParams:
-    problem, where = match.groups() if (match := _WHERE.fullmatch(text)) else (text, "")
+    problem, where = validation.split(text)
     inside = f" in {where}" if where else ""
     known = ", ".join(arguments.__struct_fields__) or "none"
     if match := re.match(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
@@ -83,15 +81,11 @@ def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> 
 def _expected(arguments: type[Arguments], where: str, problem: str) -> str:
     if problem.startswith("Invalid enum value"):
         return f"one of {', '.join(_told_at(arguments, where)['enum'])}"
-    if match := _PATTERN.match(problem):
-        pattern = match[1].replace("\\\\", "\\")
-        return PATTERN_MEANINGS.get(pattern, f"a text that matches {pattern}")
     if problem.startswith("Expected `object`"):  # models send a title where a sortie should be
         needed = _told_at(arguments, where).get("required", ())
         fields = ", ".join(f'"{name}": ...' for name in needed)
         return f"an object such as {{{fields}}}"
-    wanted, _, _ = problem.removeprefix("Expected ").partition(", got ")
-    return wanted.replace("`", "")
+    return validation.expected(problem)
 
 
 def _told_at(arguments: type[Arguments], where: str) -> dict[str, Any]:

@@ -10,27 +10,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from ..protocol import validation
 from ..protocol.display import shown
 from ..protocol.errors import InvalidParams
 from ..protocol.request import Request, positional_fields
-from ..protocol.types import ID_PREFIXES, PATTERN_MEANINGS
+from ..protocol.types import ID_PREFIXES
 
 Q = TypeVar("Q", bound=Request[Any])
 Step = str | int
 
-_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
-_PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
-_WHERE = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
+_STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
 _ABSENT = object()
-# What JSON calls a type, in the words of a person.
-_WORDS = {
-    "str": "a string",
-    "int": "an integer",
-    "bool": "true or false",
-    "object": "an object",
-    "array": "an array",
-    "null": "null",
-}
 
 
 def convert(request: type[Q], args: Sequence[Any], named: dict[str, Any]) -> Q:
@@ -58,7 +48,7 @@ def _name(request: type[Request[Any]], args: Sequence[Any]) -> dict[str, Any]:
 
 def _explain(request: type[Request[Any]], named: dict[str, Any], text: str) -> InvalidParams:
     """Turn what msgspec says into a message that helps."""
-    problem, where = match.groups() if (match := _WHERE.fullmatch(text)) else (text, "")
+    problem, where = validation.split(text)
     steps = [name or int(index) for name, index in _STEP.findall(where)]
     if match := re.match(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
         return _unknown(request, steps, match[1])
@@ -99,25 +89,14 @@ def _missing(field: str) -> InvalidParams:
 
 
 def _expectation(request: type[Request[Any]], steps: list[Step], problem: str) -> str:
-    if match := _PATTERN.match(problem):
-        # msgspec shows the pattern as a Python literal, with its backslashes doubled.
-        pattern = match[1].replace("\\\\", "\\")
-        meaning = PATTERN_MEANINGS.get(pattern, f"a string that matches {pattern}")
-        noun = str(steps[0]).removesuffix("_id") if steps else ""
-        # A name without a noun, such as after, is of the method's own.
-        prefix = ID_PREFIXES.get(noun) or ID_PREFIXES.get(request.method.partition(".")[0], "msn")
-        return meaning.replace("msn-", f"{prefix}-")
     if problem.startswith("Invalid enum value"):
         literal = _type_at(request, steps)
         if isinstance(literal, inspect.LiteralType):
             return "one of " + ", ".join(map(str, literal.values))
-    wanted, _, _ = problem.removeprefix("Expected ").partition(", got ")
-    return re.sub(r"`(\w+)( \| null)?`", _in_words, wanted)
-
-
-def _in_words(match: re.Match[str]) -> str:
-    word = _WORDS.get(match[1], match[1])
-    return f"{word} or null" if match[2] else word
+    noun = str(steps[0]).removesuffix("_id") if steps else ""
+    # A name without a noun, such as after, is of the method's own.
+    prefix = ID_PREFIXES.get(noun) or ID_PREFIXES.get(request.method.partition(".")[0], "msn")
+    return validation.expected(problem).replace("msn-", f"{prefix}-")
 
 
 def _dotted(steps: Sequence[Step]) -> str:

@@ -24,7 +24,7 @@ async def invalid(client: Any, method: str, params: Any) -> dict[str, Any]:
         ("mission.get", {"mission_id": "msn-1\n"}, "mission_id", "an id such as", '"msn-1\\n"'),
         ("checkpoint.compare", {"before": "A"}, "before", "an id such as chk-", '"A"'),
         ("mission.list", {"limit": True}, "limit", "an integer", "true"),
-        ("mission.list", {"limit": 0}, "limit", ">= 1", "0"),
+        ("mission.list", {"limit": 0}, "limit", "at least 1", "0"),
         ("mission.list", {"limit": 1.5}, "limit", "an integer", "1.5"),
         ("mission.list", {"status": "lost"}, "status", "one of cancelled, completed", '"lost"'),
         ("mission.update", {"mission_id": MISSION, "priority": "x"}, "priority", "one of", '"x"'),
@@ -34,7 +34,7 @@ async def invalid(client: Any, method: str, params: Any) -> dict[str, Any]:
             "mission.create",
             {"title": "t", "sorties": [{"title": "a"}, {"title": ""}]},
             "sorties[1].title",
-            "length >= 1",
+            "not empty",
             '""',
         ),
         (

@@ -21,14 +21,14 @@ async def _written(running: Any) -> list[Any]:
         ({"source": "cron"}, "source", "one of error_boundary, manual, step_boundary, timer"),
         ({"status": "lost"}, "status", "one of completed, failed, in_progress, paused"),
         ({"step_state": {"step_status": "lost"}}, "step_state.step_status", "one of done"),
-        ({"step_state": {"step_ordinal": 0}}, "step_state.step_ordinal", ">= 1"),
+        ({"step_state": {"step_ordinal": 0}}, "step_state.step_ordinal", "at least 1"),
         ({"step_state": {"colour": 1}}, "step_state.colour", "plan_path"),
-        ({"context_digest": {"dropped_items": -1}}, "context_digest.dropped_items", ">= 0"),
+        ({"context_digest": {"dropped_items": -1}}, "context_digest.dropped_items", "at least 0"),
         ({"context_digest": {"window_pressure": "x"}}, "context_digest.window_pressure", "one of"),
         (
             {"command_outcomes": [OUTCOME, OUTCOME | {"duration_ms": -1}]},
             "command_outcomes[1].duration_ms",
-            ">= 0",
+            "at least 0",
         ),
         (
             {"command_outcomes": [OUTCOME | {"duration_ms": 1.5}]},
@@ -38,7 +38,7 @@ async def _written(running: Any) -> list[Any]:
         (
             {"command_outcomes": [OUTCOME | {"summary": "x" * 501}]},
             "command_outcomes[0].summary",
-            "length <= 500",
+            "at most 500 characters",
         ),
         (
             {"command_outcomes": [OUTCOME | {"kind": "python"}]},
@@ -55,9 +55,9 @@ async def _written(running: Any) -> list[Any]:
             "command_outcomes[0].reason_code",
             "a string",
         ),
-        ({"command_outcomes": [OUTCOME] * 1_001}, "command_outcomes", "length <= 1000"),
+        ({"command_outcomes": [OUTCOME] * 1_001}, "command_outcomes", "at most 1000 items"),
         ({"command_outcomes": None}, "command_outcomes", "an array"),
-        ({"note": "x" * 501}, "note", "length <= 500"),
+        ({"note": "x" * 501}, "note", "at most 500 characters"),
     ],
 )
 async def test_a_wrong_value_is_refused_with_its_field_and_nothing_is_written(
