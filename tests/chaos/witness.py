@@ -29,6 +29,9 @@ RANK = {"queued": 0, "delivered": 1, "acked": 2}
 # Of one worker's checkpoints and snapshots so many are read whole each time.
 READ = 3
 ENDS = ("mission.delete", "system.forget")
+# fleetd credits these to the agent in whose process the client runs: here to the session whose hook
+# came last. They are forgotten with that session, whoever asked for them.
+CREDITED = ("mission_created", "mission_updated", "sortie_created")
 
 
 class Witness:
@@ -108,11 +111,13 @@ class Witness:
         """Count in the log what was acknowledged: each is there, and once."""
         done: Counter[tuple[str, str]] = Counter()
         perhaps: Counter[tuple[str, str]] = Counter()
-        ended = self._ended("mission") | self._ended("session")
+        sessions = self._ended("session")
+        ended = self._ended("mission") | sessions
         for worker in self._crew.workers:
             for said in worker.said:
                 if said.shows is not None and not said.refused:
                     doubtful = said.open or said.mission in ended
+                    doubtful |= bool(sessions) and said.shows[0] in CREDITED
                     (perhaps if doubtful else done)[said.shows] += 1
         for shows in done | perhaps:
             if shows[1] in ended:
