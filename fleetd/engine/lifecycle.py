@@ -225,7 +225,7 @@ async def _arrive(engine: Engine) -> None:
             " one: fleetctl migrate --undo"
         )
     for mission_id, directory in found.unnamed.items():
-        if places := await engine.projects.places(directory):
+        if places := await engine.projects.shared_names(directory):
             await engine.write(relocation.name_project, mission_id, places[0])
 
 

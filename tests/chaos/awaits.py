@@ -12,7 +12,7 @@ import trio
 
 from fleetd.domain.core.idempotency import remember
 from fleetd.engine.engine import Engine
-from fleetd.server.connection_limit import ConnectionLimit
+from fleetd.server.server import ConnectionLimit
 from fleetd.store.worker_thread import Job, WorkerThread
 from tests.chaos.attempts import Attempt, Undisturbed
 from tests.chaos.campaign import Campaign, Run

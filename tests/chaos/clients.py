@@ -33,7 +33,7 @@ DEFECTS = {
     "no_reply_deadline": "import math; from fleetd.server import connection\n"
     "old = connection.LineWriter\n"
     "connection.LineWriter = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})",
-    "accept_dies": "from fleetd.server import server\nserver._PASSING = frozenset()",
+    "accept_dies": "from fleetd.server import server\nserver._TRANSIENT = frozenset()",
     "slot_leak": "from fleetd.server import server\n"
     "old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"

@@ -35,10 +35,9 @@ TABLES = (
     "events WHERE activity",
 )
 DEFECTS = {
-    "no_limit": "from fleetd.server import reader; old = reader.LineDecoder\n"
-    "reader.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
-    "no_depth": "from fleetd.server import rpc_envelope\n"
-    "rpc_envelope._check_structure = lambda *given: None",
+    "no_limit": "from fleetd.server import lines; old = lines.LineDecoder\n"
+    "lines.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
+    "no_depth": "from fleetd.server import rpc\nrpc._check_structure = lambda *given: None",
     "slot_leak": "import trio; from fleetd.server import connection, server\n"
     "class Leaky(connection.ClientConnection):\n"
     "    async def _linger(self):\n"

@@ -50,7 +50,7 @@ class Life:
             "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),
-            "lanes of hooks": list(engine.session_queue._lanes),
+            "turns of hooks": list(engine.session_queue._turns),
             "the spool is held": engine.session_queue.spool.locked(),
             "files are held": engine.outbox.at_work.locked(),
             "files attempted": list(engine.outbox._jobs),

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 import trio
 
-from fleetd.engine.offline.migrate import check, move
-from fleetd.engine.offline.migrate_plan import MigrationEnds, bare
+from fleetd.engine.offline.migrate_store import MigrationEnds, bare, check, move
 from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.protocol.migration import Migration
 from fleetd.protocol.records import Mission
@@ -351,7 +350,7 @@ async def test_a_copy_that_came_out_wrong_is_not_kept(
 
 STEPS = {
     "the first table": "fleetd.store.transfer.copy.TransferPlan.leaving",
-    "the comparison": "fleetd.engine.offline.migrate.compare",
+    "the comparison": "fleetd.engine.offline.migrate_store.compare",
 }
 
 
@@ -395,7 +394,7 @@ async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
     async with source() as fleet:
         mission = await a_days_work(fleet)
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.engine.offline.migrate.note_moved", strike)
+        patched.setattr("fleetd.engine.offline.migrate_store.note_moved", strike)
         with pytest.raises(Struck):
             go()
     with pytest.raises(StoreRefused, match=r"was being moved to .* Give the same command again"):
@@ -445,7 +444,7 @@ async def test_a_server_that_goes_away_leaves_everything_as_it_was(
         mission = await a_days_work(fleet)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "fleetd.engine.offline.migrate.note_arrived", lambda *_: own_postgres.kill()
+            "fleetd.engine.offline.migrate_store.note_arrived", lambda *_: own_postgres.kill()
         )
         with pytest.raises(Unavailable, match="postgresql://"):
             moving.there()

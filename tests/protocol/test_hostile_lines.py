@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd.protocol.errors import FleetError, ParseError
-from fleetd.server import rpc_envelope
+from fleetd.server import rpc
 
 HELLO = {"jsonrpc": "2.0", "id": 7, "method": "system.health"}
 
@@ -136,14 +136,14 @@ def test_brackets_are_followed_in_pieces(monkeypatch: pytest.MonkeyPatch, seed: 
     lines = [bytes(chance.choices(b'[]{}[]"\\,1 ', k=chance.randrange(60))) for _ in range(1_000)]
     lines += [b"[" + line for line in lines]
     whole = [_refusal(line) for line in lines]
-    monkeypatch.setattr(rpc_envelope, "_AT_ONCE", 5)
+    monkeypatch.setattr(rpc, "_AT_ONCE", 5)
     assert [_refusal(line) for line in lines] == whole
     assert {"depth", "batch"} <= set(whole)
 
 
 def _refusal(line: bytes) -> object:
     try:
-        rpc_envelope.read(line, depth=4, batch=3)
+        rpc.parse(line, depth=4, batch=3)
     except FleetError as error:
         return error.values.get("limit", error.kind)
     return None
@@ -250,5 +250,5 @@ async def test_blank_lines_and_carriage_returns_are_forgiven(client: Any) -> Non
 @pytest.mark.parametrize("line", [b"[" * 20_000, b"[" * 20_000 + b"]" * 20_000])
 def test_what_the_parser_itself_cannot_bear_is_a_parse_error(line: bytes) -> None:
     with pytest.raises(ParseError) as refused:
-        rpc_envelope.read(line, depth=50_000, batch=50)
+        rpc.parse(line, depth=50_000, batch=50)
     assert "too deep" in refused.value.values["detail"]

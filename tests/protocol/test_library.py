@@ -12,35 +12,35 @@ import pytest
 
 import fleetd
 from fleetd.protocol.methods import METHODS
-from fleetd.server import rpc_dispatch
+from fleetd.server import rpc
 
 
 async def test_the_inner_entry_of_the_library_is_still_the_one_we_call() -> None:
     async def method(context: Any, /, *args: Any, **named: Any) -> Any:
-        return rpc_dispatch.Success([context, list(args), named])
+        return rpc.Success([context, list(args), named])
 
-    assert list(inspect.signature(rpc_dispatch.dispatch_request).parameters) == [
+    assert list(inspect.signature(rpc.dispatch_request).parameters) == [
         "methods",
         "context",
         "request",
     ]
-    request = rpc_dispatch.LibraryRequest("m", {"a": 1}, "id-1")
-    echoed, result = await rpc_dispatch.dispatch_request({"m": method}, "the context", request)
+    request = rpc.LibraryRequest("m", {"a": 1}, "id-1")
+    echoed, result = await rpc.dispatch_request({"m": method}, "the context", request)
     assert echoed is request
-    assert result._value == rpc_dispatch.SuccessResult(["the context", [], {"a": 1}])
+    assert result._value == rpc.SuccessResult(["the context", [], {"a": 1}])
 
 
 async def test_the_library_refuses_an_unknown_method_the_way_we_read_it() -> None:
-    request = rpc_dispatch.LibraryRequest("nowhere", [], rpc_dispatch.NOID)
-    _, result = await rpc_dispatch.dispatch_request({}, None, request)
-    assert isinstance(result, rpc_dispatch.Left)
-    assert result._error == rpc_dispatch.ErrorResult(-32601, "Method not found", "nowhere")
+    request = rpc.LibraryRequest("nowhere", [], rpc.NOID)
+    _, result = await rpc.dispatch_request({}, None, request)
+    assert isinstance(result, rpc.Left)
+    assert result._error == rpc.ErrorResult(-32601, "Method not found", "nowhere")
 
 
 def test_importing_it_is_silent_when_warnings_are_errors() -> None:
     root = Path(fleetd.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "import fleetd.server.rpc_dispatch"],
+        [sys.executable, "-W", "error", "-c", "import fleetd.server.rpc"],
         cwd=root,
         capture_output=True,
         text=True,
@@ -60,13 +60,13 @@ def test_only_rpc_imports_the_library() -> None:
             for line in file.read_text(encoding="utf-8").splitlines()
         )
     }
-    assert importing == {"rpc_dispatch.py"}
+    assert importing == {"rpc.py"}
 
 
 def test_every_method_of_the_protocol_is_in_the_table() -> None:
     async def perform(request: Any, context: Any) -> None: ...
 
-    assert rpc_dispatch.methods_for(perform).keys() == METHODS.keys()
+    assert rpc.methods_for(perform).keys() == METHODS.keys()
     assert len(METHODS) == 77
 
 
@@ -75,7 +75,7 @@ async def broken(context: Any, /) -> Any:
 
 
 async def unsendable(context: Any, /) -> Any:
-    return rpc_dispatch.Success(object())
+    return rpc.Success(object())
 
 
 @pytest.mark.parametrize("method", [broken, unsendable])
@@ -99,7 +99,7 @@ async def test_a_plain_method_with_wrong_arguments_gets_our_kind_of_error(
     serve: Callable[..., Any],
 ) -> None:
     async def add(context: Any, /, a: int, b: int) -> Any:
-        return rpc_dispatch.Success(a + b)
+        return rpc.Success(a + b)
 
     async with serve({"add": add}) as running:
         client = await running.connect()

@@ -18,8 +18,8 @@ from fleetd.engine.metrics.counters import Traffic
 from fleetd.host import logs
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
-from fleetd.server import rpc_envelope
-from fleetd.server.rpc_dispatch import Dispatcher, guarded
+from fleetd.server import rpc
+from fleetd.server.rpc import Dispatcher, guarded
 
 MS = 1_000_000
 
@@ -56,7 +56,7 @@ class Bench:
         return await self.line(line, since_ns)
 
     async def line(self, line: bytes, since_ns: int | None = None) -> Any:
-        message = rpc_envelope.read(line, depth=64, batch=64)
+        message = rpc.parse(line, depth=64, batch=64)
         since = self.now_ns if since_ns is None else since_ns
         return await self.dispatcher.answer(message, None, since)
 

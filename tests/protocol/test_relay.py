@@ -5,7 +5,7 @@ from collections.abc import Callable
 import trio
 import trio.testing
 
-from fleetd.server.leader_follower import LeaderFollowers
+from fleetd.server.connection import LeaderFollowers
 
 
 class Post:

@@ -13,7 +13,7 @@ from ...domain.core.tx import WatchProcess
 from ...protocol.errors import FleetError, Unavailable
 from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
-from ..files.garbage import collect_garbage
+from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
 from .cluster import heartbeat
 from .daily import keep_house

@@ -16,7 +16,7 @@ from ...protocol.records import Finding
 from ...protocol.timestamps import iso
 from ...protocol.types import Noun
 from ..engine import Engine
-from ..files.latest import check_latest
+from ..files.inventory import check_latest
 from ..files.repair import check
 
 log = logging.getLogger("fleetd")

@@ -12,8 +12,7 @@ from ...host.paths import PathRefused
 from ...protocol.errors import FleetError, InvalidState
 from ...protocol.invisible import escaped
 from ...store.api import StoreRefused
-from .restore import MovedAside, aside_for, restore
-from .restore_plan import RestorePlan, look
+from .restore import MovedAside, RestorePlan, aside_for, look, restore
 
 STOP = "fleetctl daemon stop"
 

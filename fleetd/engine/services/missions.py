@@ -20,14 +20,14 @@ from ...protocol.requests.mission import (
 )
 from ...protocol.requests.sortie import SortieCreate
 from ..engine import Engine
-from .callers import facts_of
+from .agents import facts_of
 from .erasure import erase
 
 
 @method(MissionCreate)
 async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
     """Create a mission; other machines know its directory by the name of the project."""
-    places = await engine.projects.places(request.project_dir)
+    places = await engine.projects.shared_names(request.project_dir)
     return await engine.run(missions.create, request, caller, facts_of(caller, places))
 
 
@@ -46,14 +46,14 @@ async def add_sortie(engine: Engine, request: SortieCreate, caller: Caller) -> S
 @method(MissionCurrent)
 async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
     """Return the mission that a directory belongs to, by its path or by its project."""
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     return await engine.run(selection.current, request, caller, Facts(places=places))
 
 
 @method(MissionSelect)
 async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
     """Return the mission that is meant where none is named; other machines know it by project."""
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     return await engine.run(selection.select, request, caller, Facts(places=places))
 
 

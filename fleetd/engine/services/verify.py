@@ -24,8 +24,7 @@ from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.owner_dir import Listing
 from ..engine import Engine
-from ..files.inventory import rows_of, take
-from ..files.latest import check_latest
+from ..files.inventory import check_latest, rows_of, take
 from ..files.read_repair import get
 from ..files.repair import check
 

@@ -16,7 +16,7 @@ from fleetctl.client import Fleet as Client
 from fleetctl.output import console
 from fleetctl.tui import cells
 from fleetd.domain.redaction.redact import redact
-from fleetd.engine.hooks.lock_guard import _sentence
+from fleetd.engine.hooks.deliver import _sentence
 from fleetd.host.logs import LineFormatter
 from fleetd.protocol.display import clean, clean_block, path, quote, short, verbatim
 from fleetd.protocol.invisible import escaped

@@ -14,9 +14,9 @@ from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge_departed
 from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
-from fleetd.engine.files.compress import compress
-from fleetd.engine.files.garbage import collect_garbage
+from fleetd.engine.files.reconcile import collect_garbage
 from fleetd.engine.jobs import timers
+from fleetd.engine.jobs.daily import compress
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,

@@ -11,8 +11,7 @@ import trio
 
 from fleetd.domain.artifacts.pull import content
 from fleetd.engine.engine import Engine
-from fleetd.engine.files.garbage import collect_garbage
-from fleetd.engine.files.reconcile import reconcile
+from fleetd.engine.files.reconcile import collect_garbage, reconcile
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Mission

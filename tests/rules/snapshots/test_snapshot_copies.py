@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.engine.files.compress import compress
 from fleetd.engine.files.verified_read import read_forms
+from fleetd.engine.jobs.daily import compress
 from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (

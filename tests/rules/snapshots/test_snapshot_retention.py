@@ -23,8 +23,8 @@ from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.compression import note_compressed
 from fleetd.engine.files import outbox
-from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
+from fleetd.engine.jobs.daily import compress as compress_files
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.requests.snapshot import (
     PrunedSnapshots,
