@@ -10,8 +10,7 @@ from typing import Any
 
 from ..domain.agents import agents
 from ..domain.snapshots.queries import agent_of_run
-from ..host.file_system import FileSystem
-from ..host.path_walk import absolute, within
+from ..host.file_system import FileSystem, absolute, within
 from ..protocol.errors import InvalidState, NotFound
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet

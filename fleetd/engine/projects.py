@@ -11,8 +11,7 @@ from typing import Literal
 
 from ..domain.locks.keys import of_machine, whose
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import within
+from ..host.file_system import FileSystem, PathUnanswered, within
 from ..protocol.errors import Unavailable
 from .repositories import Repositories, Repository, inside_of
 

@@ -19,8 +19,7 @@ import trio
 
 from ..domain.redaction.redact import redact
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk, within
+from ..host.file_system import FileSystem, PathUnanswered, Walk, within
 from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")

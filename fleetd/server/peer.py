@@ -7,8 +7,8 @@ import socket
 import trio
 
 from ..domain.core.context import Caller
-from ..protocol.credentials import credentials
 from ..protocol.errors import Denied
+from ..protocol.framing import credentials
 
 Socket = socket.socket | trio.socket.SocketType
 

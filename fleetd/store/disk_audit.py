@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..host.atomic_files import TEMP
 from ..host.paths import locks_of
 from .files.layout import LAYOUTS
+from .sqlite.database_files import ENDING as MARK
 from .sqlite.disk_reserve import DiskReserve
-from .sqlite.high_water_mark import ENDING as MARK
 from .sqlite.online_backup import PART
 
 REPLACED = "replaced-"

@@ -13,7 +13,7 @@ by one clock, the store's.
 
 from typing import Any
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
 from ..core.context import Context

@@ -9,7 +9,7 @@ import logging
 from ...domain.artifacts import outbox
 from ...domain.snapshots import compression
 from ...protocol.errors import Corrupt, NotFound
-from ...store.files.forms import packed
+from ...store.files.record_files import packed
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")

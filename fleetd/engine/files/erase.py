@@ -15,7 +15,7 @@ from ...host import progress
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Forgotten
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Cleared
+from ...store.files.layout import Cleared
 from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 

@@ -8,7 +8,7 @@ import msgspec
 from ...domain.artifacts import inventory
 from ...domain.artifacts.inventory import RowNames
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import Listing
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")

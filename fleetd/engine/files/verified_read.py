@@ -13,9 +13,8 @@ from ...domain.artifacts.latest import Latest
 from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
-from ...store.files.forms import Form
 from ...store.files.layout import LATEST, Layout
-from ...store.files.record_files import RecordFile, RecordFiles
+from ...store.files.record_files import Form, RecordFile, RecordFiles
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.

@@ -9,8 +9,7 @@ from ...domain.agents.agent_loss import session_processes
 from ...domain.core.context import Caller, Facts, Here, TranscriptMark
 from ...harness.report import Adapter, AnyHappening, Report
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered
-from ...host.path_walk import Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, Walk
 from ..engine import Engine
 from . import transcript
 

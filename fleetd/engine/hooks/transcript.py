@@ -7,7 +7,7 @@ import stat
 from ...domain.core.context import TranscriptMark
 from ...harness.gemini import first_message, last_count
 from ...harness.report import WindowUsed
-from ...host.path_walk import Walk
+from ...host.file_system import Walk
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576

@@ -13,8 +13,7 @@ from ...host import processes
 from ...protocol.errors import FleetError
 from ...protocol.timestamps import iso
 from ...store.api import StoreUnready
-from ...store.postgres.incarnation import Incarnation
-from ...store.postgres.machine_id import NAME as ID_FILE
+from ...store.machine_identity import ID_FILE, Incarnation
 from ..engine import Engine
 from .liveness import act, scan
 

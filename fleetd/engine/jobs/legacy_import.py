@@ -8,7 +8,7 @@ import msgspec
 from ...domain.system.legacy_import import LegacyContents, LegacyCounts
 from ...domain.system.legacy_import import import_legacy as import_contents
 from ...host import progress
-from ...host.path_walk import Walk, absolute
+from ...host.file_system import Walk, absolute
 from ...protocol.errors import FleetError
 from ...store.api import StoreAway
 from ...store.legacy import LegacyFile, LegacyRefused, parse

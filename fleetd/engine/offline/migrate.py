@@ -14,8 +14,7 @@ from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
-from ...store.transfer.copy import Tell, compare, copy_rows
-from ...store.transfer.side import StoreSide
+from ...store.transfer.copy import StoreSide, Tell, compare, copy_rows
 from .migrate_plan import MigrationEnds, check_alone, check_source, check_target
 
 Carry = Callable[[MigrationEnds, Tell], Migration]

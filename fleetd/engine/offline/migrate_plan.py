@@ -10,10 +10,9 @@ from ...config import Config, without_password
 from ...domain.system.relocation import StoreIdentity, identity
 from ...protocol.errors import InvalidParams, InvalidState
 from ...protocol.migration import MigrationRequest
-from ...store.postgres.machine_id import machine_id
-from ...store.transfer.copy import TransferPlan, size
+from ...store.machine_identity import machine_id
+from ...store.transfer.copy import StoreSide, Table, TransferPlan, size
 from ...store.transfer.postgres_side import PostgresSide
-from ...store.transfer.side import StoreSide, Table
 from ...store.transfer.sqlite_side import SqliteSide
 
 LOCAL = "sqlite"

@@ -20,7 +20,7 @@ from ...protocol.errors import Corrupt, Storage
 from ...protocol.timestamps import iso
 from ...store.files.layout import LATEST
 from ...store.files.record_files import RecordFile, RecordFiles
-from ...store.sqlite.high_water_mark import ENDING as MARK
+from ...store.sqlite.database_files import ENDING as MARK
 from ...store.sqlite.offline import fold, open_offline
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused

@@ -15,7 +15,7 @@ from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
 from ...store.files.layout import LAYOUTS
 from ...store.files.record_files import RecordFile, RecordFiles
-from ...store.sqlite.high_water_mark import reached
+from ...store.sqlite.database_files import reached
 from ...store.sqlite.offline import OfflineDatabase, open_offline
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...host.path_walk import Walk
+from ...host.file_system import Walk
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ...protocol.requests.system import BackupResult, SystemBackup
 from ...store.api import CopyDamaged, CopyFailed, CopyRefused

@@ -4,8 +4,7 @@ import os.path
 
 from ...domain.core.context import Caller, Facts, Here
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered
-from ...host.path_walk import Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, Walk
 from ..engine import Engine
 
 

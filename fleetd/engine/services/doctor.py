@@ -13,7 +13,7 @@ from ...domain.core.registry import method
 from ...domain.events.cursors import CursorLine, least_used
 from ...host import progress
 from ...host.clock import wall_clock
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Unavailable
 from ...protocol.records import Finding
 from ...protocol.requests.system import Findings, SystemDoctor

@@ -22,7 +22,7 @@ from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import Listing
 from ..engine import Engine
 from ..files.inventory import rows_of, take
 from ..files.latest import check_latest

@@ -14,7 +14,13 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.tx import Ring, Tx
 from ..worker_thread import Job
-from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, ServerConnection
+from .connection import (
+    STATEMENT_MS,
+    TABLE_MS,
+    TURN_MS,
+    PostgresExecutor,
+    ServerConnection,
+)
 from .errors import (
     ServerAway,
     ends_connection,
@@ -23,7 +29,6 @@ from .errors import (
     other_schema,
     translate,
 )
-from .executor import PostgresExecutor, executor_of
 from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
@@ -101,7 +106,7 @@ def requests(
     Returns how many, and those of them that are to be committed, with their results; who raises is
     given his error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = executor_of(connection)
+    execute = connection.executor
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
         _one(connection, jobs[0], execute, done, where)

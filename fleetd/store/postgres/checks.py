@@ -7,8 +7,7 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from ...protocol.errors import Storage
 from ..api import StoreRefused
-from .connect import connect, name_of, shown_version
-from .connection import ServerConnection
+from .connection import ServerConnection, connect, name_of, shown_version
 from .errors import ServerAway, away, refused, said
 from .migrate import look
 from .url import named

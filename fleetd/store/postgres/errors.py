@@ -19,7 +19,6 @@ from ...protocol.errors import (
     Unavailable,
 )
 from ..api import StoreRefused
-from .connection import Stalled
 
 _SAID_MAX = 300
 # Class 08 and these end the connection: what follows on it fails for no reason of its own.
@@ -53,6 +52,10 @@ _FINAL = re.compile(
     r"|definition of service|invalid .* value:|invalid integer value|invalid port number",
     re.IGNORECASE,
 )
+
+
+class Stalled(psycopg.OperationalError):
+    """The server did not answer in time; nobody knows what became of the statement."""
 
 
 class ServerAway(Exception):

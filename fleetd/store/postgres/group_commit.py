@@ -7,16 +7,18 @@ the middle of its COMMIT is looked up first: nothing is told as done that is not
 import time
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
+from ...domain.core.tx import Tx
 from ...host.histogram import Histogram
 from ..worker_thread import Job
 from . import batch
-from .connection import ServerConnection, Stalled
-from .connection_slot import ConnectionSlot
+from .connection import PostgresExecutor, ServerConnection
 from .errors import (
     InDoubt,
     ServerAway,
     ServerBehind,
+    Stalled,
     away,
     ends_connection,
     is_for_all,
@@ -26,7 +28,8 @@ from .errors import (
     translate,
     unknown,
 )
-from .server import PostgresServer
+from .server import ConnectionSlot, PostgresServer
+from .url import ServerAddress
 
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
@@ -182,3 +185,71 @@ def _forget(jobs: list[Job]) -> None:
     """Take back what jobs came to in a transaction that was lost."""
     for job in jobs:
         job.result, job.effects = None, []
+
+
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_READ_TRIES = 2
+
+
+class SnapshotReader:
+    """Runs batches of reading jobs on the connections of one slot."""
+
+    def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
+        self._slot = slot
+        self._where = where
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result, or raise ServerAway.
+
+        Who stood still for so long that the server hung up has another try, alone.
+        """
+        alone = False
+        while left := [job for job in jobs if job.result is None]:
+            try:
+                self._some(left[:1] if alone else left)
+            except psycopg.Error as error:
+                if alone and left[0].result is None:
+                    left[0].fail(translate(error, self._where.name))
+                alone = True
+
+    def _some(self, jobs: list[Job]) -> None:
+        """Run jobs; raises psycopg.Error when one of them stood still for too long."""
+        for left in reversed(range(_READ_TRIES)):
+            connection = self._slot.get()
+            try:
+                self._together(connection, [job for job in jobs if job.result is None])
+            except psycopg.Error as error:
+                self._slot.drop()
+                if stood_still(error):
+                    raise
+                if isinstance(error, Stalled) or not left:
+                    raise away(error, "reading") from error
+            else:
+                return
+        raise ServerAway("reading", "its connections are lost again and again")
+
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> None:
+        """Run jobs on one snapshot, which is newer than all that they were asked after."""
+        execute = connection.executor
+        begun = False
+        for job in jobs:
+            if not begun:
+                connection.simple_query(_BEGIN)
+            begun = self._one(connection, job, execute)
+            if not begun:
+                connection.simple_query(b"ROLLBACK")
+        if begun:
+            connection.simple_query(b"ROLLBACK")
+
+    def _one(self, connection: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
+        """Run a job; False when the snapshot went with it."""
+        try:
+            job.succeed(job.run(Tx(execute)))
+        except psycopg.Error as error:
+            if connection.closed or ends_connection(error):
+                raise
+            job.fail(translate(error, self._where.name))
+            return False
+        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+            job.fail(error)
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS

@@ -1,9 +1,12 @@
-"""Reconnection: notices that the server is gone, and comes back when it is there.
+"""Listens for the commits of other daemons, notices that the server is gone, and reconnects.
 
-Connecting takes a thread, as it takes as long as a network likes.
+Whoever may connect to the database may notify, and say what they like: a notification is a bell
+and no more. Connecting takes a thread, as it takes as long as a network likes.
 """
 
+import contextlib
 import logging
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +17,52 @@ import psycopg
 import trio
 
 from ..api import Availability, Away
+from .batch import CHANNEL
 from .connection import ServerConnection
 from .errors import ServerAway, ServerBehind, away
-from .notify import NotificationListener, listen
 from .server import PostgresServer
+
+_NAME = f"SELECT {CHANNEL}".encode()
+
+
+def listen(connection: ServerConnection, heard: Callable[[int], None]) -> None:
+    """Ask to be told of every commit, and by which process at the server.
+
+    ``heard`` is told what arrives while something else is asked.
+    """
+    row = connection.execute(_NAME).fetchone()
+    connection.add_notify_handler(lambda notice: heard(notice.pid))
+    connection.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
+
+
+class NotificationListener:
+    """Waits for what the server says by itself on a connection that listens."""
+
+    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
+        self._connection = connection
+        self._heard = heard
+        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
+        # waiting for a number that means another file by then.
+        self._descriptor = os.dup(connection.fileno())
+
+    async def wait(self) -> None:
+        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        self._take()
+
+    def _take(self) -> None:
+        pgconn = self._connection.pgconn
+        pgconn.consume_input()
+        while (notice := pgconn.notifies()) is not None:
+            self._heard(notice.be_pid)
+        if pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
 
 T = TypeVar("T")
 _LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}

@@ -20,17 +20,14 @@ from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
 from ...protocol.requests.system import Check
 from ..api import Availability, CopyRefused, Load, LostCommits, StoreRefused
+from ..machine_identity import Incarnation, machine_id
 from ..worker_thread import Job, WorkerThread
 from . import checks
 from .connection import ServerConnection
-from .connection_slot import ConnectionSlot
 from .errors import ServerAway, translate
-from .group_commit import PostgresCommitter
-from .incarnation import Incarnation
-from .machine_id import machine_id
-from .reads import SnapshotReader
+from .group_commit import PostgresCommitter, SnapshotReader
 from .reconnect import Reconnector, on_abandonable_thread
-from .server import PostgresServer
+from .server import ConnectionSlot, PostgresServer
 
 T = TypeVar("T")
 log = logging.getLogger("fleetd")

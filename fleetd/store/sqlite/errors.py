@@ -11,7 +11,7 @@ import msgspec
 
 from ...protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from . import page_checksums
-from .file_identity import Displaced
+from .database_files import Displaced
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
 # A quota and a limit on the size of files are full disks too; SQLite tells them as I/O errors.

@@ -21,9 +21,8 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
+from .database_files import Displaced, FileIdentity, HighWaterMark
 from .errors import classify, leaves_doubt, translate, unreadable
-from .file_identity import Displaced, FileIdentity
-from .high_water_mark import HighWaterMark
 
 log = logging.getLogger("fleetd")
 

@@ -19,16 +19,16 @@ from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
 from ..api import Availability, CopyDamaged, CopyFailed, Load, LostCommits, StoreFailed
-from ..postgres.incarnation import Incarnation
+from ..machine_identity import Incarnation
 from ..worker_thread import Job, WorkerThread
-from . import page_checksums, schema_check
+from . import integrity_check, page_checksums
 from .connect import check_sqlite, connect, open_database
+from .database_files import FileIdentity, HighWaterMark
 from .disk_reserve import SIZE
-from .file_identity import FileIdentity
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
-from .high_water_mark import HighWaterMark
+from .integrity_check import damage_of
 from .migrate import newest
-from .online_backup import damage_of, online_copy
+from .online_backup import online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
 
 log = logging.getLogger("fleetd")
@@ -275,7 +275,7 @@ def _why(error: Exception) -> str:
 def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
-            return [*schema_check.differences(connection, newest()), *damage_of(connection)]
+            return [*integrity_check.differences(connection, newest()), *damage_of(connection)]
     except apsw.Error as error:
         if not page_checksums.is_damage(error):
             raise

@@ -14,13 +14,11 @@ from ...domain.core.tx import Tx
 from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
 from ..api import StoreRefused
 from ..postgres.batch import LOCK
-from ..postgres.connect import connect
-from ..postgres.connection import ServerConnection
+from ..postgres.connection import PostgresExecutor, ServerConnection, connect
 from ..postgres.errors import ServerAway, said
-from ..postgres.executor import PostgresExecutor
 from ..postgres.migrate import migrate
 from ..postgres.url import named
-from .side import Table, Values
+from .copy import Table, Values
 
 ROWS_AT_ONCE = 100
 # A machine that was heard of since then is at work, or was killed just now.

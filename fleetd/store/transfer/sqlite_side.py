@@ -13,10 +13,10 @@ from ...protocol.errors import Corrupt, InvalidState, Storage
 from ..api import StoreRefused
 from ..sqlite import page_checksums
 from ..sqlite.connect import open_database
+from ..sqlite.database_files import end_of, reached
 from ..sqlite.group_commit import SqliteExecutor
-from ..sqlite.high_water_mark import end_of, reached
-from ..sqlite.online_backup import damage_of
-from .side import Table, Values
+from ..sqlite.integrity_check import damage_of
+from .copy import Table, Values
 
 
 class SqliteSide:

@@ -16,7 +16,7 @@ from fleetd.host import processes
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
 from fleetd.store.api import StoreUnready
-from fleetd.store.postgres.incarnation import Incarnation
+from fleetd.store.machine_identity import Incarnation
 from tests.support.fleet import MINUTE, Clock, opened
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"

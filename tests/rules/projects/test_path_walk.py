@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetd.host.path_walk import Walk, absolute
+from fleetd.host.file_system import Walk, absolute
 
 
 def real_path(file: str, base: str | None) -> str | None:
