@@ -19,7 +19,7 @@ import trio
 
 from ..domain.redaction.redact import redact
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered, Walk, within
+from ..host.file_system import FileSystem, PathUnanswered, PathWalk, within
 from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
@@ -123,7 +123,7 @@ class Repositories:
     async def _look(self, folder: str) -> tuple[str | None, _Known | None]:
         """Return the root around a directory, and what is known of it if that is up to date."""
 
-        def look(walk: Walk) -> tuple[str | None, _Known | None]:
+        def look(walk: PathWalk) -> tuple[str | None, _Known | None]:
             root = walk.root(folder)
             return root, self._up_to_date(walk, root) if root is not None else None
 
@@ -137,7 +137,7 @@ class Repositories:
                 known = known or await self._ask(root)
         return known.repository
 
-    def _up_to_date(self, walk: Walk, root: str) -> _Known | None:
+    def _up_to_date(self, walk: PathWalk, root: str) -> _Known | None:
         known = self._known.get(root)
         return known if known is not None and _marks(walk, known.files) == known.marks else None
 
@@ -197,13 +197,13 @@ def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[s
             yield name
 
 
-def _marks(walk: Walk, files: tuple[str, ...]) -> _Marks:
+def _marks(walk: PathWalk, files: tuple[str, ...]) -> _Marks:
     """Return what shows that one of some files was changed; of a directory that it is another."""
     return tuple(_mark(walk, file) for file in files)
 
 
-def _mark(walk: Walk, file: str) -> tuple[int, ...]:
-    walk.touch(file)
+def _mark(walk: PathWalk, file: str) -> tuple[int, ...]:
+    walk.visit(file)
     try:
         info = os.stat(file)  # noqa: PTH116 - asked with every lock
     except OSError:

@@ -47,14 +47,14 @@ def absolute(file: str, base: str | None) -> str | None:
     return f"{base}/{path}" if base is not None and base.startswith("/") else None
 
 
-class Walk:
-    """One way through the file system. ``touch`` is called with each path before it is asked for.
+class PathWalk:
+    """One way through the file system. ``admit`` is called with each path before it is asked for.
 
-    ``touch`` may raise: then the path is not asked for.
+    ``admit`` may raise: then the path is not asked for.
     """
 
-    def __init__(self, touch: Callable[[str], None] = lambda _: None) -> None:
-        self._touch = touch
+    def __init__(self, admit: Callable[[str], None] = lambda _: None) -> None:
+        self._admit = admit
         self.at: str | None = None
         """The path that a file system is asked for now; None in between."""
         self.asked: str | None = None
@@ -66,10 +66,10 @@ class Walk:
         place, rest = self._stands
         return os.path.normpath("/".join([place, *reversed(rest)])) if place else self.asked
 
-    def touch(self, path: str) -> None:
+    def visit(self, path: str) -> None:
         """Say that a path is asked for next."""
         self.at = path
-        self._touch(path)
+        self._admit(path)
 
     def facts(self, path: str) -> PathFacts:
         """Return what the file system says of an absolute path, which need not be there.
@@ -107,7 +107,7 @@ class Walk:
         return PathFacts(here or "/", stat.S_ISDIR(mode))
 
     def _mode(self, place: str) -> int:
-        self.touch(place)
+        self.visit(place)
         try:
             return os.lstat(place).st_mode
         except (OSError, ValueError):  # no path of this system, as with a NUL byte in it
@@ -123,7 +123,7 @@ class Walk:
         """Return the root of the repository around a real path, None where there is none."""
         # Plain strings: this is asked with every hook.
         while True:
-            self.touch(f"{place}/.git")
+            self.visit(f"{place}/.git")
             found = os.path.lexists(f"{place}/.git")
             self.at = None
             if found:
@@ -187,8 +187,8 @@ class _Mounts:
 class _Lookup:
     """A piece of work on a thread, where it is, and how it ended."""
 
-    def __init__(self, work: Callable[[Walk], Any], touch: Callable[[str], None]) -> None:
-        self.walk = Walk(touch)
+    def __init__(self, work: Callable[[PathWalk], Any], admit: Callable[[str], None]) -> None:
+        self.walk = PathWalk(admit)
         self.work = partial(work, self.walk)
         self.done = trio.Event()
         self.result: outcome.Outcome[Any] | None = None
@@ -207,14 +207,14 @@ class FileSystem:
         self._mounts = _Mounts((), frozenset())
         self._returned = trio.Event()
 
-    async def run(self, work: Callable[[Walk], T], path: str, *, seconds: float = SECONDS) -> T:
+    async def run(self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS) -> T:
         """Do a piece of work that asks for ``path``; raises PathUnanswered after ``seconds``.
 
         The work says by its walk what it asks for. Cancelled, or too late, it is left behind.
         """
         if self._inline:
             await trio.lowlevel.checkpoint()
-            return work(Walk())
+            return work(PathWalk())
         lookup: _Lookup | None = None
         with trio.move_on_after(seconds):
             while True:
@@ -235,7 +235,7 @@ class FileSystem:
         raise self._unanswered(path, lookup)
 
     def _unanswered(self, path: str, lookup: _Lookup | None) -> PathUnanswered:
-        walk = lookup.walk if lookup is not None else Walk()
+        walk = lookup.walk if lookup is not None else PathWalk()
         if lookup is not None and not lookup.done.is_set():
             lookup.overdue = True
             self._note_slow(lookup)

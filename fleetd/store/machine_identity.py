@@ -69,7 +69,7 @@ class DaemonStart(msgspec.Struct, frozen=True):
     started: str | None
 
 
-class Incarnation:
+class DaemonInstance:
     """The present start of the daemon, and the last ones before it as far as the disk knows them.
 
     ``boot_id`` is where its pids mean something: the boot, and the pid namespace within it.

@@ -9,7 +9,7 @@ from ...domain.agents.agent_loss import session_processes
 from ...domain.core.context import Caller, Facts, Here, TranscriptMark
 from ...harness.report import Adapter, AnyHappening, Report
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered, Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
 from . import transcript
 
@@ -39,8 +39,8 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
 
-    def look(walk: Walk) -> HookPaths:
-        walk.touch(str(spool.directory or "/"))
+    def look(walk: PathWalk) -> HookPaths:
+        walk.visit(str(spool.directory or "/"))
         waiting[0] = spool.any()
         if cwd is None:
             return HookPaths(report.cwd, None, waiting[0])
@@ -98,7 +98,7 @@ async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None]
     return next(((each.pid, each.started) for each in found), None)
 
 
-def _transcript(walk: Walk, adapter: Adapter, report: Report) -> _Told:
+def _transcript(walk: PathWalk, adapter: Adapter, report: Report) -> _Told:
     """Return what the transcript tells of a compaction, and what happened beside the events."""
     path, log = report.transcript_path, (None, ())
     mark, used = transcript.log_of(path, walk) if report.tells_compaction else log

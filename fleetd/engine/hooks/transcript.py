@@ -7,7 +7,7 @@ import stat
 from ...domain.core.context import TranscriptMark
 from ...harness.gemini import first_message, last_count
 from ...harness.report import WindowUsed
-from ...host.file_system import Walk
+from ...host.file_system import PathWalk
 
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
@@ -16,7 +16,7 @@ LOG_BYTES = 8 * TAIL_BYTES
 
 
 def log_of(
-    path: str | None, walk: Walk | None = None
+    path: str | None, walk: PathWalk | None = None
 ) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
     """Return what would show that a transcript was written anew, and how full its window is.
 
@@ -34,20 +34,20 @@ def log_of(
     return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest()), ()
 
 
-def tail_of(path: str | None, walk: Walk | None = None) -> str:
+def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
     """Return the end of a transcript, empty where there is none; its first line may be cut."""
     found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
 
 
 def _read(
-    path: str | None, most: int, *, from_end: bool, walk: Walk | None
+    path: str | None, most: int, *, from_end: bool, walk: PathWalk | None
 ) -> tuple[int, bytes] | None:
     """Return a file's size and some of its bytes; None for what is no regular file of ours."""
     if path is None or not path.startswith("/") or "\0" in path:
         return None
-    walk = walk or Walk()
-    walk.touch(path)
+    walk = walk or PathWalk()
+    walk.visit(path)
     try:
         return _bytes_of(path, most, from_end=from_end)
     finally:

@@ -4,7 +4,7 @@ import os.path
 
 from ...domain.core.context import Caller, Facts, Here
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered, Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
 
 
@@ -31,7 +31,7 @@ async def standing_in(engine: Engine, directory: str | None, *, any_place: bool 
     return Here(root=root if any_place else place, place=place, project=project, home=home)
 
 
-def _looked_up(walk: Walk, directory: str | None) -> tuple[str, str, str]:
+def _looked_up(walk: PathWalk, directory: str | None) -> tuple[str, str, str]:
     home = walk.facts(os.path.expanduser("~")).real  # noqa: PTH111
     if directory is None or not directory.startswith("/"):
         return "", "", home

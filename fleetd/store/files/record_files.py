@@ -42,7 +42,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class FileForm(msgspec.Struct, frozen=True, kw_only=True):
     """A file that is there: its bytes, and what they are when nothing is compressed.
 
     ``trouble`` says why ``data`` is not there; ``no_file`` that something else stands in its place.
@@ -66,7 +66,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return self.data
 
 
-def form_of(layout: Layout, files: Directory, name: str) -> Form | None:
+def read_form(layout: Layout, files: Directory, name: str) -> FileForm | None:
     """Read one form; None when it is not there."""
     path = files.path / name
     try:
@@ -74,14 +74,14 @@ def form_of(layout: Layout, files: Directory, name: str) -> Form | None:
     except FileNotFoundError:
         return None
     except NotAFile as error:
-        return Form(path=path, trouble=layout.not_a_file(path, str(error)), no_file=True)
+        return FileForm(path=path, trouble=layout.not_a_file(path, str(error)), no_file=True)
     except OSError as error:  # its other form may lie where the disk is whole
-        return Form(path=path, trouble=error)
+        return FileForm(path=path, trouble=error)
     try:
         data = unpacked(raw) if name.endswith(GZIP) else raw
     except ValueError as error:
-        return Form(path=path, raw=raw, trouble=layout.damaged(path, str(error)))
-    return Form(path=path, raw=raw, data=data)
+        return FileForm(path=path, raw=raw, trouble=layout.damaged(path, str(error)))
+    return FileForm(path=path, raw=raw, data=data)
 
 
 def packed(data: bytes) -> bytes:
@@ -168,12 +168,12 @@ class RecordFiles:
             raise refused
         return None
 
-    def forms(self, owner_id: str, record_id: str) -> Sequence[Form]:
+    def forms(self, owner_id: str, record_id: str) -> Sequence[FileForm]:
         """Return the forms of a file that are there, the plain one first; both after a crash."""
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         try:
             with self._opened(owner_id) as owner:
-                found = [form_of(self.layout, owner.files, n) for n in names if owner.files]
+                found = [read_form(self.layout, owner.files, n) for n in names if owner.files]
         except FileNotFoundError:
             return ()
         return [form for form in found if form is not None]

@@ -24,10 +24,10 @@ from .connection import (
 from .errors import (
     ServerAway,
     ends_connection,
-    is_for_all,
+    is_read_only,
     is_transient,
-    other_schema,
     translate,
+    wrong_schema,
 )
 from .lost_commits import END
 
@@ -87,7 +87,7 @@ def begin(connection: ServerConnection, machine: str, number: int, version: int)
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
-        raise ServerAway("writing", other_schema(found, version), final=True)
+        raise ServerAway("writing", wrong_schema(found, version), final=True)
     crowded = time.monotonic() - begun > _CROWDED_S
     return min(_TURN_S, _SHORT_TURN_S) if crowded else _TURN_S
 
@@ -149,7 +149,7 @@ def _one(
 def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
     if connection.closed:
         return True
-    return ends_connection(error) or is_for_all(error) or is_transient(error)
+    return ends_connection(error) or is_read_only(error) or is_transient(error)
 
 
 def rings(done: list[tuple[Job, Any]]) -> bool:

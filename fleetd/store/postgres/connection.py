@@ -27,7 +27,7 @@ from psycopg.types.string import StrDumper
 
 from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row
-from .errors import ServerAway, Stalled, is_final, said
+from .errors import ServerAway, Stalled, is_final, server_message
 from .url import parsed, spelled
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
 # How often somebody who waits looks at whether he may still.
-_LOOK_S = 0.25
+_POLL_S = 0.25
 
 
 class Hurry:
@@ -82,10 +82,10 @@ class ServerConnection(psycopg.Connection[Any]):
             raise error_from_result(results[-1])
         return results
 
-    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_S, *_: Any) -> T:
         """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""
         try:
-            value: T = super().wait(self._with_deadline(gen), min(interval, _LOOK_S))
+            value: T = super().wait(self._with_deadline(gen), min(interval, _POLL_S))
         except Stalled:
             self.close()  # nobody could tell a late answer from that to the next question
             raise
@@ -108,18 +108,18 @@ class ServerConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield state
                 if not ready:
-                    self._look(time.monotonic() - begun)
+                    self._check_deadline(time.monotonic() - begun)
                 state = gen.send(ready)
         except StopIteration as end:
             value: T = end.value
             return value
 
-    def _look(self, waited_s: float) -> None:
+    def _check_deadline(self, waited_s: float) -> None:
         timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s
-        if waited_s > timeout_s and not self._moves_up(waited_s, timeout_s):
+        if waited_s > timeout_s and not self._still_queued(waited_s, timeout_s):
             raise Stalled(f"no answer for {waited_s:.0f} s")
 
-    def _moves_up(self, waited_s: float, timeout_s: float) -> bool:
+    def _still_queued(self, waited_s: float, timeout_s: float) -> bool:
         if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + timeout_s:
             return False
         return time.monotonic() - self.hurry.answered < timeout_s
@@ -276,7 +276,7 @@ def connect(url: str, purpose: str) -> ServerConnection:
             **_added(given, f"fleetd {purpose}"),
         )
     except psycopg.Error as error:
-        told = _without(said(error), given)
+        told = _without(server_message(error), given)
         raise ServerAway("connecting", told, final=is_final(str(error))) from None
     connection.prepared_max = _PREPARED_MAX
     try:
@@ -313,11 +313,12 @@ def _set(connection: ServerConnection) -> None:
     try:
         cursor = connection.execute(_SETTINGS, prepare=False)
     except psycopg.Error as error:
-        raise ServerAway("connecting", said(error)) from None
+        raise ServerAway("connecting", server_message(error)) from None
     while cursor.nextset():
         pass
-    encoding, schema, read_only, *backend = _fetched(cursor)
-    connection.backend = (backend[0], backend[1])
+    row = cursor.fetchone() or ("UTF8", "", None, 0, "")
+    encoding, schema, read_only, pid, begun = row
+    connection.backend = (pid, begun)
     if encoding != "UTF8":
         why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
         raise ServerAway("connecting", why, final=True)
@@ -326,10 +327,6 @@ def _set(connection: ServerConnection) -> None:
         raise ServerAway("connecting", why, final=True)
     if read_only:
         raise ServerAway("connecting", f"it is read-only: {read_only}")
-
-
-def _fetched(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
-    return cursor.fetchone() or ("UTF8", "", None, 0, "")
 
 
 def name_of(connection: ServerConnection) -> str:

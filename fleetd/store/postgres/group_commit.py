@@ -19,14 +19,14 @@ from .errors import (
     ServerAway,
     ServerBehind,
     Stalled,
-    away,
+    as_away,
     ends_connection,
-    is_for_all,
+    is_read_only,
     is_transient,
-    state,
-    stood_still,
+    outcome_unknown,
+    sqlstate,
     translate,
-    unknown,
+    was_idle_too_long,
 )
 from .server import ConnectionSlot, PostgresServer
 from .url import ServerAddress
@@ -85,7 +85,7 @@ class PostgresCommitter:
                     return taken
             except psycopg.Error as error:
                 trouble = error
-                if stood_still(error):
+                if was_idle_too_long(error):
                     self._slot.drop()
                     raise
                 if not self._is_worth_another(connection, error):
@@ -93,7 +93,7 @@ class PostgresCommitter:
             except BaseException:
                 self._slot.drop()
                 raise
-        if trouble is None or ends_connection(trouble) or not state(trouble):
+        if trouble is None or ends_connection(trouble) or not sqlstate(trouble):
             raise ServerAway("writing", "its connections are lost again and again")
         self._fail(jobs, trouble)
         return len(jobs)
@@ -108,11 +108,11 @@ class PostgresCommitter:
         if connection.closed or ends_connection(error):
             self._slot.drop()
             if isinstance(error, Stalled):  # whoever tries again would wait as long again
-                raise away(error, "writing") from error
+                raise as_away(error, "writing") from error
             return True
-        if is_for_all(error):
+        if is_read_only(error):
             self._slot.drop()
-            raise away(error, "writing") from error
+            raise as_away(error, "writing") from error
         try:
             connection.simple_query(b"ROLLBACK")
         except psycopg.Error:
@@ -139,7 +139,7 @@ class PostgresCommitter:
         except InDoubt as doubt:
             for job, _ in done:
                 job.effects = []
-                job.fail(unknown(self._where.name, doubt.said))
+                job.fail(outcome_unknown(self._where.name, doubt.said))
             raise
         for job, value in done:
             job.succeed(value)
@@ -150,7 +150,7 @@ class PostgresCommitter:
         try:
             end = batch.commit(connection, ring=ring)
         except psycopg.Error as error:
-            if stood_still(error) or not (connection.closed or ends_connection(error)):
+            if was_idle_too_long(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
             self._slot.drop()
             return self._was_committed(number, error)
@@ -177,7 +177,7 @@ class PostgresCommitter:
             except (ServerAway, psycopg.Error) as trouble:
                 self._slot.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
-                    raise InDoubt(away(error, "committing").said) from trouble
+                    raise InDoubt("committing", as_away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)
 
 
@@ -191,7 +191,7 @@ _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _READ_TRIES = 2
 
 
-class SnapshotReader:
+class PostgresReader:
     """Runs batches of reading jobs on the connections of one slot."""
 
     def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
@@ -220,10 +220,10 @@ class SnapshotReader:
                 self._together(connection, [job for job in jobs if job.result is None])
             except psycopg.Error as error:
                 self._slot.drop()
-                if stood_still(error):
+                if was_idle_too_long(error):
                     raise
                 if isinstance(error, Stalled) or not left:
-                    raise away(error, "reading") from error
+                    raise as_away(error, "reading") from error
             else:
                 return
         raise ServerAway("reading", "its connections are lost again and again")

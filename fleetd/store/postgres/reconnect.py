@@ -19,7 +19,7 @@ import trio
 from ..api import Availability, Away
 from .batch import CHANNEL
 from .connection import ServerConnection
-from .errors import ServerAway, ServerBehind, away
+from .errors import ServerAway, ServerBehind, as_away
 from .server import PostgresServer
 
 _NAME = f"SELECT {CHANNEL}".encode()
@@ -48,9 +48,6 @@ class NotificationListener:
     async def wait(self) -> None:
         """Wait until something was said; raises psycopg.Error once the server is gone."""
         await trio.lowlevel.wait_readable(self._descriptor)
-        self._take()
-
-    def _take(self) -> None:
         pgconn = self._connection.pgconn
         pgconn.consume_input()
         while (notice := pgconn.notifies()) is not None:
@@ -68,7 +65,7 @@ T = TypeVar("T")
 _LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
-BEAT_S = 10.0
+HEARTBEAT_S = 10.0
 # How often the server is asked how far the log has come, while others commit.
 _FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
@@ -106,7 +103,7 @@ class Reconnector:
         """Return the sentence that names the server, the step and what was said."""
         return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
 
-    def away(self, gone: ServerAway) -> Away:
+    def describe(self, gone: ServerAway) -> Away:
         """Return the same as the store tells it, from now on."""
         now_ms = self._server.clock.now_ms()
         return Away(now_ms, gone.step, self.message(gone), gone.final)
@@ -115,7 +112,7 @@ class Reconnector:
         """Note that the server is away, and look for it; called on the trio thread."""
         if self.availability.away is None:
             log.warning("%s. It is tried again until it is back", self.message(gone))
-        self.availability.lose(self.away(gone))
+        self.availability.lose(self.describe(gone))
         if self._attending is not None:
             self._attending.cancel()
 
@@ -145,7 +142,7 @@ class Reconnector:
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0
-                    log.info("%s hung up (%s)", self._where.name, away(error, "listening").said)
+                    log.info("%s hung up (%s)", self._where.name, as_away(error, "listening").said)
                 else:
                     in_vain = 0
                 if trio.current_time() - begun > _LONGEST_PAUSE_S:
@@ -190,7 +187,7 @@ class Reconnector:
                 self._connected = connection
         except psycopg.Error as error:
             connection.close()
-            raise away(error, "connecting") from error
+            raise as_away(error, "connecting") from error
         except BaseException:
             connection.close()
             raise
@@ -198,22 +195,18 @@ class Reconnector:
 
     async def _attend(self, connection: ServerConnection) -> None:
         ear = NotificationListener(connection, self._overheard)
-        beat, soon = trio.current_time() + BEAT_S, 0.0
+        beat, soon = trio.current_time() + HEARTBEAT_S, 0.0
         rung = False
         try:
             with trio.CancelScope() as self._attending:
                 while True:
                     await self._hear(ear, min(beat, soon) if rung else beat, soon)
                     soon = trio.current_time() + _FOLLOW_S
-                    if trio.current_time() < beat:
-                        await on_abandonable_thread(
-                            partial(self._look, connection, self._server.follow)
-                        )
-                    else:
-                        await on_abandonable_thread(
-                            partial(self._look, connection, self._server.beat)
-                        )
-                        beat = trio.current_time() + BEAT_S
+                    due = trio.current_time() >= beat
+                    ask = self._server.beat if due else self._server.lost_commits.follow
+                    await on_abandonable_thread(partial(self._look, connection, ask))
+                    if due:
+                        beat = trio.current_time() + HEARTBEAT_S
                     rung = self._pass_on()
         finally:
             self._attending = None

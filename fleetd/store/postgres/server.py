@@ -8,7 +8,7 @@ import psycopg
 from ..api import StoreRefused
 from . import batch, checks
 from .connection import Hurry, ServerConnection, connect, name_of, shown_version
-from .errors import ServerAway, away, other_schema, refused
+from .errors import ServerAway, as_away, schema_refusal, wrong_schema
 from .lost_commits import LostCommitDetector
 from .migrate import migrate, version_of
 from .server_clock import ServerClock
@@ -55,7 +55,7 @@ class ConnectionSlot:
                 self._left.pop()
         except psycopg.Error as error:
             connection.close()
-            raise away(error, "connecting") from error
+            raise as_away(error, "connecting") from error
 
     def bring(self, connection: ServerConnection) -> None:
         """Have a new connection used from the next job on; any thread may bring one."""
@@ -113,10 +113,10 @@ class PostgresServer:
             self._look(connection, purpose)
         except StoreRefused as error:
             connection.close()
-            raise refused(error, self.address.name) from None
+            raise schema_refusal(error, self.address.name) from None
         except psycopg.Error as error:
             connection.close()
-            raise away(error, "opening") from error
+            raise as_away(error, "opening") from error
         except BaseException:
             connection.close()
             raise
@@ -137,10 +137,6 @@ class PostgresServer:
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
         self.lost_commits.look(connection, acts=purpose != "aside")
 
-    def follow(self, connection: ServerConnection) -> None:
-        """Look how far others have come; raises psycopg.Error."""
-        self.lost_commits.follow(connection)
-
     def beat(self, connection: ServerConnection) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
 
@@ -150,4 +146,4 @@ class PostgresServer:
         self.lost_commits.follow(connection)
         self.size = checks.size_of(connection)
         if (found := version_of(connection)) != self.schema:
-            raise ServerAway("reading", other_schema(found, self.schema), final=True)
+            raise ServerAway("reading", wrong_schema(found, self.schema), final=True)

@@ -24,7 +24,7 @@ from ..api import LostCommits
 _ENDINGS = ("", "-wal", "-shm")
 
 
-class Displaced(Exception):
+class FileReplaced(Exception):
     """A file of the database was removed or replaced while it was in use; the text says which."""
 
 
@@ -35,9 +35,9 @@ class FileIdentity:
         self._path = path
         self._places = {ending: f"{path}{ending}" for ending in _ENDINGS}
         self._seen: dict[str, tuple[int, int]] = {}
-        self.displaced()
+        self.replaced()
 
-    def displaced(self) -> list[str]:
+    def replaced(self) -> list[str]:
         """Return the endings of the files that are not the ones seen first; "" is the database."""
         gone = []
         for ending, place in self._places.items():
@@ -48,9 +48,9 @@ class FileIdentity:
                 gone.append(ending)
         return gone
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Say which file was removed or replaced; empty when none was."""
-        gone = self.displaced()
+        gone = self.replaced()
         path = f"{self._path}{gone[0]}" if gone else ""
         return f"{path} was removed or replaced while it was in use" if gone else ""
 
@@ -61,7 +61,7 @@ class FileIdentity:
         beside its place.
         """
         try:
-            if "" not in self.displaced():
+            if "" not in self.replaced():
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 return "nothing that was acknowledged is lost; start fleetd again"
             return self._save_beside(connection)

@@ -42,10 +42,10 @@ def differences(connection: apsw.Connection, version: int) -> list[str]:
         return []
     expected = expected_of(version)
     return [
-        *(f"it has {_called(thing)}" for thing in sorted(found.keys() - expected.keys())),
-        *(f"it lacks {_called(thing)}" for thing in sorted(expected.keys() - found.keys())),
+        *(f"it has {_described(thing)}" for thing in sorted(found.keys() - expected.keys())),
+        *(f"it lacks {_described(thing)}" for thing in sorted(expected.keys() - found.keys())),
         *(
-            f"{_called(thing)} is declared differently"
+            f"{_described(thing)} is declared differently"
             for thing in sorted(found.keys() & expected.keys())
             if found[thing] != expected[thing]
         ),
@@ -58,7 +58,7 @@ def named(found: list[str]) -> str:
     return "; ".join(found[:SHOWN]) + more
 
 
-def _called(thing: Thing) -> str:
+def _described(thing: Thing) -> str:
     kind, name = thing
     return f"the {kind} {name[:80]!a}"
 
@@ -67,13 +67,13 @@ def declared(connection: apsw.Connection) -> dict[Thing, str]:
     """Return the SQL of everything that a database declares, by its type and name."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     return {
-        (str(kind), str(name)): f"{table}: {_told(str(sql))}"
+        (str(kind), str(name)): f"{table}: {_normalized(str(sql))}"
         for kind, name, table, sql in rows
         if not _is_sqlites_own(kind, name, sql)
     }
 
 
-def _told(sql: str) -> str:
+def _normalized(sql: str) -> str:
     """Return SQL without the spaces that mean nothing.
 
     The end of a line means something, it ends a comment; and to SQLite no other space is one.

@@ -63,7 +63,7 @@ def open_offline(path: Path) -> Iterator[OfflineDatabase]:
             _check_ours(connection, path)
             yield OfflineDatabase(connection)
     except apsw.Error as error:
-        raise _told(path, error) from error
+        raise _as_fleet_error(path, error) from error
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -117,10 +117,10 @@ def fold(path: Path) -> None:
     except apsw.Error as error:
         if page_checksums.is_damage(error):
             return
-        raise _told(path, error) from error
+        raise _as_fleet_error(path, error) from error
 
 
-def _told(path: Path, error: apsw.Error) -> FleetError:
+def _as_fleet_error(path: Path, error: apsw.Error) -> FleetError:
     """Return what a person is told about an error of SQLite's."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return InvalidState(

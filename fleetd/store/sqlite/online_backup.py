@@ -105,7 +105,7 @@ def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
         except apsw.Error as error:
             if not page_checksums.is_damage(error):
                 raise
-            damage = [page_checksums.told(error)]
+            damage = [page_checksums.describe(error)]
     if damage:
         raise CopyDamaged("; ".join(damage))
 

@@ -156,7 +156,7 @@ def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Te
     target.empty(plan.tables)
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
-        target.fill(table, _told(table.name, rows, size(source, table), tell))
+        target.fill(table, _reported(table.name, rows, size(source, table), tell))
     given = source.numbers(plan.numbered)
     target.count_on({name: number for name, number in given.items() if number})
 
@@ -168,7 +168,7 @@ def compare(
     found = []
     for table in plan.carried:
         rows = _outgoing(source, plan, table)
-        here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
+        here = _digest(_reported(f"{table.name} compared", rows, size(source, table), tell))
         there = _digest(_incoming(target, plan, table))
         first = None if here == there else _first_difference(source, target, plan, table)
         found.append(_check(table.name, here, there, first))
@@ -206,7 +206,7 @@ def size(side: StoreSide, table: Table) -> int:
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
 
 
-def _told(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
+def _reported(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
     """Yield rows and tell now and then how many of them there were."""
     for done, row in enumerate(rows):
         if done % TELL_EVERY == 0:
