@@ -13,7 +13,7 @@ import pytest
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.domain.redaction.redact import redact
-from fleetd.host import logs
+from fleetd.host import trace
 from fleetd.store.sqlite import page_checksums
 from tests.support import shared_store
 from tests.support.fleet import Fleet, opened
@@ -129,7 +129,7 @@ def out() -> Iterator[io.StringIO]:
     before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
     own_level = logging.getLogger("fleetd").level
     stream = io.StringIO()
-    logs.configure("INFO", redact, stream)
+    trace.configure("INFO", redact, stream)
     yield stream
     root.handlers[:] = before
     root.setLevel(level)

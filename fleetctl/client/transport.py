@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetd.host import paths
-from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import Denied, FleetError, Unavailable
+from fleetd.protocol.framing import credentials
 
 from .protocol import TooSlow, lost
 

@@ -15,8 +15,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, TypeVar
 
-from fleetd.protocol.durations import duration
-from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
+from fleetd.protocol.display import dropped, duration, escaped, escaped_in_json
 
 from . import times
 from .text import cut, width, wrapped

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fleetd.host import paths
-from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
+from fleetd.protocol.framing import credentials
 
 from ..client import Fleet, TooSlow
 from ..client.models import Hello, SystemHello

@@ -183,7 +183,7 @@ class Engine:
         self.ready_ms: int | None = None
         """Since when everybody is let in."""
         self.machine = machine or self.store.machine
-        self.incarnation = self.store.incarnation
+        self.instance = self.store.instance
         self.files = FileSystem(inline=inline)
         self.projects = Projects(self.config.projects, self.machine, self.files)
         self.waiting_locks: set[int] = set()

@@ -14,8 +14,7 @@ from ..domain.core.context import Here
 from ..domain.locks.keys import of_machine, whose
 from ..domain.snapshots.queries import agent_of_run
 from ..host import git
-from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered
-from ..host.path_walk import Walk, absolute, within
+from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
 from ..protocol.errors import InvalidState, NotFound, Unavailable
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet
@@ -128,7 +127,7 @@ class Projects:
         file system, with all the rest.
         """
 
-        def look(walk: Walk) -> tuple[str, str, str]:
+        def look(walk: PathWalk) -> tuple[str, str, str]:
             home = walk.facts(os.path.expanduser("~")).real  # noqa: PTH111
             if directory is None or not directory.startswith("/"):
                 return "", "", home

@@ -19,8 +19,7 @@ import trio
 
 from ..domain.redaction.redact import redact
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk, within
+from ..host.file_system import FileSystem, PathUnanswered, PathWalk, within
 from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
@@ -124,7 +123,7 @@ class Repositories:
     async def _look(self, folder: str) -> tuple[str | None, _Known | None]:
         """Return the root around a directory, and what is known of it if that is up to date."""
 
-        def look(walk: Walk) -> tuple[str | None, _Known | None]:
+        def look(walk: PathWalk) -> tuple[str | None, _Known | None]:
             root = walk.root(folder)
             return root, self._up_to_date(walk, root) if root is not None else None
 
@@ -138,7 +137,7 @@ class Repositories:
                 known = known or await self._ask(root)
         return known.repository
 
-    def _up_to_date(self, walk: Walk, root: str) -> _Known | None:
+    def _up_to_date(self, walk: PathWalk, root: str) -> _Known | None:
         known = self._known.get(root)
         return known if known is not None and _stamps(walk, known.files) == known.stamps else None
 
@@ -198,13 +197,13 @@ def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[s
             yield name
 
 
-def _stamps(walk: Walk, files: tuple[str, ...]) -> _Stamps:
+def _stamps(walk: PathWalk, files: tuple[str, ...]) -> _Stamps:
     """Return what shows that one of some files was changed; of a directory that it is another."""
     return tuple(_stamp(walk, file) for file in files)
 
 
-def _stamp(walk: Walk, file: str) -> tuple[int, ...]:
-    walk.touch(file)
+def _stamp(walk: PathWalk, file: str) -> tuple[int, ...]:
+    walk.visit(file)
     try:
         info = os.stat(file)  # noqa: PTH116 - asked with every lock
     except OSError:

@@ -18,8 +18,8 @@ from ..config import Limits
 from ..domain.core.context import Caller
 from ..engine.engine import Engine
 from ..host import trace
-from ..protocol.credentials import credentials
 from ..protocol.errors import Denied
+from ..protocol.framing import credentials
 from .connection import ClientConnection
 from .lines import LargeLineLimit, SendBudget
 from .rpc import Dispatcher, Method, error_reply, guarded, methods_for

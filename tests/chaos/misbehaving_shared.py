@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import __main__
-from fleetd.store.postgres import batch, executor, group_commit, server_clock
+from fleetd.store.postgres import batch, connection, group_commit, server_clock
 
 MOMENT_S = 0.02
 
@@ -34,15 +34,15 @@ def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
     assert batch.LOCK.encode() in batch._PREPARED
     batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
-    run = executor.PostgresExecutor.__call__
+    run = connection.PostgresExecutor.__call__
 
-    def slowly(self: executor.PostgresExecutor, sql: str, params: Any) -> Any:
+    def slowly(self: connection.PostgresExecutor, sql: str, params: Any) -> Any:
         rows = run(self, sql, params)
         if sql.startswith("SELECT") and "FROM locks" in sql:
             time.sleep(MOMENT_S)
         return rows
 
-    executor.PostgresExecutor.__call__ = slowly  # type: ignore[method-assign]
+    connection.PostgresExecutor.__call__ = slowly  # type: ignore[method-assign]
 
 
 def no_notify() -> None:

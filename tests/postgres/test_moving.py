@@ -20,7 +20,7 @@ from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.message import MessageList
 from fleetd.store.api import StoreRefused
-from fleetd.store.postgres.machine_id import machine_id
+from fleetd.store.machine_identity import machine_id
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.group_commit import SqliteExecutor
 from tests.support.fleet import MINUTE, Clock, Fleet, opened

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetd.store.api import StoreRefused
-from fleetd.store.postgres.connect import connect, name_of
+from fleetd.store.postgres.connection import connect, name_of
 from fleetd.store.postgres.url import named
 from tests.support.postgres_server import Server
 

@@ -32,7 +32,7 @@ async def test_what_a_stranger_says_is_not_believed(
 async def test_what_others_commit_is_known_a_moment_later(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnect, "BEAT_S", 1_000)
+    monkeypatch.setattr(reconnect, "HEARTBEAT_S", 1_000)
     url = postgres.url(database)
     async with running(url, tmp_path / "a") as opened, running(url, tmp_path / "b") as other:
         await opened.hears(1)

@@ -8,7 +8,7 @@ import trio
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.postgres import connect
+from fleetd.store.postgres import connection
 from tests.postgres.shared_stores import Opened, appends, running
 from tests.support.postgres_server import Server
 
@@ -29,8 +29,8 @@ def stands_still_at_its_end(tx: Tx) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (f"transaction_session_timeout = {ms}".encode() for ms in (4_000, 200))
-    assert before in connect._SETTINGS
-    monkeypatch.setattr(connect, "_SETTINGS", connect._SETTINGS.replace(before, after))
+    assert before in connection._SETTINGS
+    monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace(before, after))
 
 
 async def test_the_server_gives_up_whatever_is_asked(

@@ -15,7 +15,7 @@ from fleetd.domain.core.registry import REGISTERED
 from fleetd.domain.events import streams
 from fleetd.domain.redaction.redact import redact
 from fleetd.engine.metrics.counters import Traffic
-from fleetd.host import logs
+from fleetd.host import trace
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.methods import METHODS
 from fleetd.server import rpc
@@ -71,7 +71,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def debug(out: io.StringIO) -> io.StringIO:
-    logs.configure("DEBUG", redact, out)
+    trace.configure("DEBUG", redact, out)
     return out
 
 

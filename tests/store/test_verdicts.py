@@ -8,10 +8,9 @@ import pytest
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Storage
+from fleetd.store.sqlite.database_files import FileIdentity, HighWaterMark
 from fleetd.store.sqlite.errors import DiskFull, classify, leaves_doubt, translate
-from fleetd.store.sqlite.file_identity import FileIdentity
 from fleetd.store.sqlite.group_commit import SqliteCommitter
-from fleetd.store.sqlite.high_water_mark import HighWaterMark
 from fleetd.store.worker_thread import Job
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -3,7 +3,7 @@
 import pytest
 
 from fleetd.domain.missions.milestones import passed
-from fleetd.protocol.durations import duration
+from fleetd.protocol.display import duration
 from fleetd.protocol.records import percent
 from fleetd.protocol.timestamps import iso, to_ms
 

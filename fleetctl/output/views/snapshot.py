@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleetd.protocol.durations import duration
+from fleetd.protocol.display import duration
 
 from ...client.models import (
     Artifact,

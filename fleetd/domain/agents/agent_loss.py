@@ -7,7 +7,7 @@ its mission is kept when that falls silent.
 
 from collections.abc import Sequence
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.on_error import keep_error

@@ -13,19 +13,19 @@ by one clock, the store's.
 
 from typing import Any
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
 from ..core.context import Context
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 
-BEAT_MS = 10_000
+HEARTBEAT_MS = 10_000
 LOST_MS = 60_000
 LEFT_MS = 300_000
 # Who did not beat for so long could not hear the others beat either; and who beats again has said
 # by then what waited on its machine until the store could be reached.
-UNBROKEN_MS = 3 * BEAT_MS
+UNBROKEN_MS = 3 * HEARTBEAT_MS
 
 
 class Beaten(Record, frozen=True, kw_only=True):

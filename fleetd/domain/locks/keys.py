@@ -13,7 +13,7 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from ...host.path_walk import within
+from ...host.file_system import within
 from ...protocol.records import Event, Lock
 from ..cluster.membership import on_another
 from ..core.context import Context

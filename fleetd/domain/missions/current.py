@@ -2,7 +2,7 @@
 
 import os.path
 
-from ...host.path_walk import within
+from ...host.file_system import within
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
 from ..core.sql import inside_of, named_params

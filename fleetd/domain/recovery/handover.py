@@ -5,7 +5,7 @@ The successor's session comes along into the mission, and goes back when the tak
 
 import msgspec
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import InvalidState
 from ...protocol.timestamps import to_ms
 from ...protocol.types import CLOSED_SORTIE

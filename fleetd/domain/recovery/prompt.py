@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.display import LINE_CHARS, path, quote, short, verbatim
-from ...protocol.durations import duration
+from ...protocol.display import LINE_CHARS, duration, path, quote, short, verbatim
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest

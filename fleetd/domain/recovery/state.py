@@ -6,7 +6,7 @@ activity; an agent whose session moves to another mission goes on there.
 
 from collections.abc import Sequence
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Incompatible
 from ...protocol.events import (
     ContextCompacted,

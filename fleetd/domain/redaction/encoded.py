@@ -5,7 +5,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from ...protocol.invisible import INVISIBLE
+from ...protocol.display import INVISIBLE
 from .tokens import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search
 
 # As they are written in JSON and in the source of programs.

@@ -212,7 +212,7 @@ def standing_in(snapshot: Snapshot, trouble: str) -> Snapshot:
     return msgspec.structs.replace(snapshot, warnings=[warning])
 
 
-def stands_in(snapshot: Snapshot) -> bool:
+def is_from_another_copy(snapshot: Snapshot) -> bool:
     """Whether a snapshot from a file was not read from the one that it ought to lie in."""
     return bool(snapshot.warnings)
 

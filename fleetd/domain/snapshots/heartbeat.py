@@ -13,7 +13,7 @@ from .builder import Trigger
 from .record import take
 from .runs import run_of_agent
 
-BEAT_MS = 120_000
+INTERVAL_MS = 120_000
 # A run that is under way without a plan, such as one that met an error, has nothing to beat for.
 _HAS_PLAN = (
     "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
@@ -45,7 +45,7 @@ def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
         + " ORDER BY r.snapshot_awake_ms",
         id=run_id,
         machine=ctx.machine,
-        before=ctx.awake_ms - BEAT_MS,
+        before=ctx.awake_ms - INTERVAL_MS,
     )
     return [
         row

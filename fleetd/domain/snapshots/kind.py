@@ -22,7 +22,7 @@ register_kind(
         to_columns=codec.to_columns,
         insert=lambda tx, ctx, snapshot: (codec.insert_snapshot(tx, ctx, snapshot), False),
         seq_of=lambda snapshot: codec.seq_of(snapshot.snapshot_id),
-        to_rewrite=codec.stands_in,
+        to_rewrite=codec.is_from_another_copy,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
         pruned=SnapshotsPruned,

@@ -14,8 +14,7 @@ from ...domain.artifacts.latest import Latest, newest_of_files
 from ...protocol.errors import Corrupt, IntegrityMismatch
 from ...protocol.records import Finding
 from ...protocol.types import Noun
-from ...store.files.layout import LATEST
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import LATEST, Listing
 from ..engine import Engine
 from .verified_read import latest_data
 

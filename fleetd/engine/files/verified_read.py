@@ -13,9 +13,8 @@ from ...domain.artifacts.latest import Latest
 from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
-from ...store.files.forms import Form
 from ...store.files.layout import LATEST, Layout
-from ...store.files.record_files import RecordFile, RecordFiles
+from ...store.files.record_files import FileForm, RecordFile, RecordFiles
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.
@@ -76,7 +75,7 @@ def latest_data(backups: RecordFiles, owner_id: str, latest: Latest) -> bytes | 
     return None
 
 
-def _record_of(layout: Layout, form: Form, file: RecordFile) -> FileRecord:
+def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     path = str(form.path)
     record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
@@ -97,5 +96,5 @@ def _spare(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
         return None
     path = backups.root / file.owner_id / LATEST
     with contextlib.suppress(Corrupt, Incompatible):
-        return _record_of(backups.layout, Form(path=path, raw=data, data=data), file)
+        return _record_of(backups.layout, FileForm(path=path, raw=data, data=data), file)
     return None

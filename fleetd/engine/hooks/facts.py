@@ -16,8 +16,7 @@ from ...domain.core.context import Caller, Facts, Here, TranscriptMark
 from ...harness.gemini import first_message, last_count
 from ...harness.report import Adapter, AnyHappening, Report, WindowUsed
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered
-from ...host.path_walk import Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")
@@ -50,8 +49,8 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
 
-    def look(walk: Walk) -> HookPaths:
-        walk.touch(str(spool.directory or "/"))
+    def look(walk: PathWalk) -> HookPaths:
+        walk.visit(str(spool.directory or "/"))
         waiting[0] = spool.any()
         if cwd is None:
             return HookPaths(report.cwd, None, waiting[0])
@@ -109,7 +108,7 @@ async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None]
     return next(((each.pid, each.started) for each in found), None)
 
 
-def _transcript(walk: Walk, adapter: Adapter, report: Report) -> _Told:
+def _transcript(walk: PathWalk, adapter: Adapter, report: Report) -> _Told:
     """Return what the transcript tells of a compaction, and what happened beside the events."""
     path, log = report.transcript_path, (None, ())
     mark, used = log_of(path, walk) if report.tells_compaction else log
@@ -118,7 +117,7 @@ def _transcript(walk: Walk, adapter: Adapter, report: Report) -> _Told:
 
 
 def log_of(
-    path: str | None, walk: Walk | None = None
+    path: str | None, walk: PathWalk | None = None
 ) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
     """Return what would show that a transcript was written anew, and how full its window is.
 
@@ -136,20 +135,20 @@ def log_of(
     return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest()), ()
 
 
-def tail_of(path: str | None, walk: Walk | None = None) -> str:
+def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
     """Return the end of a transcript, empty where there is none; its first line may be cut."""
     found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
 
 
 def _read(
-    path: str | None, most: int, *, from_end: bool, walk: Walk | None
+    path: str | None, most: int, *, from_end: bool, walk: PathWalk | None
 ) -> tuple[int, bytes] | None:
     """Return a file's size and some of its bytes; None for what is no regular file of ours."""
     if path is None or not path.startswith("/") or "\0" in path:
         return None
-    walk = walk or Walk()
-    walk.touch(path)
+    walk = walk or PathWalk()
+    walk.visit(path)
     try:
         return _bytes_of(path, most, from_end=from_end)
     finally:

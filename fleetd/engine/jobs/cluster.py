@@ -13,8 +13,7 @@ from ...host import processes
 from ...protocol.errors import FleetError
 from ...protocol.timestamps import iso
 from ...store.api import StoreUnready
-from ...store.postgres.incarnation import Incarnation
-from ...store.postgres.machine_id import NAME as ID_FILE
+from ...store.machine_identity import ID_FILE, DaemonInstance
 from ..engine import Engine
 from .liveness import act, scan
 
@@ -49,7 +48,7 @@ def host_name() -> str:
 
 
 async def _beat(engine: Engine) -> Beaten:
-    own, started = engine.incarnation, iso(engine.started_ms)
+    own, started = engine.instance, iso(engine.started_ms)
     if own is None:
         return await engine.write(membership.beat, host_name(), started)
     earlier = tuple(each.nonce for each in own.earlier)
@@ -65,7 +64,7 @@ async def refuse_duplicate_id(engine: Engine) -> None:
     would count the agents of the others as dead, for it looks for their processes in vain. Raises
     StoreUnready.
     """
-    own = engine.incarnation
+    own = engine.instance
     if own is not None:
         await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
     found = await engine.read(membership.holder)
@@ -73,7 +72,7 @@ async def refuse_duplicate_id(engine: Engine) -> None:
         raise _taken(engine, found.name)
 
 
-async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) -> bool:
+async def _is_another(engine: Engine, own: DaemonInstance | None, found: Holder) -> bool:
     """Whether who was heard of just now is another daemon, and not this one's predecessor."""
     if own is None or not found.nonce:
         return found.name != host_name()

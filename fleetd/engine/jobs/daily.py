@@ -24,8 +24,7 @@ from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
 from ...store.api import StoreAway
-from ...store.files.forms import packed
-from ...store.files.record_files import RecordFiles
+from ...store.files.record_files import RecordFiles, packed
 from ..engine import DAEMON, Engine
 from .verification import verify_some
 

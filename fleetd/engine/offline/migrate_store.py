@@ -21,14 +21,13 @@ from ...host.clock import wall_clock
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ...protocol.migration import Migration, MigrationRequest, TableCheck
 from ...protocol.timestamps import iso
-from ...store.postgres.machine_id import machine_id
+from ...store.machine_identity import machine_id
 from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
-from ...store.transfer.copy import Tell, TransferPlan, compare, copy_rows, size
+from ...store.transfer.copy import StoreSide, Table, Tell, TransferPlan, compare, copy_rows, size
 from ...store.transfer.postgres_side import PostgresSide
-from ...store.transfer.side import StoreSide, Table
 from ...store.transfer.sqlite_side import SqliteSide
 
 LOCAL = "sqlite"

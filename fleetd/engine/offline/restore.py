@@ -26,8 +26,8 @@ from ...protocol.timestamps import iso
 from ...protocol.types import Noun
 from ...store.files.layout import LATEST, LAYOUTS
 from ...store.files.record_files import RecordFile, RecordFiles
-from ...store.sqlite.high_water_mark import ENDING as MARK
-from ...store.sqlite.high_water_mark import reached
+from ...store.sqlite.database_files import ENDING as MARK
+from ...store.sqlite.database_files import reached
 from ...store.sqlite.offline import OfflineDatabase, fold, open_offline
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused

@@ -13,7 +13,7 @@ from ...domain.core.registry import method
 from ...domain.events.cursors import CursorLine, least_used
 from ...host import progress
 from ...host.clock import wall_clock
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Unavailable
 from ...protocol.records import Finding
 from ...protocol.requests.system import Findings, SystemDoctor
@@ -268,14 +268,14 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
 
 def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     """Room is kept for making room; where it is gone, the disk was full, or is."""
-    ballast = engine.disk_reserve
-    whole = ballast.left == ballast.size or (fix and ballast.make())
-    kept = f"{ballast.left // 1_048_576} of {ballast.size // 1_048_576} MiB kept for a full disk"
-    soon = "within a minute" if ballast.fits() else "when there is room for them"
+    reserve = engine.disk_reserve
+    whole = reserve.left == reserve.size or (fix and reserve.make())
+    kept = f"{reserve.left // 1_048_576} of {reserve.size // 1_048_576} MiB kept for a full disk"
+    soon = "within a minute" if reserve.fits() else "when there is room for them"
     return Finding(
         check="room",
-        ok=whole or ballast.fits(),
-        subject=str(ballast.path),
+        ok=whole or reserve.fits(),
+        subject=str(reserve.path),
         detail=kept if whole else f"{kept}; the others follow {soon}",
     )
 

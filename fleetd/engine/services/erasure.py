@@ -35,7 +35,7 @@ from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, SystemForget
 from ...protocol.types import Noun
 from ...store.disk_audit import replaced
-from ...store.files.owner_dir import Cleared
+from ...store.files.layout import Cleared
 from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 from ..hooks.deliver import clear_spool

@@ -22,7 +22,7 @@ from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import Listing
 from ..engine import Engine
 from ..files.inventory import check_latest, rows_of, take
 from ..files.read_repair import get

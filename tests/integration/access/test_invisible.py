@@ -17,9 +17,8 @@ from fleetctl.output import console
 from fleetctl.tui import cells
 from fleetd.domain.redaction.redact import redact
 from fleetd.engine.hooks.deliver import _sentence
-from fleetd.host.logs import LineFormatter
-from fleetd.protocol.display import clean, clean_block, path, quote, short, verbatim
-from fleetd.protocol.invisible import escaped
+from fleetd.host.trace import LineFormatter
+from fleetd.protocol.display import clean, clean_block, escaped, path, quote, short, verbatim
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.agent import AgentNote
 from fleetd.protocol.requests.event import EventAppend

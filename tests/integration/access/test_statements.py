@@ -103,9 +103,9 @@ REVIEWED = {
     "domain/system/legacy_import": {"events", "what"},
     "domain/system/startup": {"f\" AND id NOT IN ({', '.join((f':{name}'"},
     "store/postgres/checks": {"function", "name"},
-    "store/postgres/connect": {"4 * _SECOND"},
+    "store/postgres/connection": {"4 * _SECOND"},
+    "store/sqlite/integrity_check": {"column", "key", "name", "table"},
     "store/sqlite/migrate": {"number"},
-    "store/sqlite/row_check": {"column", "key", "name", "table"},
     "store/transfer/copy": {"table.name"},
     "store/transfer/sqlite_side": {
         "', '.join(table.columns)",

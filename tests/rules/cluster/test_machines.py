@@ -10,7 +10,7 @@ from fleetd.domain.agents.agent_loss import GRACE_MS
 from fleetd.domain.agents.due import due
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import (
-    BEAT_MS,
+    HEARTBEAT_MS,
     LEFT_MS,
     LOST_MS,
     UNBROKEN_MS,
@@ -64,11 +64,11 @@ async def touch(fleet):
 async def pass_by(ms, *fleets):
     """Let time pass in which only these machines are heard of."""
     clock = fleets[0].clock
-    for _ in range(ms // BEAT_MS):
-        clock.pass_by(BEAT_MS)
+    for _ in range(ms // HEARTBEAT_MS):
+        clock.pass_by(HEARTBEAT_MS)
         for fleet in fleets:
             await touch(fleet)
-    clock.pass_by(ms % BEAT_MS)
+    clock.pass_by(ms % HEARTBEAT_MS)
 
 
 def standing(fleet):
@@ -133,8 +133,8 @@ async def test_of_several_that_miss_a_machine_one_loses_it(tmp_path, machines, c
         database=tmp_path / "shared.db",
     ) as third:
         await settle_in(north, south, third)
-        await pass_by(LOST_MS - BEAT_MS, north, third)
-        north.clock.pass_by(BEAT_MS + 1)
+        await pass_by(LOST_MS - HEARTBEAT_MS, north, third)
+        north.clock.pass_by(HEARTBEAT_MS + 1)
         await beat(north)
         await beat(third)
         seen = [(await each.engine.read(membership.missing)).machines for each in (north, third)]
@@ -150,9 +150,9 @@ async def test_who_was_out_of_touch_itself_misses_nobody(machines):
     await settle_in(north, south)
     north.clock.pass_by(10 * MINUTE)  # the store was away
 
-    await pass_by(LOST_MS - BEAT_MS, north)
+    await pass_by(LOST_MS - HEARTBEAT_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "here"}
-    await pass_by(2 * BEAT_MS, north)
+    await pass_by(2 * HEARTBEAT_MS, north)
 
     assert standing(north) == {NORTH: "here", SOUTH: "lost"}
 
@@ -177,7 +177,7 @@ async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machine
 
     await pass_by(LEFT_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "left"}
-    await pass_by(BEAT_MS, north)
+    await pass_by(HEARTBEAT_MS, north)
 
     assert standing(north) == {NORTH: "here", SOUTH: "lost"}
 
@@ -185,7 +185,7 @@ async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machine
 async def test_a_machine_is_here_again_when_it_beats_again(machines):
     north, south = machines
     await settle_in(north, south)
-    await pass_by(LOST_MS + BEAT_MS, north)
+    await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     assert (await beat(south)).was_lost
     assert not (await beat(south)).was_lost
@@ -219,7 +219,7 @@ async def test_the_agents_of_a_lost_machine_are_lost_once_with_their_state(machi
     await start(north, mission, "spec-2", mortal())
     await settle_in(north, south)
 
-    await pass_by(LOST_MS + 3 * BEAT_MS, north)
+    await pass_by(LOST_MS + 3 * HEARTBEAT_MS, north)
 
     (event,) = await north.events(mission, "agent_lost")
     assert (event.agent_id, await status(north, "spec-1")) == ("spec-1", "lost")
@@ -236,7 +236,7 @@ async def test_a_mission_that_loses_several_agents_with_a_machine_has_one_error(
         await start(south, mission, agent, mortal())
     await start(south, other, "spec-3", mortal())
     await settle_in(north, south)
-    await pass_by(LOST_MS + BEAT_MS, north)
+    await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     assert sorted(await lost(north)) == ["spec-1", "spec-2", "spec-3"]
     (kept,) = await north.checkpoint_ids(mission, "error")
@@ -253,7 +253,7 @@ async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal)
     await south.do(EventAppend("agent_paused", agent_id="spec-1"))
     await settle_in(north, south)
 
-    await pass_by(LOST_MS + BEAT_MS, north)
+    await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     assert await status(north, "spec-1") == "lost"
     assert await north.checkpoint_ids(mission, "error") == []
@@ -281,7 +281,7 @@ async def test_the_locks_of_those_cut_off_run_their_course(machines, mortal):
     await settle_in(north, south)
     lock = await south.lock(mission, "/srv/a.py", "spec-1")
 
-    await pass_by(LOST_MS + 2 * BEAT_MS, north)
+    await pass_by(LOST_MS + 2 * HEARTBEAT_MS, north)
 
     assert await lost(north) == ["spec-1"]
     (held,) = await north.locks(mission)
@@ -296,9 +296,9 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(m
     await settle_in(north, south)
     await south.agents(mission, "spec-1")
     await south.engine.write(membership.leave)
-    await pass_by(LEFT_MS - BEAT_MS, north)
+    await pass_by(LEFT_MS - HEARTBEAT_MS, north)
     await touch(south)
-    await pass_by(2 * BEAT_MS, north, south)
+    await pass_by(2 * HEARTBEAT_MS, north, south)
 
     assert not await north.engine.write(agent_loss.unheard, "spec-1")
     await pass_by(LEFT_MS, north, south)
@@ -330,7 +330,7 @@ async def test_a_mission_is_silent_only_when_its_machines_could_have_told_otherw
     await touch(south)
     await scan(north, south)
     assert await compacted(north, mission) == 0
-    await pass_by(UNBROKEN_MS + BEAT_MS, north, south)
+    await pass_by(UNBROKEN_MS + HEARTBEAT_MS, north, south)
     await scan(north, south)
 
     assert await compacted(north, mission) == 1
@@ -374,7 +374,7 @@ async def test_who_was_briefed_may_have_gone_on_meanwhile(machines):
         await touch(fleet)
         await scan(north, south)
     assert await north.events(mission, "recovery_unconfirmed") == []
-    await pass_by(UNBROKEN_MS + BEAT_MS, north, south)
+    await pass_by(UNBROKEN_MS + HEARTBEAT_MS, north, south)
     await scan(north, south)
 
     assert len(await north.events(mission, "recovery_unconfirmed")) == 1
@@ -396,7 +396,7 @@ async def cut_off(north, south, mission, process, agent="spec-1"):
     await start(south, mission, agent, process)
     await settle_in(north, south)
     lock = await south.lock(mission, "/srv/a.py", agent)
-    await pass_by(LOST_MS + 3 * BEAT_MS, north)
+    await pass_by(LOST_MS + 3 * HEARTBEAT_MS, north)
     assert await lost(north) == [agent]
     return lock
 
@@ -423,7 +423,7 @@ async def test_who_waited_for_its_user_waits_again(machines, mortal):
     await start(south, mission, "spec-1", mortal())
     await south.do(EventAppend("agent_paused", agent_id="spec-1"))
     await settle_in(north, south)
-    await pass_by(LOST_MS + BEAT_MS, north)
+    await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     await touch(south)
 
@@ -477,7 +477,7 @@ async def test_one_without_a_process_comes_back_where_it_is_heard(machines, sign
     mission = await north.mission()
     await south.agents(mission, "spec-1")
     await settle_in(north, south)
-    await pass_by(LOST_MS + BEAT_MS, north)
+    await pass_by(LOST_MS + HEARTBEAT_MS, north)
     assert await status(north, "spec-1") == "lost"
 
     if sign == "heartbeat":
@@ -699,7 +699,7 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     if how == "left":
         await south.engine.write(membership.leave)
     else:
-        await pass_by(LOST_MS + BEAT_MS, north)
+        await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     north.clock.pass_by(10 * MINUTE + SECOND)
 

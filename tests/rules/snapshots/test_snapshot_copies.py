@@ -30,8 +30,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.forms import packed
-from fleetd.store.files.record_files import RecordFile
+from fleetd.store.files.record_files import RecordFile, packed
 from tests.support.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]

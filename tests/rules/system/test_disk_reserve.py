@@ -87,9 +87,9 @@ def test_as_much_again_stays_free(
         f_bavail = int(times * 4_096)
 
     monkeypatch.setattr("os.statvfs", lambda _: Room)
-    ballast = DiskReserve(tmp_path / "f.db", 4_096)
-    assert ballast.make() is (times > 2)
-    assert bool(ballast.left) is (times > 2)
+    reserve = DiskReserve(tmp_path / "f.db", 4_096)
+    assert reserve.make() is (times > 2)
+    assert bool(reserve.left) is (times > 2)
 
 
 async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_into_it(

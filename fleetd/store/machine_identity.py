@@ -1,22 +1,62 @@
-"""Which start of this machine's daemon this is: a nonce for each start.
+"""Identity of this machine in a shared store: its id, and a nonce for each start of its daemon.
 
-The machine's id alone proves nothing: it goes along with a copy of the directory. So every start
-draws a nonce, which stands here and in the store. Whoever finds a nonce in the store that never
-stood on this disk has been overtaken by another daemon of the same id.
+The id alone proves nothing: it goes along with a copy of the directory. So every start draws a
+nonce, which it writes beside the id and into the store. A daemon that finds a nonce in the store
+that was never on this disk has been overtaken by another daemon of the same id.
 """
 
+import contextlib
 import logging
 import os
+import re
 import secrets
 from pathlib import Path
 
 import msgspec
 
-from ...host.atomic_files import Directory, write_file
-from ...host.clock import uptime
+from ..host.atomic_files import Directory, make_directories, write_file, write_new
+from ..host.clock import uptime
+from .api import StoreRefused
+
+ID_FILE = "machine-id"
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def machine_id(directory: Path) -> str:
+    """Return the id of this machine, made at the first call and kept in a file.
+
+    Raises StoreRefused for a file that is none of ours: under another id the machine would be
+    another one, and would leave its agents and files behind.
+    """
+    path = directory / ID_FILE
+    try:
+        make_directories(directory)
+        if not path.exists():
+            _make(path)
+        text = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreRefused(f"{path} cannot be read: {error}") from error
+    if not _ID.fullmatch(text):
+        raise StoreRefused(
+            f"{path} holds no machine id (16 hex digits). Put it back from a copy; or remove it, "
+            "and this machine counts as a new one."
+        )
+    return text
+
+
+def _make(path: Path) -> None:
+    """Write the file whole or not at all; of two that do, the first one's stays."""
+    part = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        write_new(part, f"{secrets.token_hex(8)}\n".encode())
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(part)
+    finally:
+        part.unlink(missing_ok=True)
+
 
 log = logging.getLogger("fleetd")
-NAME = "machine-nonces"
+STARTS_FILE = "machine-nonces"
 # Starts that stand in the file: of the last few nobody knows whether the store has heard of them.
 KEPT = 4
 
@@ -29,7 +69,7 @@ class DaemonStart(msgspec.Struct, frozen=True):
     started: str | None
 
 
-class Incarnation:
+class DaemonInstance:
     """The present start of the daemon, and the last ones before it as far as the disk knows them.
 
     ``boot_id`` is where its pids mean something: the boot, and the pid namespace within it.
@@ -51,7 +91,7 @@ class Incarnation:
         if self._begun:
             return
         self._begun = True
-        path = self._directory / NAME
+        path = self._directory / STARTS_FILE
         try:
             self.earlier = _starts(path)
             now = DaemonStart(self.nonce, os.getpid(), started)
@@ -80,6 +120,6 @@ def _starts(path: Path) -> list[DaemonStart]:
 def _write(directory: Path, starts: list[DaemonStart]) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        write_file(Directory(descriptor, directory), NAME, msgspec.json.encode(starts))
+        write_file(Directory(descriptor, directory), STARTS_FILE, msgspec.json.encode(starts))
     finally:
         os.close(descriptor)
