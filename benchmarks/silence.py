@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import apsw
 
 from fleetd.config import Config
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
 from fleetd.engine.engine import random_id

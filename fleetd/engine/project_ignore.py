@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from ..domain.agents import agents
-from ..domain.snapshots.queries import agent_of_run
+from ..domain.snapshots.snapshots import agent_of_run
 from ..host.file_system import FileSystem
 from ..host.path_walk import absolute, within
 from ..protocol.errors import InvalidState, NotFound

@@ -33,7 +33,7 @@ from ..liveness.open_calls import end_turn
 from ..liveness.process_identity import of_process
 from ..liveness.silence import detect_for
 from ..locks.leases import release_all
-from ..missions.current import inherited, of_directory, to_join
+from ..missions.selection import inherited, of_directory, to_join
 from ..snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode

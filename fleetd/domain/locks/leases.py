@@ -26,7 +26,7 @@ from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import lock_of
 from ..core.tx import Row, Tx
-from ..missions.current import of_directory
+from ..missions.selection import of_directory
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."

@@ -19,7 +19,7 @@ from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
 from ..locks.keys import file_from_here, of_lock
-from ..sessions import merge, notices
+from ..sessions import notices, session_move
 from . import state
 from .restore_context import RestoreContext, refuse_stranger
 
@@ -212,7 +212,7 @@ def bring_in(restore: RestoreContext) -> str | None:
     if lost is None or successor is None:
         return None
     role = restore.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
-    moved = merge.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
+    moved = session_move.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
     if _can_be_told(restore.tx, successor):
         word = notices.Word("to", lost, restore.mission_id)
         notices.remember(restore.tx, successor, word)
@@ -229,7 +229,9 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
     return known is None or session is not None
 
 
-def _note_move(restore: RestoreContext, agent_id: str, moved: merge.SessionMove, into: str) -> None:
+def _note_move(
+    restore: RestoreContext, agent_id: str, moved: session_move.SessionMove, into: str
+) -> None:
     """Note in the report what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
         state.go_on_elsewhere(restore.tx, restore.ctx, moved.left, moved.windows)
@@ -292,7 +294,7 @@ def take_back(restore: RestoreContext) -> bool:
     left = undone["left_mission_id"]
     if left == restore.mission_id:  # it was there before, too
         return True
-    moved = merge.move_back(tx, restore.ctx, successor, restore.mission_id, left, known)
+    moved = session_move.move_back(tx, restore.ctx, successor, restore.mission_id, left, known)
     if moved is not None:
         _note_move(restore, successor, moved, left or "no mission")
     return True

@@ -28,8 +28,8 @@ from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import method
 from ..core.tx import Row, Tx
-from ..missions.current import is_automatic, session_before
 from ..missions.milestones import rearm
+from ..missions.selection import is_automatic, session_before
 from . import handover, prompt
 from .checkpoint_selection import choose, mission_to_brief
 from .context_builder import is_unknown, leave_parts

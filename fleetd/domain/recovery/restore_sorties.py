@@ -10,7 +10,7 @@ from ...protocol.records import Kept, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..core.event_log import emit_each
 from ..core.tx import Row
-from ..sessions.plan_rows import mark_dirty
+from ..sessions.plan_sync import mark_dirty
 from .restore_context import RestoreContext
 
 _states = msgspec.json.Decoder(list[SortieState]).decode

@@ -37,8 +37,8 @@ from ..core.tx import Tx
 from ..events import streams
 from ..liveness.open_calls import ENDS_A_CALL, await_permission
 from ..snapshots import triggers
-from . import context_window, membership, plan_sync
-from .identity import key_of
+from . import plan_sync, session_lifecycle, sessions
+from .sessions import key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
@@ -67,12 +67,12 @@ class HookContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def note(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
-        mission_id = membership.mission_of(self.tx, self.agent_id)
+        mission_id = session_lifecycle.mission_of(self.tx, self.agent_id)
         event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be."""
-        return membership.ensure_mission(
+        return session_lifecycle.ensure_mission(
             self.tx, self.ctx, self.report, self.agent_id, self.cwd, title
         )
 
@@ -134,11 +134,11 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
 
 def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
-        membership.resume_mission(hook.tx, hook.ctx, hook.agent_id)
+        session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.agent_id)
     if told.source != "compact":
-        membership.await_user(hook.tx, hook.agent_id)
+        session_lifecycle.await_user(hook.tx, hook.agent_id)
     if told.source != "resume":
-        context_window.keep_used(hook.tx, key_of(hook.report), None)
+        sessions.keep_used(hook.tx, key_of(hook.report), None)
 
 
 def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
@@ -179,7 +179,7 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
 def _planned(hook: HookContext, told: Planned) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
-        session = membership.parent_of(hook.tx, hook.report) if told.shared else ""
+        session = session_lifecycle.parent_of(hook.tx, hook.report) if told.shared else ""
         plan_sync.follow(hook.tx, hook.ctx, mission_id, session or hook.agent_id, told)
 
 
@@ -206,26 +206,26 @@ def _compacted(hook: HookContext, told: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
     kept = hook.ctx.config.keep_prompts
     hook.note(WindowCompacted(summary=told.summary if kept else None))
-    context_window.keep_used(hook.tx, key_of(hook.report), None)
+    sessions.keep_used(hook.tx, key_of(hook.report), None)
 
 
 def _window_used(hook: HookContext, told: WindowUsed) -> None:
     # No event: there is a count after every answer, and only the newest matters.
-    context_window.keep_used(hook.tx, key_of(hook.report), told)
+    sessions.keep_used(hook.tx, key_of(hook.report), told)
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
     if told.last_message:
         hook.tell("agent_answered", message=told.last_message)
     hook.tell("agent_paused")
-    for subagent in membership.subagents_of(hook.tx, hook.report):
+    for subagent in session_lifecycle.subagents_of(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
     if told.last_message:
         hook.tell("agent_answered", message=told.last_message)
-    membership.leave(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
+    session_lifecycle.leave(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
 
 
 def _failed(hook: HookContext, told: Failed) -> None:
@@ -249,13 +249,13 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     """
     what = "permission_prompt" if told.reminder else "permission_request"
     hook.note(HookNoted(what=what, message=told.message))
-    if not told.reminder or membership.may_have_asked(hook.tx, hook.report, hook.agent_id):
+    if not told.reminder or session_lifecycle.may_have_asked(hook.tx, hook.report, hook.agent_id):
         await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
     reason = told.reason or "the session ended"
-    membership.leave(hook.tx, hook.ctx, key_of(hook.report), reason)
+    session_lifecycle.leave(hook.tx, hook.ctx, key_of(hook.report), reason)
 
 
 _ACTS: dict[type, Callable[[HookContext, Any], None]] = {

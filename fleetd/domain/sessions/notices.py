@@ -17,7 +17,7 @@ from ..cluster.membership import agent_on
 from ..core.context import Context
 from ..core.tx import Tx
 from ..locks.keys import file_from_here
-from ..missions.current import belongs
+from ..missions.selection import belongs
 
 _KEY = "handed_over:"
 NAMED = 10

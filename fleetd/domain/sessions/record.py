@@ -23,8 +23,8 @@ from ...protocol.types import Path
 from ..core.context import Context
 from ..core.session_key import Key
 from ..core.tx import Row, Tx
-from . import context_window, deliveries, handlers, membership, notices
-from .identity import go_on_as, key_of, open_session, session_row
+from . import deliveries, handlers, notices, session_lifecycle, sessions
+from .sessions import go_on_as, key_of, open_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
@@ -72,7 +72,7 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     report = delivery.report
     if deliveries.known(tx, delivery.delivery_id):
         if delivery.spooled:
-            context_window.take_back_briefing(tx, delivery.delivery_id)
+            sessions.take_back_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
     doubled = deliveries.doubled(tx, report, happened)
@@ -110,7 +110,9 @@ def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
         _meet_parent(tx, ctx, delivery)
     session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = membership.attend(tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    missed = session_lifecycle.attend(
+        tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id
+    )
     hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
@@ -124,10 +126,10 @@ def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     handlers.look_back(hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK)))
     for happening in report.happenings:
         handlers.follow(hook, happening)
-        state = context_window.after(state, happening)
-    if _came_back(report, missed, membership.mission_of(tx, agent_id)):
+        state = sessions.after(state, happening)
+    if _came_back(report, missed, session_lifecycle.mission_of(tx, agent_id)):
         state = "lost"
-    context_window.set_context(tx, key, state)
+    sessions.set_context(tx, key, state)
     return _due(hook, delivery, state, missed)
 
 
@@ -136,7 +138,7 @@ def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    membership.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    session_lifecycle.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
 
 
 def _shrunk(hook: handlers.HookContext, session: Row) -> str:
@@ -144,10 +146,10 @@ def _shrunk(hook: handlers.HookContext, session: Row) -> str:
     state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if context_window.compacted_between(session["transcript_mark"], mark):
+    if sessions.compacted_between(session["transcript_mark"], mark):
         handlers.follow(hook, Compacted())
         state = "lost"
-    context_window.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
+    sessions.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
     return state
 
 
@@ -165,7 +167,7 @@ def _due(
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = hook.tx, hook.report, hook.agent_id
-    mission_id = membership.mission_of(tx, agent_id)
+    mission_id = session_lifecycle.mission_of(tx, agent_id)
     if not report.injects or delivery.spooled:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     brief = state == "lost" and mission_id is not None

@@ -25,7 +25,7 @@ from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
-from . import outcomes, plan_steps, resume_hints, runs
+from . import outcomes, plan_steps, runs
 from .codec import from_row
 
 _TURN_FAILED = "TurnFailed"
@@ -214,7 +214,7 @@ def _step_state(
         # Nobody else knows the plan: the step stands as it was said last.
         return _as_said_last(known.newest, status), 0
     complied, violations = _complied(ctx, known, said)
-    resumed, actions = resume_hints.bounded(_hints(known, said, status, failure))
+    resumed, actions = plan_steps.bounded(_hints(known, said, status, failure))
     meant = plan_steps.step_meant(known.plan, said)
     return plan_steps.step_state(said, meant, complied, resumed), violations + actions
 
@@ -229,17 +229,17 @@ def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
     """Return the step of the newest snapshot; once the run is completed, nothing is ahead of it."""
     if status != "completed" or newest.status == "completed":
         return newest.step_state
-    left = resume_hints.computed([], None, None, status)
+    left = plan_steps.computed([], None, None, status)
     return msgspec.structs.replace(newest.step_state, resume_hints=left)
 
 
 def _hints(
     known: Known, said: DeclaredStep | None, status: RunStatus, failure: str | None
 ) -> ResumeHints:
-    computed = resume_hints.computed(known.plan, failure, said, status)
+    computed = plan_steps.computed(known.plan, failure, said, status)
     if said is None or said.resume_hints is None:
         return computed
-    return resume_hints.declared_over(computed, said.resume_hints)
+    return plan_steps.declared_over(computed, said.resume_hints)
 
 
 def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:

@@ -21,7 +21,7 @@ from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
-from .resume_hints import FAILED_FIRST, NO_PLAN
+from .plan_steps import FAILED_FIRST, NO_PLAN
 
 NAME_CHARS = 120
 # What makes a plan another one than that which a snapshot saw.

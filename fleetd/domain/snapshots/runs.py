@@ -17,7 +17,7 @@ from ..core.ids import missing
 from ..core.session_key import Key
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..missions.current import lies_in
+from ..missions.selection import lies_in
 
 _RUN_ID = re.compile(RUN_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")

@@ -1,6 +1,6 @@
 """Snapshot triggers: the boundaries at which runs get their snapshots by themselves.
 
-Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``heartbeat``. An
+One of them is time: 120 s while a plan is in progress, counted in ms that the machine was awake. An
 agent that has no run gets no snapshot, and nothing is refused.
 """
 
@@ -13,11 +13,14 @@ from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
 from ..core import observers
 from ..core.context import Context
+from ..core.soft_delete import LIVE
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
+from ..missions.selection import lies_in
 from .builder import Trigger
 from .plan_steps import plan_of, step_status
-from .record import take
 from .runs import run_of_agent
+from .snapshots import take
 
 NOTE_CHARS = 500
 
@@ -136,3 +139,59 @@ def _under_way(tx: Tx, agent_id: str) -> str | None:
     run_id = run_of_agent(tx, agent_id)
     status = tx.value("SELECT status FROM runs WHERE id = :id", id=run_id) if run_id else None
     return run_id if status == "in_progress" else None
+
+
+BEAT_MS = 120_000
+# A run that is under way without a plan, such as one that met an error, has nothing to beat for.
+_HAS_PLAN = (
+    "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
+    f" FROM snapshots n WHERE n.run_id = r.id AND n.{LIVE})"
+    " AND (s.step_status IS NOT NULL OR s.step_id IS NOT NULL OR s.step_ordinal IS NOT NULL))"
+)
+
+
+def beat(tx: Tx, ctx: Context, run_id: str) -> None:
+    """Record where a run stands, if it is due: because nothing else did for so long."""
+    for row in due_rows(tx, ctx, run_id):
+        take(tx, ctx, row["id"], Trigger(source="timer", agent_id=row["agent_id"]))
+
+
+def due_rows(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
+    """Return the runs, or the one, that are due: each the present one of an agent that lives here.
+
+    Its own machine takes the snapshots of a run, so that their files lie together. Whether there is
+    a plan is what the newest snapshot says.
+
+    One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
+    Where nothing is to be recorded any more, none is due.
+    """
+    rows = tx.all(
+        "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
+        " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
+        f" AND a.status IN {LIVING} AND a.machine = :machine AND {_HAS_PLAN}"
+        + (" AND r.id = :id" if run_id else "")
+        + " ORDER BY r.snapshot_awake_ms",
+        id=run_id,
+        machine=ctx.machine,
+        before=ctx.awake_ms - BEAT_MS,
+    )
+    return [
+        row
+        for row in rows
+        if run_of_agent(tx, row["agent_id"]) == row["id"]
+        and not any(lies_in(place, row["cwd"]) for place in ctx.config.project_ignore)
+    ]
+
+
+def go_on(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Let the heart of an agent's run beat again, from now on: it works after it had stopped."""
+    stopped = tx.all(
+        "SELECT id FROM runs WHERE agent_id = :agent AND status IN ('paused', 'failed')",
+        agent=agent_id,
+    )
+    if stopped and (run_id := run_of_agent(tx, agent_id)) in {row["id"] for row in stopped}:
+        tx.run(
+            "UPDATE runs SET status = 'in_progress', snapshot_awake_ms = :awake WHERE id = :id",
+            awake=ctx.awake_ms,
+            id=run_id,
+        )

@@ -10,7 +10,7 @@ from ..core.event_log import epoch, position
 from ..core.mappers import recovery_of
 from ..core.tx import Row, Tx
 from ..liveness.silence import silence_ms, waiting
-from ..missions.current import is_automatic
+from ..missions.selection import is_automatic
 
 
 class Overview(Record, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import hashlib
 import logging
 
 from ...domain.artifacts import outbox
-from ...domain.snapshots import compression
+from ...domain.snapshots import snapshots
 from ...protocol.errors import Corrupt, NotFound
 from ...store.files.forms import packed
 from ..engine import Engine
@@ -23,7 +23,7 @@ async def compress(engine: Engine) -> int:
     """
     done, since, passed_over = 0, "", set[str]()
     while not engine.closing:
-        old, until = await engine.read(compression.uncompressed, since)
+        old, until = await engine.read(snapshots.uncompressed, since)
         new = [each for each in old if each not in passed_over]
         for snapshot_id in new:
             if await _compress(engine, snapshot_id):
@@ -59,4 +59,4 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
             log.warning("The file of %s could not be compressed: %s", snapshot_id, error)
             return False
         digest = hashlib.sha256(data).hexdigest()
-        return await engine.write(compression.note_compressed, snapshot_id, digest, len(data))
+        return await engine.write(snapshots.note_compressed, snapshot_id, digest, len(data))

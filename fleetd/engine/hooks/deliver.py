@@ -19,9 +19,9 @@ from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
-from ...domain.sessions import context_window, deliveries
-from ...domain.sessions.identity import key_of
+from ...domain.sessions import deliveries, sessions
 from ...domain.sessions.record import HookDelivery, Recorded, record
+from ...domain.sessions.sessions import key_of
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
 from ...host import trace
@@ -239,7 +239,7 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        await engine.write(context_window.set_briefed, key_of(report), request.delivery_id)
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 

@@ -5,7 +5,7 @@ import os
 
 import trio
 
-from ...domain.agents import failover
+from ...domain.agents import agent_loss
 from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster import membership
 from ...domain.cluster.membership import UNBROKEN_MS, Beaten, Holder
@@ -38,7 +38,7 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
         await act(engine, membership.lose, missing.machines)
         missing = await engine.read(membership.missing)
     if missing.agents:
-        await act(engine, failover.fail_over, missing.agents)
+        await act(engine, agent_loss.fail_over, missing.agents)
         # A mission may have been excused by an agent that is lost now.
         await scan(engine)
 
@@ -121,11 +121,11 @@ async def check_processes(engine: Engine) -> None:
     """
     for process in await engine.read(living_processes):
         engine.process_watcher.post(process)
-    lost = await engine.read(failover.lost_processes)
+    lost = await engine.read(agent_loss.lost_processes)
     living = [each for each in lost if processes.same(each.pid, each.started)]
-    await act(engine, failover.rejoin, living)
+    await act(engine, agent_loss.rejoin, living)
     if dead := [each.agent_id for each in lost if each not in living]:
-        await act(engine, failover.shorten_leases, [dead])
+        await act(engine, agent_loss.shorten_leases, [dead])
 
 
 async def leave_cluster(engine: Engine) -> None:

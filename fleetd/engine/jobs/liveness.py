@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ...domain.agents import agent_loss
-from ...domain.agents.due import due
+from ...domain.agents.due_work import due
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WatchProcess
 from ...domain.recovery import state
-from ...domain.snapshots.heartbeat import beat
+from ...domain.snapshots.triggers import beat
 from ...protocol.errors import FleetError
 from ..engine import Engine
 

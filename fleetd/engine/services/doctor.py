@@ -10,7 +10,7 @@ from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events.cursors import CursorLine, least_used
+from ...domain.events.streams import CursorLine, least_used
 from ...host import progress
 from ...host.clock import wall_clock
 from ...protocol.durations import duration

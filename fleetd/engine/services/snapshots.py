@@ -2,8 +2,7 @@
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.snapshots import queries
-from ...domain.snapshots import record as rules
+from ...domain.snapshots import snapshots as rules
 from ...domain.snapshots.runs import run_meant
 from ...protocol.errors import AtomicWriteFailed
 from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
@@ -53,5 +52,5 @@ async def get(engine: Engine, request: SnapshotGet, caller: Caller) -> Snapshot:
 async def latest(engine: Engine, request: SnapshotLatest, caller: Caller) -> Snapshot:
     """Return a run's newest snapshot, from either copy; also one that lost its row."""
     run_id = (await engine.read(run_meant, request)).run_id
-    snapshot: Snapshot = await read_latest(engine, "snapshot", run_id, queries.latest)
+    snapshot: Snapshot = await read_latest(engine, "snapshot", run_id, rules.latest)
     return snapshot

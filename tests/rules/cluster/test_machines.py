@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd.domain.agents import agent_loss, agents, failover
+from fleetd.domain.agents import agent_loss, agents
 from fleetd.domain.agents.agent_loss import GRACE_MS
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import (
     BEAT_MS,
@@ -243,7 +243,7 @@ async def test_a_mission_that_loses_several_agents_with_a_machine_has_one_error(
     assert len(await north.checkpoint_ids(other, "error")) == 1
     (row,) = north.sql("SELECT trigger_details FROM checkpoints WHERE id = :id", id=kept)
     assert "spec-1, spec-2 ended without a word (machine " in row["trigger_details"]
-    assert not await north.engine.write(failover.fail_over, "spec-2")
+    assert not await north.engine.write(agent_loss.fail_over, "spec-2")
 
 
 async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal):
@@ -270,7 +270,7 @@ async def test_an_agent_that_was_seen_since_is_not_lost_with_its_machine(machine
 
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
 
-    assert not await north.engine.write(failover.fail_over, "spec-1")
+    assert not await north.engine.write(agent_loss.fail_over, "spec-1")
     assert await status(north, "spec-1") == "active"
 
 
@@ -453,9 +453,9 @@ async def test_an_agent_whose_work_went_to_another_stays_lost(machines, mortal):
     await north.agents(mission, "spec-2")
     await north.restore(mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1")
 
-    assert await south.engine.read(failover.lost_processes) == []
+    assert await south.engine.read(agent_loss.lost_processes) == []
     back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
-    assert not await south.engine.write(failover.rejoin, back)
+    assert not await south.engine.write(agent_loss.rejoin, back)
     assert await status(north, "spec-1") == "lost"
 
 
@@ -465,10 +465,10 @@ async def test_only_its_own_machine_finds_an_agent_at_work(machines, mortal):
     await cut_off(north, south, mission, process)
     back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
 
-    assert not await north.engine.write(failover.rejoin, back)
+    assert not await north.engine.write(agent_loss.rejoin, back)
     older = msgspec.structs.replace(back, started="0")
-    assert not await south.engine.write(failover.rejoin, older)
-    assert await south.engine.write(failover.rejoin, back)
+    assert not await south.engine.write(agent_loss.rejoin, older)
+    assert await south.engine.write(agent_loss.rejoin, back)
 
 
 @pytest.mark.parametrize("sign", ["heartbeat", "activity"])

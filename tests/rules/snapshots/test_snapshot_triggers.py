@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd.config import Retention
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import process_ended, scan

@@ -9,8 +9,7 @@ import pytest
 from fleetd.config import Config
 from fleetd.domain.core.tx import Row
 from fleetd.domain.missions import auto_mission, missions, sorties
-from fleetd.domain.missions.current import of_directory, to_join
-from fleetd.domain.missions.selection import current_row
+from fleetd.domain.missions.selection import current_row, of_directory, to_join
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (
     MissionCancel,

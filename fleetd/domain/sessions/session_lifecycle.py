@@ -15,10 +15,10 @@ from ..core.session_key import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 from ..missions import auto_mission
-from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
+from ..missions.selection import belongs, inherited, is_automatic, to_join
 from . import notices
-from .identity import key_of
+from .sessions import key_of
 
 
 def attend(

@@ -10,7 +10,7 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
 from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
-from ..snapshots.heartbeat import BEAT_MS, due_rows
+from ..snapshots.triggers import BEAT_MS, due_rows
 
 
 class Due(Record, frozen=True, kw_only=True):

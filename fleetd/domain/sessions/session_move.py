@@ -14,8 +14,8 @@ from ..core.event_log import emit
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..missions import missions
-from ..missions.current import is_automatic
 from ..missions.milestones import recount
+from ..missions.selection import is_automatic
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 
