@@ -12,15 +12,15 @@ from ...protocol.events import AgentReturned
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.on_error import keep_error
-from ..cluster.membership import stranded, unheard_for
+from ..cluster.membership import stranded_agents, unheard_for
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.silence import unheard_rows
-from ..snapshots.triggers import go_on
-from .agents import adopt_orphans, mark_lost
+from ..snapshots.triggers import resume_timer
+from .agents import mark_lost, reclaim_locks
 
 GRACE_MS = 60_000
 # So many beside the first are named when several are lost at once.
@@ -97,11 +97,11 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     _orphan_locks(tx, ctx, row["id"])
     shorten_leases(tx, ctx, [row["id"]])
     mark_lost(tx, ctx, row, reason)
-    keep_state(tx, ctx, row, reason)
+    error_checkpoint(tx, ctx, row, reason)
     return True
 
 
-def unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
+def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
     rows = unheard_rows(tx, ctx, agent_id)
     for row in rows:
@@ -110,7 +110,9 @@ def unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     return bool(rows)
 
 
-def keep_state(tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()) -> None:
+def error_checkpoint(
+    tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()
+) -> None:
     """Take an error checkpoint of the mission that lost an agent; ``also`` at once with it."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is not None and mission["status"] in OPEN_MISSION:
@@ -142,18 +144,18 @@ def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
     The state of the mission is kept once if one was at work: who waits for its user has lost
     nothing.
     """
-    one = next(iter(stranded(tx, ctx, agent_id)), None)
+    one = next(iter(stranded_agents(tx, ctx, agent_id)), None)
     if one is None:
         return False
     where = (one["machine"], one["mission_id"])
-    rows = [row for row in stranded(tx, ctx) if (row["machine"], row["mission_id"]) == where]
+    rows = [row for row in stranded_agents(tx, ctx) if (row["machine"], row["mission_id"]) == where]
     reason = f"machine {one['machine_name']} {unheard_for(ctx, one)}"
     for row in rows:
         if row["pid"] is not None:
             _orphan_locks(tx, ctx, row["id"])
         mark_lost(tx, ctx, row, reason)
     if at_work := [row for row in rows if row["status"] == "active"]:
-        keep_state(tx, ctx, at_work[0], reason, also=at_work[1:])
+        error_checkpoint(tx, ctx, at_work[0], reason, also=at_work[1:])
     return True
 
 
@@ -172,9 +174,9 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
         awake=ctx.awake_ms,
         id=row["id"],
     )
-    adopt_orphans(tx, ctx, row["id"])
+    reclaim_locks(tx, ctx, row["id"])
     if not waiting:
-        go_on(tx, ctx, row["id"])
+        resume_timer(tx, ctx, row["id"])
     reason = f"machine {name or ctx.machine} is heard of again"
     emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(process)

@@ -10,10 +10,10 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
 from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
-from ..snapshots.triggers import BEAT_MS, due_rows
+from ..snapshots.triggers import INTERVAL_MS, due_runs
 
 
-class Due(Record, frozen=True, kw_only=True):
+class DueWork(Record, frozen=True, kw_only=True):
     """Ids of what has come due, and the ms until the next can."""
 
     missions: list[str]
@@ -42,7 +42,7 @@ _OLDEST = (
 )
 
 
-def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
+def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
     """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
 
     ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
@@ -53,7 +53,7 @@ def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
     silent, doubtful, unheard, unrecorded = [], [], [], []
     hearing = max(hearing_since_ms, oldest["hearing"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
-    beats = _past(ctx, oldest["recorded"], BEAT_MS - 1)
+    beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
     if silent_at_all:
         silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
     if _past(ctx, oldest["briefed"], limit):
@@ -66,11 +66,11 @@ def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
         unheard = unheard_rows(tx, ctx)
     if beats:
-        unrecorded = due_rows(tx, ctx)
+        unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:
         # Those that are excused stay behind; the next to come due is younger.
-        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - BEAT_MS)
-    return Due(
+        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS)
+    return DueWork(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
         agents=[row["id"] for row in unheard],
@@ -109,10 +109,10 @@ def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
             (oldest["called"], LONGEST_CALL_MS),
             (oldest["briefed"], limit),
             (seen and max(seen, hearing_since_ms), UNHEARD_MS),
-            (oldest["recorded"], BEAT_MS - 1),
+            (oldest["recorded"], INTERVAL_MS - 1),
             # What was not judged because word of it might still be on its way.
             (oldest["hearing"], UNBROKEN_MS),
         )
         if since is not None
     ]
-    return min([limit, BEAT_MS, *(end for end in ends if end > 0)])
+    return min([limit, INTERVAL_MS, *(end for end in ends if end > 0)])

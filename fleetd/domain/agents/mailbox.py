@@ -30,7 +30,7 @@ from ..core.tx import Row, Tx
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a message; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
-    recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
+    recipients = list(dict.fromkeys(mail_reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
     payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
@@ -49,7 +49,7 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     }
     tx.insert("messages", columns)
     for agent_id in recipients:
-        queue(tx, message_id, agent_id, event.seq)
+        enqueue_delivery(tx, message_id, agent_id, event.seq)
     return _get(tx, message_id)
 
 
@@ -61,7 +61,7 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
     return row["mission_id"] if row else None
 
 
-def reader(tx: Tx, agent_id: str) -> str:
+def mail_reader(tx: Tx, agent_id: str) -> str:
     """Return who reads an agent's mail: itself, or whoever took its work over."""
     seen = {agent_id}
     while True:
@@ -99,7 +99,7 @@ def _refuse_gone(
         )
 
 
-def queue(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
+def enqueue_delivery(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
     """Put a message into a recipient's queue, again if it was there before."""
     tx.run(
         "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
@@ -231,7 +231,7 @@ def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
             message_id=row["id"],
         )
     for agent_id in again:
-        queue(tx, row["id"], agent_id, row["seq"])
+        enqueue_delivery(tx, row["id"], agent_id, row["seq"])
     payload = MessageRequeued(message_id=row["id"], to=again)
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return _get(tx, row["id"])

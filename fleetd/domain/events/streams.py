@@ -27,9 +27,9 @@ from ..core.event_log import epoch, position
 from ..core.ids import find
 from ..core.registry import method
 from ..core.tx import Row, Tx
-from ..liveness.open_calls import BEGINS_WORK, follow_turn
+from ..liveness.open_calls import BEGINS_WORK, track_calls
 from ..retention.events_and_locks import WHOLE_LOG, unused_since
-from ..snapshots.triggers import go_on
+from ..snapshots.triggers import resume_timer
 
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024
@@ -88,9 +88,9 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
         tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
     )
     if agent_id is not None:
-        follow_turn(tx, ctx, agent_id, event)
+        track_calls(tx, ctx, agent_id, event)
         if event.type in BEGINS_WORK:
-            go_on(tx, ctx, agent_id)
+            resume_timer(tx, ctx, agent_id)
     return event
 
 
@@ -296,7 +296,7 @@ class CursorLine(Record, frozen=True, kw_only=True):
     missed_seq: int
 
 
-class Cursors(Record, frozen=True, kw_only=True):
+class CursorList(Record, frozen=True, kw_only=True):
     """Cursors, those first that were not used for longest, and how many more there are."""
 
     cursors: list[CursorLine]
@@ -304,7 +304,7 @@ class Cursors(Record, frozen=True, kw_only=True):
     end: int
 
 
-def look(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
+def read_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
     """Return a consumer's position, 0 when it never read the stream.
 
     Also whether its use is to be noted, which looking at it does not do.
@@ -317,7 +317,7 @@ def look(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPositi
     return CursorPosition(position=row["position"], epoch=epoch(tx), gap=gap), not used_lately
 
 
-def note_used(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
+def touch_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
     """Note that a cursor is in use now, where there is one."""
     tx.run(
         "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
@@ -392,14 +392,14 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
     return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
 
 
-def least_used(tx: Tx, ctx: Context, most: int) -> Cursors:
+def least_used_cursors(tx: Tx, ctx: Context, most: int) -> CursorList:
     """Return the cursors that were not used for longest."""
     rows = tx.all(
         "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most", most=most
     )
     number = tx.value("SELECT count(*) AS number FROM cursors")
     old = unused_since(ctx)
-    return Cursors(
+    return CursorList(
         cursors=[
             CursorLine(
                 consumer=row["consumer"],

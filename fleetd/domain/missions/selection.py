@@ -22,12 +22,12 @@ from ...protocol.requests.mission import (
     SelectedMission,
 )
 from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from ..cluster.membership import on_another
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.mappers import mission_of
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
-from ..liveness.silence import waiting
+from ..liveness.silence import waiting_missions
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5
@@ -43,7 +43,7 @@ class Selection(NamedTuple):
 
 def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
-    found = selected(tx, ctx, request)
+    found = select_row(tx, ctx, request)
     return SelectedMission(
         mission=mission_of(tx, found.row), reason=found.reason, candidates=list(found.candidates)
     )
@@ -69,7 +69,7 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
     return found.row if found else None
 
 
-def selected(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
+def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     """Return the mission that is meant.
 
     Raises InvalidState when there is none, and when there are only some elsewhere:
@@ -100,7 +100,7 @@ def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     if len(elsewhere) == 1 and (wanted.purpose != "recovery" or wanted.cwd is None):
         return Selection(elsewhere[0], "only")
     # A person who cleared the window, or closed it, may ask for what was in it.
-    row = session_before(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
+    row = last_session_mission(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
     return Selection(row, "directory") if row is not None else None
 
 
@@ -110,8 +110,8 @@ def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | No
     At work is what somebody created for the directory, else what agents do there, be it a mission
     of another directory; that one is not a recovery's to choose.
     """
-    there = around(tx, ctx, wanted.cwd, ["in_progress"])
-    ours, others = created(there), list[Row]()
+    there = missions_around(tx, ctx, wanted.cwd, ["in_progress"])
+    ours, others = by_persons(there), list[Row]()
     if wanted.purpose == "recovery":
         known = _with_checkpoint(tx, ctx, wanted, [row["id"] for row in there])
         # Of one that goes on, only somebody's part waits.
@@ -122,7 +122,7 @@ def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | No
         others = _lived_in(tx, ctx, wanted.cwd)
     if at_work := ours[:1] or _last([*there, *others]):
         return Selection(at_work[0], "directory")
-    shared = of_project(tx, ctx)
+    shared = missions_of_project(tx, ctx)
     return Selection(shared[0], "project") if shared else None
 
 
@@ -157,7 +157,7 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
         if found or wanted.cwd is not None:
             return found
     # What was made by itself is nobody else's anywhere but in its directory.
-    found = created(_at_work(tx))
+    found = by_persons(_at_work(tx))
     return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
@@ -217,7 +217,7 @@ def _with_checkpoint(
     tx: Tx, ctx: Context, wanted: MissionSelect, among: list[str] | None = None
 ) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery and have a checkpoint, the newest first."""
-    found = waiting(tx, ctx, wanted.threshold_ms, among)
+    found = waiting_missions(tx, ctx, wanted.threshold_ms, among)
     return [each for each in found if each.checkpoint_id]
 
 
@@ -240,32 +240,36 @@ def _refuse_to_guess(tx: Tx, ctx: Context, wanted: MissionSelect, there: list[Ro
 
 def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
     told = {"id": row["id"], "project_dir": row["project_dir"]}
-    if machine := on_another(tx, ctx, row["machine"]):
+    if machine := machine_suffix(tx, ctx, row["machine"]):
         told["machine"] = machine.removeprefix(" on ")
     return {**told, "title": row["title"]}
 
 
-def of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:
+def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:
     """Return the mission in progress that somebody created for a directory around ``cwd``.
 
     Where there is none, the one that another machine has in progress for the same project.
     """
-    there = created(around(tx, ctx, cwd, ["in_progress"])) or of_project(tx, ctx)
+    there = by_persons(missions_around(tx, ctx, cwd, ["in_progress"])) or missions_of_project(
+        tx, ctx
+    )
     return next((row["id"] for row in there), None)
 
 
-def to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
+def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     """Return the open mission that somebody created for a directory: as for who asks for the
     current one, one that was started comes before those that wait; the one at work last first.
 
     One that was made by itself for another session is no mission to join. Where there is none, it
     is the one that another machine has in progress for the same project.
     """
-    there = created(around(tx, ctx, cwd, [*OPEN_MISSION])) or of_project(tx, ctx)
+    there = by_persons(missions_around(tx, ctx, cwd, [*OPEN_MISSION])) or missions_of_project(
+        tx, ctx
+    )
     return min(there, key=lambda row: row["status"] != "in_progress", default=None)
 
 
-def inherited(tx: Tx, agent_id: str | None) -> Row | None:
+def inherited_mission(tx: Tx, agent_id: str | None) -> Row | None:
     """Return the open mission in which an agent took work over that it has not begun on.
 
     It may not have been there yet: then it goes there when it comes. ``role`` is that of the agent
@@ -280,22 +284,22 @@ def inherited(tx: Tx, agent_id: str | None) -> Row | None:
     )
 
 
-def session_before(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
+def last_session_mission(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     """Return the mission that was closed last with a session in a directory around ``cwd``.
 
     One that was merged into another mission holds nothing that its session would go on with.
     """
-    there = filter(is_automatic, around(tx, ctx, cwd, ["completed", "cancelled"]))
+    there = filter(is_automatic, missions_around(tx, ctx, cwd, ["completed", "cancelled"]))
     closed = [row for row in there if row["closed_reason"] != "merged"]
     return max(closed, key=lambda row: row["completed_at"] or "", default=None)
 
 
-def created(missions: list[Row]) -> list[Row]:
+def by_persons(missions: list[Row]) -> list[Row]:
     """Return those that somebody created."""
     return [row for row in missions if not is_automatic(row)]
 
 
-def around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
+def missions_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
     """Return this machine's missions of the directories around a path, the most recently active
     first.
 
@@ -315,7 +319,7 @@ def around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row
     )
 
 
-def of_project(tx: Tx, ctx: Context) -> list[Row]:
+def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
     """Return the mission in progress that somebody created for the same project, on any machine.
 
     Of several none: which is meant would be a guess.
@@ -328,7 +332,7 @@ def of_project(tx: Tx, ctx: Context) -> list[Row]:
         " AND status = 'in_progress'",
         **named_params("place", places),
     )
-    found = created(rows)
+    found = by_persons(rows)
     return found if len(found) == 1 else []
 
 
@@ -349,10 +353,10 @@ def belongs(ctx: Context, mission: Row, cwd: str | None) -> bool:
     """Whether a directory of this machine is the mission's, or below it; or of its project."""
     if mission["project"] is not None and mission["project"] in ctx.facts.places:
         return True
-    return mission["machine"] == ctx.machine and lies_in(mission["project_dir"], cwd)
+    return ctx.is_here(mission) and is_inside(mission["project_dir"], cwd)
 
 
-def lies_in(place: str | None, cwd: str | None) -> bool:
+def is_inside(place: str | None, cwd: str | None) -> bool:
     """Whether a directory is a place, or below it; a missing one is nowhere."""
     if not place or not cwd:
         return False

@@ -33,13 +33,13 @@ def fingerprint(report: Report) -> str:
     return hashlib.sha256(_encode(material)).hexdigest()
 
 
-def known(tx: Tx, delivery_id: str) -> bool:
+def is_known(tx: Tx, delivery_id: str) -> bool:
     """Whether this very delivery was taken before."""
     found = tx.one("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id)
     return found is not None
 
 
-def doubled(tx: Tx, report: Report, happened_ms: int) -> bool:
+def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
     """Whether the same event came by another way just then: settings and plugin, both installed.
 
     A tool call or a moment does not come twice. What has neither is a double only when nothing
@@ -68,7 +68,7 @@ def _happens_once(report: Report) -> bool:
     return report.moment is not None or any(calls)
 
 
-def keep(
+def insert_delivery(
     tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, spooled: bool
 ) -> None:
     """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
@@ -87,9 +87,9 @@ def keep(
     _count(tx, ctx, report.harness, report.event, spooled=spooled, unfit=False)
 
 
-def keep_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, spooled: bool) -> None:
+def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, spooled: bool) -> None:
     """Count a payload that says nothing we know, once."""
-    if not known(tx, delivery_id):
+    if not is_known(tx, delivery_id):
         row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
         tx.insert("hook_deliveries", row)
         _count(tx, ctx, harness, None, spooled=spooled, unfit=True)
@@ -115,7 +115,7 @@ def _count(
 
 
 @frees_space
-def drop_old(tx: Tx, ctx: Context) -> bool:
+def prune_deliveries(tx: Tx, ctx: Context) -> bool:
     """Forget deliveries of more than a day ago, some at a time; whether there were any."""
     dropped = tx.all(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
@@ -126,7 +126,7 @@ def drop_old(tx: Tx, ctx: Context) -> bool:
     return bool(dropped)
 
 
-def counted(tx: Tx, ctx: Context) -> list[Row]:
+def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
     """Return the counts of every harness that was heard of, its sessions among them."""
     sessions = by_part(tx, "sessions")
     rows = tx.all("SELECT * FROM hook_counts ORDER BY harness")

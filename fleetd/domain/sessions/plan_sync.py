@@ -35,7 +35,7 @@ from .plan_matching import (
 )
 
 
-def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
+def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
     """Bring a mission's sorties in line with the plan of an agent; one that is over stays as it is.
 
     The texts of the plan must have lost their secrets already.
@@ -150,9 +150,9 @@ class _Plan:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
-        before = triggers.standing(self._tx, self._agent_id, told)
+        before = triggers.step_progress(self._tx, self._agent_id, told)
         self._carry_out(steps, moving, gone)
-        triggers.steps_moved(self._tx, self._ctx, self._agent_id, before)
+        triggers.on_steps_changed(self._tx, self._ctx, self._agent_id, before)
         return bool(gone or any(step.changed for step in steps))
 
     def _carry_out(
@@ -306,7 +306,7 @@ def forget(tx: Tx, sortie_id: str) -> None:
     tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)
 
 
-def mark_dirty(tx: Tx, sortie_ids: Iterable[str]) -> None:
+def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
     """Have the plan's next word about sorties count, also if it is the same as the last.
 
     For those who change sorties behind the plan's back, such as a recovery. What the plan had

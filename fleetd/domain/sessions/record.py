@@ -24,7 +24,7 @@ from ..core.context import Context
 from ..core.session_key import Key
 from ..core.tx import Row, Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
-from .sessions import go_on_as, key_of, open_session, session_row
+from .sessions import key_of, open_session, rename_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
@@ -70,13 +70,13 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
 def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     """Record a report once, and say what its agent is due; its texts have no secrets any more."""
     report = delivery.report
-    if deliveries.known(tx, delivery.delivery_id):
+    if deliveries.is_known(tx, delivery.delivery_id):
         if delivery.spooled:
-            sessions.take_back_briefing(tx, delivery.delivery_id)
+            sessions.revoke_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
-    doubled = deliveries.doubled(tx, report, happened)
-    deliveries.keep(
+    doubled = deliveries.is_duplicate(tx, report, happened)
+    deliveries.insert_delivery(
         tx, ctx, delivery.delivery_id, report, happened_ms=happened, spooled=delivery.spooled
     )
     if doubled:
@@ -105,12 +105,12 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
 def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
-        go_on_as(tx, key, report.previous_session_id)
+        rename_session(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
         _meet_parent(tx, ctx, delivery)
     session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = session_lifecycle.attend(
+    missed = session_lifecycle.register_agent(
         tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id
     )
     hook = handlers.HookContext(
@@ -123,13 +123,15 @@ def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     )
     # How full the window is counts for what the compaction left of it.
     state = _shrunk(hook, session)
-    handlers.look_back(hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK)))
+    handlers.handle_transcript(
+        hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK))
+    )
     for happening in report.happenings:
-        handlers.follow(hook, happening)
-        state = sessions.after(state, happening)
+        handlers.handle(hook, happening)
+        state = sessions.window_state_after(state, happening)
     if _came_back(report, missed, session_lifecycle.mission_of(tx, agent_id)):
         state = "lost"
-    sessions.set_context(tx, key, state)
+    sessions.set_window_state(tx, key, state)
     return _due(hook, delivery, state, missed)
 
 
@@ -138,7 +140,9 @@ def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    session_lifecycle.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    session_lifecycle.register_agent(
+        tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id
+    )
 
 
 def _shrunk(hook: handlers.HookContext, session: Row) -> str:
@@ -146,10 +150,10 @@ def _shrunk(hook: handlers.HookContext, session: Row) -> str:
     state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if sessions.compacted_between(session["transcript_mark"], mark):
-        handlers.follow(hook, Compacted())
+    if sessions.transcript_rewritten(session["transcript_mark"], mark):
+        handlers.handle(hook, Compacted())
         state = "lost"
-    sessions.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
+    sessions.set_transcript_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
     return state
 
 
@@ -173,10 +177,10 @@ def _due(
     brief = state == "lost" and mission_id is not None
     if brief and mission_id is not None:
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        handlers.keep_state(hook, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = notices.told(tx, hook.ctx, agent_id)
+        handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = notices.take_handovers(tx, hook.ctx, agent_id)
     if any(isinstance(each, PromptSubmitted) for each in report.happenings):
         lines += notices.unread_mail(tx, agent_id)
     if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += notices.waiting_nearby(tx, hook.ctx, missed, delivery.cwd, agent_id)
+        lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)

@@ -16,12 +16,12 @@ from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 from ..missions import auto_mission
 from ..missions.milestones import begin_mission
-from ..missions.selection import belongs, inherited, is_automatic, to_join
+from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
 from . import notices
 from .sessions import key_of
 
 
-def attend(
+def register_agent(
     tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, wanted: str | None
 ) -> Registration | None:
     """Register the agent of a session unless it is there already; return what it has missed.
@@ -36,8 +36,8 @@ def attend(
         _put_into(tx, agent_id, None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
-        notices.remember(tx, agent_id, notices.Word("from", row["succeeded_by"]))
-    heir = inherited(tx, agent_id) if row is None else None
+        notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
+    heir = inherited_mission(tx, agent_id) if row is None else None
     joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
@@ -61,7 +61,7 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
         return False
     pid = ctx.facts.agent_pid
-    if row["machine"] != ctx.machine:
+    if not ctx.is_here(row):
         return pid is None and row["pid"] is not None  # nobody would watch its process then
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
 
@@ -98,7 +98,7 @@ def _mission_to_join(
         return str(named["id"])
     if row is not None and row["mission_id"] is not None:
         return None
-    found = to_join(tx, ctx, cwd)
+    found = mission_to_join(tx, ctx, cwd)
     return str(found["id"]) if found else None
 
 
@@ -153,7 +153,7 @@ def _ensure(
             return str(mission["id"])
         if auto_mission.reopen(tx, ctx, mission["id"]):
             return str(mission["id"])
-    found = to_join(tx, ctx, cwd)
+    found = mission_to_join(tx, ctx, cwd)
     if found is not None:
         begin_mission(tx, ctx, found)
         mission_id = str(found["id"])
@@ -188,7 +188,7 @@ def await_user(tx: Tx, agent_id: str) -> None:
     )
 
 
-def may_have_asked(tx: Tx, report: Report, agent_id: str) -> bool:
+def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
     """Whether an agent may wait for a permission of which only a reminder tells.
 
     It is in the middle of a turn, and no agent of its session is known to wait for one.
@@ -204,7 +204,7 @@ def may_have_asked(tx: Tx, report: Report, agent_id: str) -> bool:
     return found is not None
 
 
-def subagents_of(tx: Tx, report: Report) -> list[str]:
+def active_subagents(tx: Tx, report: Report) -> list[str]:
     """Return the subagents of a session that are in a turn, none for a subagent's own report."""
     if report.subagent:
         return []
@@ -219,7 +219,7 @@ def subagents_of(tx: Tx, report: Report) -> list[str]:
 
 
 @agent_process_ended.subscribe
-def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
     """Let go the agent of an open session, as when it ends, if it has one.
 
     Nobody said that it ended, so it is no activity.
@@ -229,10 +229,10 @@ def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
     )
     if row is not None:
         key = Key(row["harness"], row["session_id"], row["subagent"])
-        leave(tx, ctx, key, reason, activity=False)
+        end_session(tx, ctx, key, reason, activity=False)
 
 
-def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
+def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
     """Let the agent of a window go, with its subagents when the session ends.
 
     The last one out closes a mission that was made for the session.
@@ -247,7 +247,7 @@ def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True)
     for row in rows:
         mission_id = mission_of(tx, row["agent_id"])
         if (agent := _agent(tx, row["agent_id"])) is not None:
-            agents.let_go(tx, ctx, agent, reason, activity=activity)
+            agents.mark_gone(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, mission_id, reason)
     # Last, so that whatever is told of an agent that leaves is told of this session.

@@ -14,7 +14,7 @@ from ..core.event_log import emit
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..missions import missions
-from ..missions.milestones import recount
+from ..missions.milestones import update_sortie_counts
 from ..missions.selection import is_automatic
 
 _OPEN = "status NOT IN ('completed', 'failed')"
@@ -175,8 +175,8 @@ def _carry(
             source=source,
             **_params(windows),
         )
-    recount(tx, source)
-    recount(tx, target)
+    update_sortie_counts(tx, source)
+    update_sortie_counts(tx, target)
 
 
 _HELD = {"locks": " AND status = 'active'"}

@@ -26,7 +26,7 @@ from ..core.context import Context, TranscriptMark
 from ..core.session_key import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.process_identity import without_session
+from ..liveness.process_identity import agent_without_session
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -71,7 +71,7 @@ def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
     return row
 
 
-def go_on_as(tx: Tx, key: Key, previous_session_id: str) -> None:
+def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
     """Let the windows of a session be those of another, which a compaction made of it."""
     before = Key(key.harness, previous_session_id)
     if session_row(tx, before) is None or session_row(tx, key) is not None:
@@ -100,7 +100,7 @@ def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
     if wanted:
         text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, which names no agent"
         tx.after_commit(LogLine("WARNING", text))
-    return without_session(tx, ctx) or _free(tx, _derived(key.harness, key.session_id), key)
+    return agent_without_session(tx, ctx) or _free(tx, _derived(key.harness, key.session_id), key)
 
 
 def _derived(harness: str, session_id: str) -> str:
@@ -143,7 +143,7 @@ _mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
 
 
-def after(state: str, happening: AnyHappening) -> str:
+def window_state_after(state: str, happening: AnyHappening) -> str:
     """Return the state of a window after something happened in it."""
     if isinstance(happening, Compacting):
         return "compacting" if happening.certain else state
@@ -169,7 +169,7 @@ def _opened(state: str, source: str) -> str:
     return "whole"
 
 
-def set_context(tx: Tx, key: Key, state: str) -> None:
+def set_window_state(tx: Tx, key: Key, state: str) -> None:
     """Keep the state of a window."""
     tx.run(
         f"UPDATE sessions SET context = :state WHERE {WHERE_KEY} AND context <> :state",
@@ -178,7 +178,7 @@ def set_context(tx: Tx, key: Key, state: str) -> None:
     )
 
 
-def keep_used(tx: Tx, key: Key, told: WindowUsed | None) -> None:
+def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
     """Keep how full a window is, as its harness told last; None forgets it."""
     tx.run(
         f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
@@ -197,7 +197,7 @@ def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
     )
 
 
-def take_back_briefing(tx: Tx, delivery_id: str) -> None:
+def revoke_briefing(tx: Tx, delivery_id: str) -> None:
     """Have the briefing given again: the reply that held it was never read.
 
     A delivery that also lies in the spool is one whose client gave up waiting.
@@ -208,7 +208,7 @@ def take_back_briefing(tx: Tx, delivery_id: str) -> None:
     )
 
 
-def compacted_between(before: str | None, now: TranscriptMark) -> bool:
+def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
     """Whether a transcript was shortened or begun anew since it was last looked at."""
     if before is None:
         return False
@@ -216,7 +216,7 @@ def compacted_between(before: str | None, now: TranscriptMark) -> bool:
     return now.size < then.size or (None not in {then.head, now.head} and now.head != then.head)
 
 
-def keep_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
+def set_transcript_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
     """Remember what a transcript looks like now, and its beginning as it was last known."""
     if mark.head is None and before is not None:
         mark = msgspec.structs.replace(mark, head=_mark(before).head)

@@ -201,7 +201,7 @@ def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoRetur
     raise refusal(f"{what} {why}.", hint=hint, reason=why, **values) from error
 
 
-def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
+def with_file(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
     """Return a snapshot that was read from a form of its file, the bytes of which are ``raw``."""
     ending = ".json.gz" if compressed else ".json"
     form = Artifact(
@@ -214,13 +214,13 @@ def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
     return msgspec.structs.replace(snapshot, artifacts=[form])
 
 
-def standing_in(snapshot: Snapshot, trouble: str) -> Snapshot:
+def with_warning(snapshot: Snapshot, trouble: str) -> Snapshot:
     """Return a snapshot that another copy held than the one that ought to."""
     warning = f"{trouble.rstrip('.')}; it was read from another copy of it"
     return msgspec.structs.replace(snapshot, warnings=[warning])
 
 
-def stands_in(snapshot: Snapshot) -> bool:
+def is_substitute(snapshot: Snapshot) -> bool:
     """Whether a snapshot from a file was not read from the one that it ought to lie in."""
     return bool(snapshot.warnings)
 
@@ -275,7 +275,7 @@ register_kind(
         to_columns=to_columns,
         insert=lambda tx, ctx, snapshot: (insert_snapshot(tx, ctx, snapshot), False),
         seq_of=lambda snapshot: seq_of(snapshot.snapshot_id),
-        to_rewrite=stands_in,
+        to_rewrite=is_substitute,
         retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
         judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
         pruned=SnapshotsPruned,

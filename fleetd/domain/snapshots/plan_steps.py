@@ -182,7 +182,7 @@ NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
 DECLARED = "resume_declared"
 
 
-def computed(
+def computed_hints(
     plan: Sequence[PlanStep], failure: str | None, said: DeclaredStep | None, status: RunStatus
 ) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
@@ -224,7 +224,7 @@ def _said_ahead(said: DeclaredStep) -> list[str]:
     return [f"{step} of {said.plan_path}" if said.plan_path else step]
 
 
-def declared_over(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
+def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
     """Return the hints that a caller gives, with what it does not say as computed.
 
     Whoever says what comes next says that the run can go on, if not otherwise.
@@ -240,7 +240,7 @@ def declared_over(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints
     )
 
 
-def bounded(hints: ResumeHints) -> tuple[ResumeHints, int]:
+def bounded_hints(hints: ResumeHints) -> tuple[ResumeHints, int]:
     """Return hints with no more actions than a snapshot holds, and how many were left out."""
     kept = hints.next_actions[:MOST_ACTIONS]
     return msgspec.structs.replace(hints, next_actions=kept), len(hints.next_actions) - len(kept)

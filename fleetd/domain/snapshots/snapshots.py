@@ -33,18 +33,18 @@ from ..core.sql import in_sql
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..retention.snapshots import drop_surplus
-from .builder import Draft, Known, Trigger, build, known_of, newest_row, span_of
+from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .plan_steps import FAILED_FIRST
-from .runs import run_meant, run_row, session_of_run, without_snapshots
+from .runs import requested_run, run_row, session_of_run, without_snapshots
 
 _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
     """Record where a run stands, as somebody asked."""
-    meant = run_meant(tx, ctx, request)
+    meant = requested_run(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
         status=request.status,
@@ -63,7 +63,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     Within 3 s of the last trigger, with nothing material changed, this one joins the newest
     snapshot, and the id of that one is returned.
     """
-    known = known_of(tx, run_id, trigger)
+    known = run_facts(tx, run_id, trigger)
     draft = build(tx, ctx, known, trigger)
     if known.newest is not None and _joins(ctx, known, draft, trigger):
         return _join(tx, ctx, known, known.newest, trigger)
@@ -85,7 +85,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     return snapshot_id
 
 
-def _joins(ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> bool:
+def _joins(ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> bool:
     """Whether a trigger has nothing new to say so soon after the last one."""
     newest, run = known.newest, known.run
     # What somebody else had to say goes with that one when it is forgotten.
@@ -125,7 +125,7 @@ def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, st
     return next(((each.name, each.reason_code, each.summary) for each in failures), None)
 
 
-def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger) -> str:
+def _join(tx: Tx, ctx: Context, known: RunFacts, newest: Snapshot, trigger: Trigger) -> str:
     """Let a trigger join the newest snapshot; the time until the next counts from here."""
     source = f"{trigger.source}: {trigger.note}" if trigger.note else trigger.source
     details = merged(newest.source_details, source, known.agent_id, ctx.now)
@@ -144,7 +144,7 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
     return newest.snapshot_id
 
 
-def _insert(tx: Tx, ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> str:
+def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> str:
     """Write the row of a snapshot, and its run's; return its id."""
     content = SnapshotContent(
         snapshot_id=_id(tx, ctx),
@@ -179,7 +179,7 @@ def _id(tx: Tx, ctx: Context) -> str:
     return f"cp_{moment}_{position(tx)}"
 
 
-def _keep_run(tx: Tx, ctx: Context, known: Known, draft: Draft) -> None:
+def _keep_run(tx: Tx, ctx: Context, known: RunFacts, draft: Draft) -> None:
     tx.run(
         "INSERT INTO runs (id, agent_id, status, snapshot_awake_ms, events_seq)"
         " VALUES (:id, :agent, :status, :awake, :seq)"
@@ -205,7 +205,7 @@ def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
         )
 
 
-def _missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
+def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
     span = span_of(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"

@@ -165,7 +165,9 @@ async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spoole
         shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
         log.warning(text, request.harness, redact(reason), shown)
-    await engine.write(deliveries.keep_unfit, request.delivery_id, request.harness, spooled=spooled)
+    await engine.write(
+        deliveries.count_unfit, request.delivery_id, request.harness, spooled=spooled
+    )
 
 
 async def _carry_out(
@@ -277,7 +279,7 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
     harnesses = []
-    for row in await engine.read(deliveries.counted):
+    for row in await engine.read(deliveries.hook_counts):
         timing = engine.session_queue.timing(row["harness"])
         harnesses.append(
             HarnessStatus(

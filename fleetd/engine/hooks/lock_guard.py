@@ -6,7 +6,7 @@ Source: hooks, lock awareness. A daemon that cannot be reached never refuses any
 import logging
 import shlex
 
-from ...domain.cluster.membership import agent_on
+from ...domain.cluster.membership import agent_label
 from ...domain.core.context import Caller
 from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import Recorded
@@ -36,7 +36,7 @@ async def denial(
         for file in call.edits:
             other = await _others_lock(engine, file, recorded.agent_id, caller)
             if other is not None:
-                holder = await engine.read(agent_on, other.held_by)
+                holder = await engine.read(agent_label, other.held_by)
                 reason = _sentence(file, other, holder, recorded.agent_id)
                 await _close(engine, report, call, recorded.agent_id, reason, caller)
                 return reason

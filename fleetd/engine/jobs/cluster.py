@@ -8,7 +8,7 @@ import trio
 from ...domain.agents import agent_loss
 from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster import membership
-from ...domain.cluster.membership import UNBROKEN_MS, Beaten, Holder
+from ...domain.cluster.membership import UNBROKEN_MS, HeartbeatResult, IdHolder
 from ...host import processes
 from ...protocol.errors import FleetError
 from ...protocol.timestamps import iso
@@ -33,10 +33,10 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
         raise _taken(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
         await check_processes(engine)
-    missing = await engine.read(membership.missing)
+    missing = await engine.read(membership.find_lost)
     if missing.machines:
-        await act(engine, membership.lose, missing.machines)
-        missing = await engine.read(membership.missing)
+        await act(engine, membership.lose_machine, missing.machines)
+        missing = await engine.read(membership.find_lost)
     if missing.agents:
         await act(engine, agent_loss.fail_over, missing.agents)
         # A mission may have been excused by an agent that is lost now.
@@ -48,13 +48,13 @@ def host_name() -> str:
     return os.uname().nodename
 
 
-async def _beat(engine: Engine) -> Beaten:
+async def _beat(engine: Engine) -> HeartbeatResult:
     own, started = engine.incarnation, iso(engine.started_ms)
     if own is None:
-        return await engine.write(membership.beat, host_name(), started)
+        return await engine.write(membership.heartbeat, host_name(), started)
     earlier = tuple(each.nonce for each in own.earlier)
     return await engine.write(
-        membership.beat, host_name(), started, own.nonce, own.boot_id, earlier
+        membership.heartbeat, host_name(), started, own.nonce, own.boot_id, earlier
     )
 
 
@@ -68,12 +68,12 @@ async def refuse_duplicate_id(engine: Engine) -> None:
     own = engine.incarnation
     if own is not None:
         await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
-    found = await engine.read(membership.holder)
+    found = await engine.read(membership.id_holder)
     if found.name is not None and await _is_another(engine, own, found):
         raise _taken(engine, found.name)
 
 
-async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) -> bool:
+async def _is_another(engine: Engine, own: Incarnation | None, found: IdHolder) -> bool:
     """Whether who was heard of just now is another daemon, and not this one's predecessor."""
     if own is None or not found.nonce:
         return found.name != host_name()
@@ -88,7 +88,7 @@ async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) ->
     return found.name != host_name() or await _beats_again(engine, found)
 
 
-async def _beats_again(engine: Engine, found: Holder) -> bool:
+async def _beats_again(engine: Engine, found: IdHolder) -> bool:
     """Wait until it is plain whether who was heard of in another boot is alive.
 
     This computer may have been started anew; or a copy was made of the running one.
@@ -96,7 +96,7 @@ async def _beats_again(engine: Engine, found: Holder) -> bool:
     log.info("Waiting whether %s is heard of again under this machine's id", found.name)
     for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
         await trio.sleep(_LOOK_S)
-        now = await engine.read(membership.holder)
+        now = await engine.read(membership.id_holder)
         if now.name is None:
             break
         if now != found:
@@ -132,6 +132,6 @@ async def leave_cluster(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one leaves in good order."""
     if engine.machine:
         try:
-            await engine.write(membership.leave)
+            await engine.write(membership.leave_cluster)
         except FleetError as error:
             log.warning("The other machines do not know that this one leaves: %s", error.message)

@@ -136,7 +136,7 @@ async def _drop_keys(engine: Engine) -> None:
 
 
 async def _drop_deliveries(engine: Engine) -> None:
-    while await engine.write(deliveries.drop_old):
+    while await engine.write(deliveries.prune_deliveries):
         continue
 
 
