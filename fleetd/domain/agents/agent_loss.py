@@ -165,7 +165,13 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     if row is None:
         return False
     name = tx.value("SELECT name FROM machines WHERE id = :id", id=ctx.machine)
-    waiting = _waited(tx, row)
+    last = tx.value(
+        "SELECT type FROM events WHERE agent_id = :agent AND activity = 1"
+        " ORDER BY seq DESC LIMIT 1",
+        agent=row["id"],
+    )
+    # By what it did last: whether it waited for its user when it was lost.
+    waiting = last == "agent_paused" or (last == "agent_registered" and row["session_id"])
     tx.run(
         "UPDATE agents SET status = :status, last_seen_at = :now, seen_awake_ms = :awake"
         " WHERE id = :id",
@@ -191,13 +197,3 @@ def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
         " AND orphaned_at IS NOT NULL AND expires_at > :until",
         [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in agents],
     )
-
-
-def _waited(tx: Tx, row: Row) -> bool:
-    """Whether an agent waited for its user when it was lost, by what it did last."""
-    last = tx.value(
-        "SELECT type FROM events WHERE agent_id = :agent AND activity = 1"
-        " ORDER BY seq DESC LIMIT 1",
-        agent=row["id"],
-    )
-    return last == "agent_paused" or (last == "agent_registered" and row["session_id"] is not None)

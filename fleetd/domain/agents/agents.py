@@ -111,39 +111,36 @@ def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
     An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
     session that is at work in that process, whichever comes first.
     """
-    row = _of_process(tx, ctx, agent_id)
+    row = _current_row(tx, ctx, agent_id)
     return CurrentAgent(agent=agent_of(row) if row else None)
 
 
-def _of_process(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
+def _current_row(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
     """Return the living agent by a name, else that of the process.
 
     Of the sessions in the process that go by the name: a second one is ``<name>.2``.
     """
-    here = agents_of_process(tx, ctx)
-    if agent_id is None:
-        return here[0] if here else None
-    for row in here:
-        if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
+    for row in agents_of_process(tx, ctx):
+        if agent_id is None or re.fullmatch(rf"{re.escape(agent_id)}(\.\d+)?", row["id"]):
             return row
     return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
 
 
 def find_or_register(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
     """Return the agent that a process belongs to, registered just now if need be."""
-    row = _of_process(tx, ctx, request.agent_id)
-    if row is not None:
+    if row := _current_row(tx, ctx, request.agent_id):
         return CurrentAgent(agent=agent_of(row))
-    known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    known = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
     joined = None
     if not (known and known["mission_id"]):
         joined = inherited_mission(tx, request.agent_id) or mission_to_join(tx, ctx, request.cwd)
     first: Role = "specialist" if joined else "dispatch"
+    name = _NOT_IN_IDS.sub("-", request.harness or "").strip("-._")[:LONGEST_NAME]
     registered = register(
         tx,
         ctx,
         AgentRegister(
-            request.agent_id or ctx.new_id(_named(request.harness)),
+            request.agent_id or ctx.new_id(name or "agent"),
             known["role"] if known else first,
             harness=request.harness,
             pid=ctx.facts.agent_pid,
@@ -152,11 +149,6 @@ def find_or_register(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgen
         ),
     )
     return CurrentAgent(agent=registered.agent)
-
-
-def _named(harness: str | None) -> str:
-    name = _NOT_IN_IDS.sub("-", harness or "").strip("-._")[:LONGEST_NAME]
-    return name or "agent"
 
 
 @method(AgentHeartbeat)
@@ -185,15 +177,13 @@ def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else Note()
     declared = {name: getattr(request, name) for name in Note.__struct_fields__}
-    given = {name: value for name, value in declared.items() if value is not None}
-    after = replace(before, **given)
+    after = replace(before, **{name: told for name, told in declared.items() if told is not None})
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",
         note=msgspec.json.encode(after).decode(),
         id=row["id"],
     )
-    payload = AgentNoted(**asdict(after))
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
+    emit(tx, ctx, AgentNoted(**asdict(after)), mission_id=row["mission_id"], agent_id=row["id"])
     return _get(tx, row["id"])
 
 

@@ -39,15 +39,11 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
         "id": message_id,
         "seq": event.seq,
         "mission_id": mission_id,
-        "thread_id": request.thread_id,
-        "sender": request.sender,
         "to_json": msgspec.json.encode(recipients).decode(),
-        "subject": request.subject,
-        "body": request.body,
-        "priority": request.priority,
         "sent_at": ctx.now,
     }
-    tx.insert("messages", columns)
+    said = ("thread_id", "sender", "subject", "body", "priority")
+    tx.insert("messages", columns | {name: getattr(request, name) for name in said})
     for agent_id in recipients:
         enqueue_delivery(tx, message_id, agent_id, event.seq)
     return _get(tx, message_id)
@@ -57,21 +53,22 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
     """Return the mission a message belongs to: the one it names, else its sender's."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
-    return row["mission_id"] if row else None
+    sent_from: str | None = tx.value(
+        "SELECT mission_id FROM agents WHERE id = :id", id=request.sender
+    )
+    return sent_from
 
 
 def mail_reader(tx: Tx, agent_id: str) -> str:
     """Return who reads an agent's mail: itself, or whoever took its work over."""
-    seen = {agent_id}
-    while True:
+    seen: set[str] = set()
+    heir: str | None = agent_id
+    while heir is not None and heir not in seen:
+        seen.add(agent_id := heir)
         heir = tx.value(
             "SELECT succeeded_by FROM agents WHERE id = :id AND status = 'lost'", id=agent_id
         )
-        if heir is None or heir in seen:
-            return agent_id
-        seen.add(heir)
-        agent_id = heir
+    return agent_id
 
 
 def _refuse_gone(
@@ -120,23 +117,23 @@ def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
     states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
     # Of each state the oldest: together they would all be read, and there may be years of mail.
-    found = [row for state in states for row in _of_state(tx, request, state)]
+    found = [
+        row
+        for state in states
+        for row in tx.all(
+            "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
+            " JOIN messages m ON m.id = d.message_id"
+            " WHERE d.agent_id = :agent AND d.status = :state ORDER BY d.seq LIMIT :limit",
+            agent=request.agent_id,
+            state=state,
+            limit=request.limit,
+        )
+    ]
     rows = sorted(found, key=itemgetter("place"))[: request.limit]
     for row in rows:
         if row["delivery"] == "queued":
             _deliver(tx, ctx, row, request.agent_id)
     return MessagePage(messages=[message_of(tx, row) for row in rows])
-
-
-def _of_state(tx: Tx, request: MessageInbox, state: str) -> list[Row]:
-    return tx.all(
-        "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
-        " JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status = :state"
-        " ORDER BY d.seq LIMIT :limit",
-        agent=request.agent_id,
-        state=state,
-        limit=request.limit,
-    )
 
 
 def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
