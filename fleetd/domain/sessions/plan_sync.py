@@ -43,7 +43,14 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
     status = tx.value("SELECT status FROM missions WHERE id = :id", id=mission_id)
     if status not in OPEN_MISSION:
         return
-    before = told_before(tx, mission_id, agent_id)
+    rows = tx.all(
+        "SELECT sortie_id, item_id, text, status AS told, position, made FROM plan_items"
+        " WHERE agent_id = :agent AND mission_id = :mission AND status <> 'dropped'"
+        " ORDER BY position, sortie_id",
+        agent=agent_id,
+        mission=mission_id,
+    )
+    before = [KnownItem(**row | {"made": bool(row["made"])}) for row in rows]
     named, beyond = whole_list(planned.items) if planned.whole else (updates(planned.items), 0)
     found = in_whole(before, named) if planned.whole else in_part(before, named)
     going = {told.sortie_id for told in found if told}
@@ -87,7 +94,7 @@ class _Plan:
     def __init__(self, tx: Tx, ctx: Context, mission_id: str, agent_id: str) -> None:
         self._tx, self._ctx = tx, ctx
         self._mission_id, self._agent_id = mission_id, agent_id
-        self._waiting: FreeSorties | None = None
+        self._free: _FreeSorties | None = None
 
     def resolve(
         self,
@@ -101,19 +108,24 @@ class _Plan:
         room = MOST_ITEMS if whole else MOST_ITEMS - len(before)
         end = 0 if whole else max((told.position for told in before), default=-1) + 1
         for number, (item, known) in enumerate(stays):
-            told = known if known and self._stands(known, item) else None
-            fresh = told is None
-            if told is None:
+            told = known
+            # It has its sortie still, or somebody removed that and nothing new is said.
+            fresh = known is None or not (
+                known.told == item.status or self._row(known.sortie_id) is not None
+            )
+            if fresh:
                 told = self._sortie_for(item, known, room)
                 room -= 1
             if told is not None:
-                position = end + number if whole or fresh else told.position
-                steps.append(_Step(told, _next(told, item, position), fresh))
+                now = msgspec.structs.replace(
+                    told,
+                    item_id=item.id or told.item_id,
+                    text=item.text or told.text,
+                    told=item.status,
+                    position=end + number if whole or fresh else told.position,
+                )
+                steps.append(_Step(told, now, fresh))
         return steps
-
-    def _stands(self, told: KnownItem, item: PlanItem) -> bool:
-        """Whether an item has its sortie still, or somebody removed it and nothing new is said."""
-        return told.told == item.status or self._row(told.sortie_id) is not None
 
     def _row(self, sortie_id: str) -> Row | None:
         """Return the row of a sortie of this mission.
@@ -134,11 +146,11 @@ class _Plan:
     def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
         """Return what stands for an item from now on; None where nothing can."""
         if known is not None:
-            forget(self._tx, known.sortie_id)
+            self._tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
-        if self._waiting is None:
-            self._waiting = FreeSorties(self._tx, self._mission_id, self._agent_id, DROPPED)
-        if (taken := self._waiting.take(item)) or not item.text or room <= 0:
+        if self._free is None:
+            self._free = _FreeSorties(self._tx, self._mission_id, self._agent_id)
+        if (taken := self._free.take(item)) or not item.text or room <= 0:
             return taken
         new = NewSortie(title=item.text, assigned_to=self._agent_id)
         sortie = sorties.add(self._tx, self._ctx, self._mission_id, new, by=self._agent_id)
@@ -149,27 +161,35 @@ class _Plan:
     def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[KnownItem]) -> bool:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
+        changed = [step for step in steps if step.changed]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
         before = triggers.step_progress(self._tx, self._agent_id, told)
-        self._carry_out(steps, moving, gone)
+        self._carry_out(changed, moving, gone)
         triggers.on_steps_changed(self._tx, self._ctx, self._agent_id, before)
-        return bool(gone or any(step.changed for step in steps))
+        return bool(gone or changed)
 
     def _carry_out(
-        self, steps: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[KnownItem]
+        self, changed: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[KnownItem]
     ) -> None:
         for step in moving:
             self._go_back(step)
         for told in gone:
             self._drop(told)
-        changed = [step for step in steps if step.changed]
         for step in changed:
             if step.was.text != step.now.text:
                 self._reword(step.now)
-            keep(self._tx, self._mission_id, self._agent_id, step.now)
+            self._keep(step.now)
         for step in changed:
             if step.now.item_id and (step.fresh or step.was.item_id != step.now.item_id):
-                take_id(self._tx, self._mission_id, self._agent_id, step.now)
+                # Harnesses use ids again: this item is the only one of its plan that goes by it.
+                self._tx.run(
+                    "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent"
+                    " AND mission_id = :mission AND item_id = :item AND sortie_id <> :sortie",
+                    agent=self._agent_id,
+                    mission=self._mission_id,
+                    item=step.now.item_id,
+                    sortie=step.now.sortie_id,
+                )
         if any(step.fresh or step.was.position != step.now.position for step in changed):
             self._put_in_order()
         # What begins comes first: the checkpoint of a milestone has it under way already.
@@ -205,21 +225,43 @@ class _Plan:
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
                 sorties.fail(self._tx, self._ctx, request)
-        gone = msgspec.structs.replace(told, told="dropped")
-        keep(self._tx, self._mission_id, self._agent_id, gone)
+        self._keep(msgspec.structs.replace(told, told="dropped"))
 
     def _reword(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id)
         if row and now.made and row["title"] != now.text:
             sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
 
+    def _keep(self, told: KnownItem) -> None:
+        """Write down what the plan says of an item; what was another plan's item is its own now."""
+        self._tx.run(
+            "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text,"
+            " status, made)"
+            " VALUES (:sortie_id, :mission, :agent, :item_id, :position, :text, :told, :made)"
+            " ON CONFLICT (sortie_id) DO UPDATE SET mission_id = excluded.mission_id,"
+            " agent_id = excluded.agent_id, item_id = excluded.item_id,"
+            " position = excluded.position, text = excluded.text, status = excluded.status,"
+            " made = excluded.made",
+            mission=self._mission_id,
+            agent=self._agent_id,
+            **msgspec.structs.asdict(told) | {"made": int(told.made)},
+        )
+
     def _put_in_order(self) -> None:
         """Let the sorties that the plan made follow its order, in the places that they have."""
-        have = places(self._tx, self._mission_id, self._agent_id)
-        for (sortie_id, now), place in zip(have, sorted(now for _, now in have), strict=True):
-            if now != place:
+        have = self._tx.all(
+            "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
+            " AND s.mission_id = p.mission_id"
+            " WHERE p.agent_id = :agent AND p.mission_id = :mission AND p.status <> 'dropped'"
+            " AND p.made = 1 AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+            " ORDER BY p.position, p.sortie_id",
+            agent=self._agent_id,
+            mission=self._mission_id,
+        )
+        for row, place in zip(have, sorted(row["position"] for row in have), strict=True):
+            if row["position"] != place:
                 self._tx.run(
-                    "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=sortie_id
+                    "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=row["id"]
                 )
 
     def _complete(self, now: KnownItem) -> None:
@@ -237,75 +279,6 @@ class _Plan:
             sorties.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
 
 
-def _next(told: KnownItem, item: PlanItem, position: int) -> KnownItem:
-    return KnownItem(
-        sortie_id=told.sortie_id,
-        item_id=item.id or told.item_id,
-        text=item.text or told.text,
-        told=item.status,
-        position=position,
-        made=told.made,
-    )
-
-
-def told_before(tx: Tx, mission_id: str, agent_id: str) -> list[KnownItem]:
-    """Return the items that a plan names, in its order."""
-    rows = tx.all(
-        "SELECT * FROM plan_items WHERE agent_id = :agent AND mission_id = :mission"
-        " AND status <> 'dropped' ORDER BY position, sortie_id",
-        agent=agent_id,
-        mission=mission_id,
-    )
-    return [
-        KnownItem(
-            sortie_id=row["sortie_id"],
-            item_id=row["item_id"],
-            text=row["text"],
-            told=row["status"],
-            position=row["position"],
-            made=bool(row["made"]),
-        )
-        for row in rows
-    ]
-
-
-def keep(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
-    """Write down what a plan says of an item; what was another plan's item is this one's now."""
-    tx.run(
-        "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text, status,"
-        " made) VALUES (:sortie, :mission, :agent, :item, :position, :text, :status, :made)"
-        " ON CONFLICT (sortie_id) DO UPDATE SET mission_id = excluded.mission_id,"
-        " agent_id = excluded.agent_id, item_id = excluded.item_id,"
-        " position = excluded.position, text = excluded.text, status = excluded.status,"
-        " made = excluded.made",
-        sortie=told.sortie_id,
-        mission=mission_id,
-        agent=agent_id,
-        item=told.item_id,
-        position=told.position,
-        text=told.text,
-        status=told.told,
-        made=int(told.made),
-    )
-
-
-def take_id(tx: Tx, mission_id: str, agent_id: str, told: KnownItem) -> None:
-    """Let an item be the only one of its plan that goes by its id; harnesses use ids again."""
-    tx.run(
-        "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent AND mission_id = :mission"
-        " AND item_id = :item AND sortie_id <> :sortie",
-        agent=agent_id,
-        mission=mission_id,
-        item=told.item_id,
-        sortie=told.sortie_id,
-    )
-
-
-def forget(tx: Tx, sortie_id: str) -> None:
-    """Let no item stand for a sortie any more."""
-    tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=sortie_id)
-
-
 def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
     """Have the plan's next word about sorties count, also if it is the same as the last.
 
@@ -319,48 +292,30 @@ def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
     )
 
 
-def places(tx: Tx, mission_id: str, agent_id: str) -> list[tuple[str, int]]:
-    """Return the sorties that a plan made, in its order, and where they stand in their mission."""
-    rows = tx.all(
-        "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
-        " AND s.mission_id = p.mission_id"
-        " WHERE p.agent_id = :agent AND p.mission_id = :mission AND p.status <> 'dropped'"
-        " AND p.made = 1 AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
-        " ORDER BY p.position, p.sortie_id",
-        agent=agent_id,
-        mission=mission_id,
-    )
-    return [(row["id"], row["position"]) for row in rows]
-
-
-def takeable(tx: Tx, mission_id: str, agent_id: str, given_up: str) -> list[Row]:
-    """Return sorties that an item of the plan may stand for, though the plan named none of them.
+class _FreeSorties:
+    """Sorties that an item of the plan may stand for, though the plan named none of them.
 
     They are nobody's or the agent's own: somebody made them, another agent left them, or the plan
-    dropped them; then one that failed for the reason ``given_up`` counts too.
+    dropped them. Each is given once.
     """
-    return tx.all(
-        "SELECT s.id, s.title, s.status, p.agent_id, p.item_id, p.text, p.made FROM sorties s"
-        " LEFT JOIN plan_items p ON p.sortie_id = s.id WHERE s.mission_id = :mission"
-        " AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
-        " AND (s.status <> 'failed' OR s.blocked_reason = :given_up)"
-        " AND (p.sortie_id IS NULL OR p.agent_id <> :agent OR p.status = 'dropped')"
-        " ORDER BY s.position",
-        mission=mission_id,
-        agent=agent_id,
-        given_up=given_up,
-    )
 
-
-class FreeSorties:
-    """Sorties of the mission that an item may stand for, each once."""
-
-    def __init__(self, tx: Tx, mission_id: str, agent_id: str, given_up: str) -> None:
+    def __init__(self, tx: Tx, mission_id: str, agent_id: str) -> None:
         self._agent_id = agent_id
         self._used: set[str] = set()
         self._by_id: dict[str, Row] = {}
         self._by_text: dict[tuple[str, bool], deque[Row]] = defaultdict(deque)
-        for row in takeable(tx, mission_id, agent_id, given_up):
+        rows = tx.all(
+            "SELECT s.id, s.title, s.status, p.agent_id, p.item_id, p.text, p.made FROM sorties s"
+            " LEFT JOIN plan_items p ON p.sortie_id = s.id WHERE s.mission_id = :mission"
+            " AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+            " AND (s.status <> 'failed' OR s.blocked_reason = :given_up)"
+            " AND (p.sortie_id IS NULL OR p.agent_id <> :agent OR p.status = 'dropped')"
+            " ORDER BY s.position",
+            mission=mission_id,
+            agent=agent_id,
+            given_up=DROPPED,
+        )
+        for row in rows:
             if row["agent_id"] == agent_id and row["item_id"]:
                 self._by_id[row["item_id"]] = row
             over = row["status"] == "completed"
@@ -383,7 +338,10 @@ class FreeSorties:
         if row is None:
             return None
         self._used.add(row["id"])
-        return msgspec.structs.replace(_dropped(row), told=_said_by(row, self._agent_id))
+        # What its own plan dropped is told so. Else a sortie that somebody began for this agent
+        # does not go back because a plan names it.
+        told = "dropped" if row["agent_id"] == self._agent_id else "pending"
+        return msgspec.structs.replace(_dropped(row), told=told)
 
 
 def _text(row: Row) -> str:
@@ -399,11 +357,3 @@ def _dropped(row: Row) -> KnownItem:
         position=0,
         made=bool(row["made"]),
     )
-
-
-def _said_by(row: Row, agent_id: str) -> str:
-    """Return what a plan that takes a sortie has said of it: what its own plan dropped, or nothing.
-
-    A sortie that somebody began for this agent does not go back because a plan names it.
-    """
-    return "dropped" if row["agent_id"] == agent_id else "pending"
