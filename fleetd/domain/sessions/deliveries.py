@@ -53,7 +53,8 @@ def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
         after=happened_ms - DOUBLE_MS,
         before=happened_ms + DOUBLE_MS,
     )
-    if before is None or _happens_once(report):
+    calls = (getattr(happening, "call_id", None) for happening in report.happenings)
+    if before is None or report.moment is not None or any(calls):
         return before is not None
     between = tx.one(
         "SELECT 1 AS other FROM hook_deliveries WHERE session_id = :session AND seq > :seq",
@@ -63,13 +64,8 @@ def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
     return between is None
 
 
-def _happens_once(report: Report) -> bool:
-    calls = (getattr(happening, "call_id", None) for happening in report.happenings)
-    return report.moment is not None or any(calls)
-
-
 def insert_delivery(
-    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, spooled: bool
+    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, from_spool: bool
 ) -> None:
     """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
     tx.insert(
@@ -84,30 +80,30 @@ def insert_delivery(
             "received_at": ctx.now,
         },
     )
-    _count(tx, ctx, report.harness, report.event, spooled=spooled, unfit=False)
+    _count(tx, ctx, report.harness, report.event, from_spool=from_spool, unfit=False)
 
 
-def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, spooled: bool) -> None:
+def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_spool: bool) -> None:
     """Count a payload that says nothing we know, once."""
     if not is_known(tx, delivery_id):
         row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
         tx.insert("hook_deliveries", row)
-        _count(tx, ctx, harness, None, spooled=spooled, unfit=True)
+        _count(tx, ctx, harness, None, from_spool=from_spool, unfit=True)
 
 
 def _count(
-    tx: Tx, ctx: Context, harness: str, event: str | None, *, spooled: bool, unfit: bool
+    tx: Tx, ctx: Context, harness: str, event: str | None, *, from_spool: bool, unfit: bool
 ) -> None:
     tx.run(
         "INSERT INTO hook_counts (harness, deliveries, from_spool, unfit, last_event,"
-        " last_event_at) VALUES (:harness, 1, :spooled, :unfit, :event, :now)"
+        " last_event_at) VALUES (:harness, 1, :from_spool, :unfit, :event, :now)"
         " ON CONFLICT (harness) DO UPDATE SET deliveries = hook_counts.deliveries + 1,"
         " from_spool = hook_counts.from_spool + excluded.from_spool,"
         " unfit = hook_counts.unfit + excluded.unfit,"
         " last_event = coalesce(excluded.last_event, hook_counts.last_event),"
         " last_event_at = excluded.last_event_at",
         harness=harness,
-        spooled=int(spooled),
+        from_spool=int(from_spool),
         unfit=int(unfit),
         event=event,
         now=ctx.now,
@@ -117,13 +113,13 @@ def _count(
 @frees_space
 def prune_deliveries(tx: Tx, ctx: Context) -> bool:
     """Forget deliveries of more than a day ago, some at a time; whether there were any."""
-    dropped = tx.all(
+    dropped = tx.one(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
         " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
         old=ctx.at(-KEPT_MS),
         limit=DROPPED_AT_ONCE,
     )
-    return bool(dropped)
+    return dropped is not None
 
 
 def hook_counts(tx: Tx, ctx: Context) -> list[Row]:

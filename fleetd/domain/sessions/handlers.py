@@ -42,11 +42,10 @@ from .sessions import key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class HookContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that following one report needs.
+    """What the handlers of one report share.
 
     ``happened_at`` is when its hook ran, for a report that waited in the spool.
     """
@@ -60,10 +59,9 @@ class HookContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def append(self, kind: str, **data: Any) -> None:
         """Append an event that the agent reports; what is not said is left out."""
-        told = data | {"happened_at": self.happened_at}
-        said = {name: value for name, value in told.items() if value not in (None, (), "")}
-        request = EventAppend(kind, agent_id=self.agent_id, data=said)
-        streams.append(self.tx, self.ctx, request)
+        data["happened_at"] = self.happened_at
+        said = {name: value for name, value in data.items() if value not in (None, (), "")}
+        streams.append(self.tx, self.ctx, EventAppend(kind, agent_id=self.agent_id, data=said))
 
     def emit(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
@@ -77,23 +75,13 @@ class HookContext(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def handle(hook: HookContext, happening: AnyHappening) -> None:
-    """Do what one thing that was told means; what failed is a boundary of the run."""
-    _dispatch(hook, happening)
-    if _is_failure(happening):
+def handle(hook: HookContext, *happenings: AnyHappening) -> None:
+    """Do what happenings mean; tools that failed are one boundary of the run."""
+    for happening in happenings:
+        if handler := _HANDLERS.get(type(happening)):
+            handler(hook, happening)
+    if any(isinstance(each, ToolFinished) and each.passed is False for each in happenings):
         triggers.on_error(hook.tx, hook.ctx, hook.agent_id)
-
-
-def _dispatch(hook: HookContext, happening: AnyHappening) -> None:
-    """Do what one thing means for the log, the mission and the agent."""
-    act = _ACTS.get(type(happening))
-    if act is not None:
-        act(hook, happening)
-
-
-def _is_failure(happening: AnyHappening) -> bool:
-    """Whether a tool or command is told to have failed."""
-    return isinstance(happening, ToolFinished) and happening.passed is False
 
 
 def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
@@ -102,17 +90,16 @@ def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
     A plan that has not changed changes nothing. How a call ended is told once more only when it
     was not known. What failed meanwhile comes to light at once, so it is one boundary of the run.
     """
-    known: frozenset[str] | None = None
-    failed = False
-    for each in told:
-        if isinstance(each, ToolFinished):
-            known = _outcomes_known(hook) if known is None else known
-            if each.passed is None or each.call_id in known:
-                continue
-        _dispatch(hook, each)
-        failed = failed or _is_failure(each)
-    if failed:
-        triggers.on_error(hook.tx, hook.ctx, hook.agent_id)
+    happenings = list(told)
+    ended = any(isinstance(each, ToolFinished) for each in happenings)
+    known = _outcomes_known(hook) if ended else frozenset[str]()
+    new = (
+        each
+        for each in happenings
+        if not isinstance(each, ToolFinished)
+        or (each.passed is not None and each.call_id not in known)
+    )
+    handle(hook, *new)
 
 
 def _outcomes_known(hook: HookContext) -> frozenset[str]:
@@ -123,12 +110,11 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
         agent=hook.agent_id,
         most=REMEMBERED_ENDS,
     )
-    known = ((row["type"], _data(row["data_json"])) for row in rows)
     return frozenset(
         call_id
-        for kind, data in known
-        if isinstance(call_id := data.get("call_id"), str)
-        and (kind != "command_finished" or data.get("result"))
+        for row in rows
+        if isinstance(call_id := (data := event_log.data_of(row)).get("call_id"), str)
+        and (row["type"] != "command_finished" or data.get("result"))
     )
 
 
@@ -157,18 +143,16 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     for file in told.edited:
         hook.append("file_modified", file=file, tool=told.tool)
-    failed = told.passed is False
     if told.command:
-        results = {True: "PASS", False: "FAIL", None: None}
         hook.append(
             "command_finished",
             command=told.command,
-            result=results[told.passed],
+            result={True: "PASS", False: "FAIL", None: None}[told.passed],
             error=told.error,
             call_id=told.call_id,
             duration_ms=told.duration_ms,
         )
-    if failed:
+    if told.passed is False:
         hook.append("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
     elif not told.command:
         hook.append(
@@ -260,7 +244,7 @@ def _session_ended(hook: HookContext, told: SessionEnded) -> None:
     session_lifecycle.end_session(hook.tx, hook.ctx, key_of(hook.report), reason)
 
 
-_ACTS: dict[type, Callable[[HookContext, Any], None]] = {
+_HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     SessionStarted: _started,
     PromptSubmitted: _prompted,
     ToolStarted: _tool_started,

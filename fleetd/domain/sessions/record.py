@@ -62,7 +62,7 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     happened_ms: int | None = None
 
     @property
-    def spooled(self) -> bool:
+    def from_spool(self) -> bool:
         """Whether the report waited in the spool, so that nobody reads the reply."""
         return self.happened_ms is not None
 
@@ -71,20 +71,20 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     """Record a report once, and say what its agent is due; its texts have no secrets any more."""
     report = delivery.report
     if deliveries.is_known(tx, delivery.delivery_id):
-        if delivery.spooled:
+        if delivery.from_spool:
             sessions.revoke_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
-    doubled = deliveries.is_duplicate(tx, report, happened)
+    duplicate = deliveries.is_duplicate(tx, report, happened)
     deliveries.insert_delivery(
-        tx, ctx, delivery.delivery_id, report, happened_ms=happened, spooled=delivery.spooled
+        tx, ctx, delivery.delivery_id, report, happened_ms=happened, from_spool=delivery.from_spool
     )
-    if doubled:
+    if duplicate:
         session = session_row(tx, key_of(report))
         return Recorded(known=True, agent_id=session["agent_id"] if session else None)
     if _says_nothing(tx, report):
         return Recorded()
-    return _follow(tx, ctx, delivery)
+    return _record(tx, ctx, delivery)
 
 
 def _says_nothing(tx: Tx, report: Report) -> bool:
@@ -97,17 +97,15 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     if kinds - IN_PASSING:
         return False
     known = session_row(tx, key_of(report))
-    if not kinds or known is None:
-        return not kinds & NOTES
-    return known["ended_at"] is not None
+    return known["ended_at"] is not None if kinds and known else not kinds & NOTES
 
 
-def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
+def _record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
         rename_session(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        _meet_parent(tx, ctx, delivery)
+        _open_parent(tx, ctx, delivery)
     session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
     missed = session_lifecycle.register_agent(
@@ -122,20 +120,25 @@ def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
         happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
-    state = _shrunk(hook, session)
+    state = _state_by_transcript(hook, session)
     handlers.handle_transcript(
         hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK))
     )
     for happening in report.happenings:
         handlers.handle(hook, happening)
         state = sessions.window_state_after(state, happening)
-    if _came_back(report, missed, session_lifecycle.mission_of(tx, agent_id)):
+    mission_id = session_lifecycle.mission_of(tx, agent_id)
+    waiting = missed.recovery.candidates if missed else []
+    if SessionStarted("resume") in report.happenings and any(
+        each.mission_id == mission_id for each in waiting
+    ):
+        # A session is resumed that was lost or silent: its mission waits for recovery.
         state = "lost"
     sessions.set_window_state(tx, key, state)
-    return _due(hook, delivery, state, missed)
+    return _reply_due(hook, delivery, state, missed)
 
 
-def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
+def _open_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     """Take in a session of which only a subagent was heard so far."""
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
@@ -145,7 +148,7 @@ def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     )
 
 
-def _shrunk(hook: handlers.HookContext, session: Row) -> str:
+def _state_by_transcript(hook: handlers.HookContext, session: Row) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
     state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
@@ -157,30 +160,23 @@ def _shrunk(hook: handlers.HookContext, session: Row) -> str:
     return state
 
 
-def _came_back(report: Report, missed: Registration | None, mission_id: str | None) -> bool:
-    """Whether a session is resumed that was lost or silent: its mission waits for recovery."""
-    resumed = any(
-        isinstance(each, SessionStarted) and each.source == "resume" for each in report.happenings
-    )
-    waiting = missed.recovery.candidates if missed else []
-    return resumed and any(each.mission_id == mission_id for each in waiting)
-
-
-def _due(
+def _reply_due(
     hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = hook.tx, hook.report, hook.agent_id
     mission_id = session_lifecycle.mission_of(tx, agent_id)
-    if not report.injects or delivery.spooled:
+    if not report.injects or delivery.from_spool:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
-    brief = state == "lost" and mission_id is not None
-    if brief and mission_id is not None:
+    brief = False
+    if state == "lost" and mission_id is not None:
+        brief = True
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
-    if any(isinstance(each, PromptSubmitted) for each in report.happenings):
+    kinds = {type(each) for each in report.happenings}
+    if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)
-    if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
+    if not brief and SessionStarted in kinds:
         lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)

@@ -12,13 +12,13 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.observers import agent_process_ended
 from ..core.session_key import WHERE_KEY, Key
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..missions import auto_mission
 from ..missions.milestones import begin_mission
 from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
 from . import notices
-from .sessions import key_of
+from .sessions import session_row
 
 
 def register_agent(
@@ -33,7 +33,7 @@ def register_agent(
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
-        _put_into(tx, agent_id, None)
+        put_into(tx, [agent_id], None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
         notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
@@ -72,10 +72,7 @@ def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: s
     A new session goes on with it only where it is, and while it is open. Where a session is resumed
     under a new id, it is still its own.
     """
-    resumed = any(
-        isinstance(each, SessionStarted) and each.source in ("resume", "compact")
-        for each in report.happenings
-    )
+    resumed = any(SessionStarted(how) in report.happenings for how in ("resume", "compact"))
     if resumed or row["session_id"] in (None, report.session_id):
         return False
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
@@ -104,14 +101,8 @@ def _mission_to_join(
 
 def parent_of(tx: Tx, report: Report) -> str:
     """Return the agent of the session that a report comes from; empty where there is none yet."""
-    key = key_of(report)
-    parent = tx.value(
-        "SELECT agent_id FROM sessions WHERE harness = :harness AND session_id = :session"
-        " AND subagent = ''",
-        harness=key.harness,
-        session=key.session_id,
-    )
-    return str(parent or "")
+    parent = session_row(tx, Key(report.harness, report.session_id))
+    return str(parent["agent_id"]) if parent else ""
 
 
 def mission_of(tx: Tx, agent_id: str) -> str | None:
@@ -132,13 +123,16 @@ def ensure_mission(
         return _ensure(tx, ctx, report, agent_id, cwd, title)
     mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
     if mission_id != mission_of(tx, agent_id):
-        _put_into(tx, agent_id, mission_id)
+        put_into(tx, [agent_id], mission_id)
     return mission_id
 
 
-def _put_into(tx: Tx, agent_id: str, mission_id: str | None) -> None:
+def put_into(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
+    """Let agents work in a mission, or in none."""
     tx.run(
-        "UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=agent_id
+        f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
+        mission=mission_id,
+        **named_params("id", agent_ids),
     )
 
 
@@ -148,10 +142,8 @@ def _ensure(
     agent = find(tx, "agent", agent_id)
     if agent["mission_id"] is not None:
         mission = find(tx, "mission", agent["mission_id"])
-        if mission["status"] in OPEN_MISSION:
-            begin_mission(tx, ctx, mission)
-            return str(mission["id"])
-        if auto_mission.reopen(tx, ctx, mission["id"]):
+        begin_mission(tx, ctx, mission)
+        if mission["status"] in OPEN_MISSION or auto_mission.reopen(tx, ctx, mission["id"]):
             return str(mission["id"])
     found = mission_to_join(tx, ctx, cwd)
     if found is not None:
@@ -164,14 +156,13 @@ def _ensure(
         )
     else:
         return None
-    _put_into(tx, agent_id, mission_id)
+    put_into(tx, [agent_id], mission_id)
     return mission_id
 
 
 def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Open the mission again that was closed when the session ended."""
-    mission_id = mission_of(tx, agent_id)
-    if mission_id is not None and find(tx, "mission", mission_id)["status"] not in OPEN_MISSION:
+    if (mission_id := mission_of(tx, agent_id)) is not None:
         auto_mission.reopen(tx, ctx, mission_id)
 
 
@@ -225,11 +216,12 @@ def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> No
     Nobody said that it ended, so it is no activity.
     """
     row = tx.one(
-        "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL", agent=agent_id
+        "SELECT harness, session_id, subagent FROM sessions"
+        " WHERE agent_id = :agent AND ended_at IS NULL",
+        agent=agent_id,
     )
     if row is not None:
-        key = Key(row["harness"], row["session_id"], row["subagent"])
-        end_session(tx, ctx, key, reason, activity=False)
+        end_session(tx, ctx, Key(**row), reason, activity=False)
 
 
 def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:

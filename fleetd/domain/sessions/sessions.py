@@ -6,6 +6,7 @@ and ``briefed``, which work makes ``whole`` again.
 """
 
 import re
+from itertools import chain, count
 
 import msgspec
 
@@ -74,14 +75,13 @@ def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
 def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
     """Let the windows of a session be those of another, which a compaction made of it."""
     before = Key(key.harness, previous_session_id)
-    if session_row(tx, before) is None or session_row(tx, key) is not None:
-        return
-    tx.run(
-        "UPDATE sessions SET session_id = :new WHERE harness = :harness AND session_id = :old",
-        new=key.session_id,
-        harness=before.harness,
-        old=before.session_id,
-    )
+    if session_row(tx, before) is not None and session_row(tx, key) is None:
+        tx.run(
+            "UPDATE sessions SET session_id = :new WHERE harness = :harness AND session_id = :old",
+            new=key.session_id,
+            harness=before.harness,
+            old=before.session_id,
+        )
 
 
 def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
@@ -116,11 +116,8 @@ def _short(name: str) -> str:
 
 
 def _free(tx: Tx, base: str, key: Key, *, unless_ended: bool = False) -> str:
-    candidate, number = base, 1
-    while _taken(tx, candidate, key, unless_ended=unless_ended):
-        number += 1
-        candidate = f"{base}.{number}"
-    return candidate
+    candidates = chain([base], (f"{base}.{number}" for number in count(2)))
+    return next(name for name in candidates if not _taken(tx, name, key, unless_ended=unless_ended))
 
 
 def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
@@ -183,8 +180,8 @@ def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
     tx.run(
         f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
         **key.params,
-        tokens=None if told is None else told.tokens,
-        size=None if told is None else told.size,
+        tokens=told and told.tokens,
+        size=told and told.size,
     )
 
 

@@ -166,7 +166,7 @@ async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spoole
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
         log.warning(text, request.harness, redact(reason), shown)
     await engine.write(
-        deliveries.count_unfit, request.delivery_id, request.harness, spooled=spooled
+        deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
     )
 
 
