@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ..domain.agents import agents
 from ..domain.core.context import Here
 from ..domain.locks.keys import of_machine, whose
-from ..domain.snapshots.queries import agent_of_run
+from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
 from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
 from ..protocol.errors import InvalidState, NotFound, Unavailable

@@ -55,12 +55,12 @@ def last_come_first() -> None:
 
 def gone_are_served() -> None:
     """Leave a waiter in the line whose client has gone."""
-    leave = queue.leave
+    leave = queue.dequeue
 
     def stay(tx: Any, ctx: Any, ticket: Any, *, keep: bool) -> Any:
         return leave(tx, ctx, ticket, keep=True) if keep else None
 
-    queue.leave = stay
+    queue.dequeue = stay
 
 
 def look_then_take() -> None:

@@ -4,9 +4,8 @@ import os
 from typing import Any
 
 from fleetd.domain.core.context import Caller, Facts, TranscriptMark
-from fleetd.domain.sessions.context_window import set_briefed
-from fleetd.domain.sessions.identity import key_of
 from fleetd.domain.sessions.record import HookDelivery, Recorded
+from fleetd.domain.sessions.sessions import key_of, set_briefed
 from fleetd.engine.hooks.deliver import record_clean
 from fleetd.harness.report import AnyHappening, Report
 from fleetd.protocol.requests.recovery import RecoveryRestore

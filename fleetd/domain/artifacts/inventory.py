@@ -70,7 +70,7 @@ def _names_of(
         owner=owner_id,
     )
     every = frozenset(row["id"] for row in rows)
-    elsewhere = frozenset(row["id"] for row in rows if row["machine"] != ctx.machine)
+    elsewhere = frozenset(row["id"] for row in rows if not ctx.is_here(row))
     live = every - {record_id for record_id, deleted in unsettled.items() if deleted}
     ours = live - elsewhere
     return RowNames(

@@ -58,7 +58,7 @@ def backup(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Backup:
     """
     kind = KINDS[noun]
     row = find(tx, noun, record_id)
-    owner_id, ours = row[kind.owner], row["machine"] == ctx.machine
+    owner_id, ours = row[kind.owner], ctx.is_here(row)
     newest = newest_with_file(tx, kind, owner_id, ctx.machine, coming=row["id"] if ours else None)
     return Backup(
         data=kind.file_of(row) if ours and row["deleted_at"] is None else None,

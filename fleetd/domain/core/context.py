@@ -1,7 +1,7 @@
 """Context of a rule: time, ids, the caller, settings, and facts from outside the store."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -93,6 +93,10 @@ class Context(msgspec.Struct, frozen=True):
     def shared(self) -> bool:
         """Whether other machines may have the store too, where a path is another file."""
         return self.machine != ""
+
+    def is_here(self, row: dict[str, Any]) -> bool:
+        """Whether a row is this machine's: an agent or a mission there, a record with its file."""
+        return bool(row["machine"] == self.machine)
 
     @property
     def now(self) -> str:

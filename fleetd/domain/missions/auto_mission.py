@@ -14,8 +14,8 @@ from ..core.ids import find
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from . import missions
-from .current import is_automatic
 from .milestones import begin_mission
+from .selection import is_automatic
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.

@@ -10,7 +10,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx, WatchProcess
-from ..missions.selection import selected
+from ..missions.selection import select_row
 from .restore_context import RestoreReport
 
 
@@ -68,7 +68,7 @@ def _project_dir(
     row = next((row for row in found if row and row["project_dir"]), None)
     if row is None:
         return None
-    if row["machine"] == ctx.machine:
+    if ctx.is_here(row):
         return str(row["project_dir"])
     return _agent_cwd(tx, ctx, agent_id)
 
@@ -86,7 +86,7 @@ def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     """Return the mission to brief about: the one that is named, else see ``selection``."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
-    return selected(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
+    return select_row(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
 
 
 def choose(tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport) -> Checkpoint:
@@ -115,7 +115,7 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     wanted = MissionSelect("recovery", request.cwd, request.agent_id, request.take_over_from)
-    return str(selected(tx, ctx, wanted).row["id"])
+    return str(select_row(tx, ctx, wanted).row["id"])
 
 
 def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport) -> Checkpoint:

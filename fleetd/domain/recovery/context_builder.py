@@ -17,7 +17,7 @@ from ..checkpoints.titles import titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..locks.keys import event_from_here
-from ..snapshots.recovery_context import reader_of, sharpened
+from ..snapshots.recovery_context import snapshot_reader, with_next_actions
 from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
@@ -154,8 +154,8 @@ def _live(
     )
     if agent_id is None:
         return live
-    reader = reader_of(tx, mission, agent_id, restore.back_to if restore else None)
-    return sharpened(tx, reader, sorties, live, titles)
+    reader = snapshot_reader(tx, mission, agent_id, restore.back_to if restore else None)
+    return with_next_actions(tx, reader, sorties, live, titles)
 
 
 def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:

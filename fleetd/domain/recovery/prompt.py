@@ -18,13 +18,13 @@ from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percen
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..checkpoints.titles import Titles, shares, titles_for
-from ..cluster.membership import on_another
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.keys import file_from_here
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import SnapshotReader, reader_of
+from ..snapshots.recovery_context import SnapshotReader, snapshot_reader
 from .context_builder import build, speaks_for_all
 from .restore_context import RestoreContext
 
@@ -200,7 +200,7 @@ def _sections(
     list_events = f"fleetctl events --mission {mission_id}"
     narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
     back_to = restore.back_to if restore else None
-    reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
+    reader = snapshot_reader(tx, mission, agent_id, back_to) if agent_id else None
     titles = titles_for(tx, mission, agent_id)
     given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
     own, more = shares(given, titles, OF_ONE)
@@ -210,7 +210,7 @@ def _sections(
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
     about = [
-        recovery_context.line(tx, reader, sorties) if reader else "",
+        recovery_context.standing_line(tx, reader, sorties) if reader else "",
         _fleet(sorties, narrow) if narrow else "",
         _place(tx, ctx, mission) if agent_id else "",
     ]
@@ -262,7 +262,7 @@ def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
 def _place(tx: Tx, ctx: Context, mission: Row) -> str:
     place = ""
     if mission["project_dir"]:
-        where = on_another(tx, ctx, mission["machine"])
+        where = machine_suffix(tx, ctx, mission["machine"])
         place = f" in {path(mission['project_dir'], 200)}{where}"
     return f"Mission {mission['id']}{place}"
 
@@ -347,7 +347,7 @@ def _commands(
     for number, (data, at) in enumerate(found):
         once.setdefault(data.get("call_id") or number, (data, at))
     told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
-    declared = recovery_context.outcomes(tx, reader, COMMANDS) if reader else []
+    declared = recovery_context.declared_outcomes(tx, reader, COMMANDS) if reader else []
     both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
     return [line for _, line in both][:COMMANDS]
 

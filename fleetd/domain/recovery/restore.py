@@ -28,8 +28,8 @@ from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import method
 from ..core.tx import Row, Tx
-from ..missions.current import is_automatic, session_before
-from ..missions.milestones import rearm
+from ..missions.milestones import reset_milestone
+from ..missions.selection import is_automatic, last_session_mission
 from . import handover, prompt
 from .checkpoint_selection import choose, mission_to_brief
 from .context_builder import is_unknown, leave_parts
@@ -72,7 +72,7 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
         locks=restore_locks(restore),
         messages=restore_mail(restore),
     )
-    rearm(tx, restore.mission_id)
+    reset_milestone(tx, restore.mission_id)
     left = handover.bring_in(restore) if hands_over else None
     sorties = states_of(tx, restore.mission_id) if report.changes else present
     become_newest(restore, sorties, hands_over=hands_over)
@@ -185,7 +185,7 @@ def _stranger(
 
 def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
     """Name the session before, for a person who cleared its window and wants it back after all."""
-    before = session_before(tx, ctx, cwd) if is_automatic(mission) else None
+    before = last_session_mission(tx, ctx, cwd) if is_automatic(mission) else None
     if before is None or before["id"] == mission["id"]:
         return []
     what = f"{before['id']} ({quote(before['title'], 80)})"

@@ -49,7 +49,7 @@ def _restore(restore: RestoreContext, then: Lock) -> bool:
     if held is None:
         _note_expiry(restore, then, owner, name)
     elif held["held_by"] in (owner, then.held_by, restore.gives_back(then.held_by)):
-        leases.supersede(tx, ctx, held)
+        leases.end(tx, held["id"], "released", ctx.now)
     elif restore.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
         text = f"Force-released lock: {name} (was held by {held['held_by']})"
@@ -86,8 +86,8 @@ def _has_left(restore: RestoreContext, agent_id: str) -> bool:
     return bool(status == "gone")
 
 
-def _claim(restore: RestoreContext, then: Lock, owner: str, path: str) -> leases.Claim:
-    return leases.Claim(
+def _claim(restore: RestoreContext, then: Lock, owner: str, path: str) -> leases.LeaseRequest:
+    return leases.LeaseRequest(
         path=path,
         file=then.file,
         agent_id=owner,

@@ -26,7 +26,7 @@ def restore_mail(restore: RestoreContext) -> int:
 def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) -> bool:
     tx = restore.tx
     # Also a take-over of long ago: who has taken the work over has the messages too.
-    recipient = mailbox.reader(tx, restore.holder(agent_id))
+    recipient = mailbox.mail_reader(tx, restore.holder(agent_id))
     row = tx.one("SELECT * FROM messages WHERE id = :id", id=message.id) or _repost(
         restore, message
     )
@@ -36,7 +36,7 @@ def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) ->
         tx.after_commit(LogLine("INFO", text))
         return False
     if status != "queued":
-        mailbox.queue(tx, message.id, recipient, row["seq"])
+        mailbox.enqueue_delivery(tx, message.id, recipient, row["seq"])
         restore.report.changed("message", message.id, status or "missing", "queued")
         payload = MessageRequeued(message_id=message.id, to=[recipient])
         emit(tx, restore.ctx, payload, mission_id=restore.mission_id)

@@ -10,7 +10,7 @@ from ...protocol.records import Kept, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..core.event_log import emit_each
 from ..core.tx import Row
-from ..sessions.plan_rows import mark_dirty
+from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
 _states = msgspec.json.Decoder(list[SortieState]).decode
@@ -116,7 +116,7 @@ def _readable(sorties_json: str) -> list[SortieState]:
 
 def _take_out(restore: RestoreContext, sortie: SortieState) -> None:
     restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
-    mark_dirty(restore.tx, [sortie.id])
+    invalidate_plan_items(restore.tx, [sortie.id])
     restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
 
 
@@ -149,7 +149,7 @@ def _restore(
 def _write(restore: RestoreContext, work: _Work) -> None:
     """Write sorties over, let their plans speak of them anew, and tell of each."""
     restore.tx.many(_OVERWRITE, work.overwritten)
-    mark_dirty(restore.tx, [goal.id for goal in work.changed])
+    invalidate_plan_items(restore.tx, [goal.id for goal in work.changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
         for goal in work.changed

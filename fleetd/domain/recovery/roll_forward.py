@@ -19,7 +19,7 @@ from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
-from ..missions.milestones import rearm
+from ..missions.milestones import reset_milestone
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
 from .restore_locks import restore_locks
@@ -123,7 +123,7 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
     reopen(restore, mission)
     sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
     locks, messages = restore_locks(restore), restore_mail(restore)
-    progress = rearm(tx, restore.mission_id)
+    progress = reset_milestone(tx, restore.mission_id)
     _set_mission(restore)
     if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
         make_pending(tx, restore.ctx, restore.mission_id, then.id)
@@ -147,7 +147,7 @@ def _drop_what_was_over(restore: RestoreContext) -> None:
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
-            leases.supersede(tx, ctx, row)
+            leases.end(tx, row["id"], "released", ctx.now)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     rows = tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"

@@ -11,7 +11,7 @@ from ..core.registry import frees_space
 from ..core.sql import LIVING
 from ..core.tx import Tx
 from ..missions import auto_mission
-from ..missions.current import is_automatic
+from ..missions.selection import is_automatic
 
 CLOSED_AT_ONCE = 10
 LOOKED_AT_AT_ONCE = 250

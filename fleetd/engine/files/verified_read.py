@@ -10,7 +10,7 @@ import msgspec
 
 from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
 from ...domain.artifacts.latest import Latest
-from ...domain.snapshots.codec import read_from, standing_in
+from ...domain.snapshots.codec import with_file, with_warning
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
 from ...store.files.layout import LATEST, Layout
@@ -49,7 +49,7 @@ def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
         record = _spare(backups, file)
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
-        record = standing_in(record, str(what or "its file is missing"))
+        record = with_warning(record, str(what or "its file is missing"))
     return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
@@ -83,7 +83,7 @@ def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     if max(figures_in(record)) > MOST:
         raise layout.not_a_file(path, "it counts further than anything can")
     if isinstance(record, Snapshot):
-        return read_from(record, form.raw, compressed=form.compressed)
+        return with_file(record, form.raw, compressed=form.compressed)
     return record
 
 

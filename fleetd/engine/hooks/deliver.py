@@ -16,15 +16,15 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from ...domain.cluster.membership import agent_on
+from ...domain.cluster.membership import agent_label
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
-from ...domain.sessions import context_window, deliveries
+from ...domain.sessions import deliveries, sessions
 from ...domain.sessions.deliveries import fingerprint
-from ...domain.sessions.identity import key_of
 from ...domain.sessions.record import HookDelivery, Recorded, record
+from ...domain.sessions.sessions import key_of
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
@@ -172,7 +172,9 @@ async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spoole
         shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
         log.warning(text, request.harness, redact(reason), shown)
-    await engine.write(deliveries.keep_unfit, request.delivery_id, request.harness, spooled=spooled)
+    await engine.write(
+        deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
+    )
 
 
 async def _carry_out(
@@ -246,7 +248,7 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        await engine.write(context_window.set_briefed, key_of(report), request.delivery_id)
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 
@@ -295,7 +297,7 @@ async def denial(
         for file in call.edits:
             other = await _others_lock(engine, file, recorded.agent_id, caller)
             if other is not None:
-                holder = await engine.read(agent_on, other.held_by)
+                holder = await engine.read(agent_label, other.held_by)
                 reason = _sentence(file, other, holder, recorded.agent_id)
                 await _close(engine, report, call, recorded.agent_id, reason, caller)
                 return reason
@@ -348,7 +350,7 @@ async def _close(
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
     harnesses = []
-    for row in await engine.read(deliveries.counted):
+    for row in await engine.read(deliveries.hook_counts):
         timing = engine.session_queue.timing(row["harness"])
         harnesses.append(
             HarnessStatus(

@@ -16,7 +16,7 @@ from ...domain.artifacts import outbox, removal
 from ...domain.core import idempotency
 from ...domain.retention import events_and_locks, sessions, snapshots
 from ...domain.sessions import deliveries
-from ...domain.snapshots import compression
+from ...domain.snapshots.snapshots import note_compressed, uncompressed
 from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
 from ...protocol.errors import Corrupt, FleetError, InvalidState, NotFound
@@ -116,7 +116,7 @@ async def compress(engine: Engine) -> int:
     """
     done, since, passed_over = 0, "", set[str]()
     while not engine.closing:
-        old, until = await engine.read(compression.uncompressed, since)
+        old, until = await engine.read(uncompressed, since)
         new = [each for each in old if each not in passed_over]
         for snapshot_id in new:
             if await _compress(engine, snapshot_id):
@@ -152,7 +152,7 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
             log.warning("The file of %s could not be compressed: %s", snapshot_id, error)
             return False
         digest = hashlib.sha256(data).hexdigest()
-        return await engine.write(compression.note_compressed, snapshot_id, digest, len(data))
+        return await engine.write(note_compressed, snapshot_id, digest, len(data))
 
 
 async def _verify_files(engine: Engine) -> None:
@@ -184,7 +184,7 @@ async def _drop_keys(engine: Engine) -> None:
 
 
 async def _drop_deliveries(engine: Engine) -> None:
-    while await engine.write(deliveries.drop_old):
+    while await engine.write(deliveries.prune_deliveries):
         continue
 
 

@@ -53,6 +53,6 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     await scan(engine)
     places = await engine.projects.shared_names(request.cwd)
     facts = msgspec.structs.replace(facts, places=places)
-    joined = await engine.on_behalf_of(caller, facts).write(agents.join, request)
+    joined = await engine.on_behalf_of(caller, facts).write(agents.find_or_register, request)
     await scan(engine)
     return joined

@@ -10,7 +10,7 @@ from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events.cursors import CursorLine, least_used
+from ...domain.events.streams import CursorLine, least_used_cursors
 from ...host import progress
 from ...host.clock import wall_clock
 from ...protocol.display import duration
@@ -88,7 +88,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
-    known = await engine.read(least_used, MOST_CURSORS)
+    known = await engine.read(least_used_cursors, MOST_CURSORS)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has one")]
     found = [
@@ -118,7 +118,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     """Say with whom the store is shared, and what of this machine's own stands beside it."""
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
-    machines = await engine.read(membership.shown)
+    machines = await engine.read(membership.list_machines)
     return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
 
 

@@ -120,11 +120,11 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             lock = await _until_served(engine, place)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await of_caller.write(queue.leave, place, keep=False)
+            await of_caller.write(queue.dequeue, place, keep=False)
         raise
     finally:
         engine.waiting_locks.discard(place.wait_id)
-    return lock or await of_caller.write(queue.leave, place, keep=True)
+    return lock or await of_caller.write(queue.dequeue, place, keep=True)
 
 
 async def _until_served(engine: Engine, place: LockTicket) -> Lock:
@@ -136,10 +136,10 @@ async def _until_served(engine: Engine, place: LockTicket) -> Lock:
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        turn = await engine.read_when_available(queue.look, place)
+        turn = await engine.read_when_available(queue.check_turn, place)
         if turn.due:
             try:
-                lock = await engine.write(queue.poll, place)
+                lock = await engine.write(queue.take_turn, place)
             except StoreAway:  # who stands in line keeps his place
                 continue
             if lock is not None:

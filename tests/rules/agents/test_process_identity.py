@@ -40,7 +40,7 @@ async def joined(fleet: Fleet, agent_id: str | None = None, harness: str = "clau
     pid, started = CLI
     facts = Facts(agent_pid=pid, pid_started=started)
     request = AgentCurrent(agent_id, harness=harness, cwd=PROJECT)
-    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).write(agents.join, request)
+    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).write(agents.find_or_register, request)
     agent = (await asked).agent
     assert agent is not None
     return agent

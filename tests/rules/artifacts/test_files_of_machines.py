@@ -60,7 +60,7 @@ async def here(*fleets: Fleet) -> None:
     """Let the store hear of machines, which are called what a person would call them."""
     for fleet in fleets:
         name = NAMES[fleet.engine.machine]
-        await fleet.engine.write(membership.beat, name, fleet.clock.now)
+        await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
 
 
 @pytest.fixture
@@ -455,7 +455,7 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     mission = await a.mission()
     taken = await b.checkpoint(mission)
     await a.do(CheckpointDelete(taken.id))
-    await b.engine.write(membership.leave)
+    await b.engine.write(membership.leave_cluster)
     a.clock.pass_by(6 * DAY)
     assert await a.engine.write(purge_departed) == 0
     a.clock.pass_by(2 * DAY)

@@ -140,7 +140,7 @@ async def test_what_goes_wrong_does_not_end_it(
     write, bugs = north.engine.write, iter([ValueError("a bug")])
 
     async def broken(rule, *rest):
-        if rule is membership.beat and (bug := next(bugs, None)):
+        if rule is membership.heartbeat and (bug := next(bugs, None)):
             raise bug
         return await write(rule, *rest)
 

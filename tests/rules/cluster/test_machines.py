@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from fleetd.domain.agents import agent_loss, agents, failover
+from fleetd.domain.agents import agent_loss, agents
 from fleetd.domain.agents.agent_loss import GRACE_MS
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due_work
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import (
     HEARTBEAT_MS,
@@ -53,7 +53,7 @@ async def machines(tmp_path, nursery):
 
 async def beat(fleet, name=None):
     return await fleet.engine.write(
-        membership.beat, name or f"host-{fleet.engine.machine[-1]}", fleet.clock.now
+        membership.heartbeat, name or f"host-{fleet.engine.machine[-1]}", fleet.clock.now
     )
 
 
@@ -137,10 +137,10 @@ async def test_of_several_that_miss_a_machine_one_loses_it(tmp_path, machines, c
         north.clock.pass_by(HEARTBEAT_MS + 1)
         await beat(north)
         await beat(third)
-        seen = [(await each.engine.read(membership.missing)).machines for each in (north, third)]
+        seen = [(await each.engine.read(membership.find_lost)).machines for each in (north, third)]
         assert seen == [[SOUTH], [SOUTH]]
 
-        done = [await each.engine.write(membership.lose, SOUTH) for each in (north, third)]
+        done = [await each.engine.write(membership.lose_machine, SOUTH) for each in (north, third)]
 
     assert done == [True, False]
 
@@ -173,7 +173,7 @@ async def _since_after(fleet, ms):
 async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machines):
     north, south = machines
     await settle_in(north, south)
-    await south.engine.write(membership.leave)
+    await south.engine.write(membership.leave_cluster)
 
     await pass_by(LEFT_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "left"}
@@ -243,7 +243,7 @@ async def test_a_mission_that_loses_several_agents_with_a_machine_has_one_error(
     assert len(await north.checkpoint_ids(other, "error")) == 1
     (row,) = north.sql("SELECT trigger_details FROM checkpoints WHERE id = :id", id=kept)
     assert "spec-1, spec-2 ended without a word (machine " in row["trigger_details"]
-    assert not await north.engine.write(failover.fail_over, "spec-2")
+    assert not await north.engine.write(agent_loss.fail_over, "spec-2")
 
 
 async def test_who_waits_for_its_user_is_lost_without_an_error(machines, mortal):
@@ -270,7 +270,7 @@ async def test_an_agent_that_was_seen_since_is_not_lost_with_its_machine(machine
 
     north.sql("UPDATE machines SET status = 'lost' WHERE id = :id", id=SOUTH)
 
-    assert not await north.engine.write(failover.fail_over, "spec-1")
+    assert not await north.engine.write(agent_loss.fail_over, "spec-1")
     assert await status(north, "spec-1") == "active"
 
 
@@ -295,14 +295,14 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(m
     mission = await north.mission()
     await settle_in(north, south)
     await south.agents(mission, "spec-1")
-    await south.engine.write(membership.leave)
+    await south.engine.write(membership.leave_cluster)
     await pass_by(LEFT_MS - HEARTBEAT_MS, north)
     await touch(south)
     await pass_by(2 * HEARTBEAT_MS, north, south)
 
-    assert not await north.engine.write(agent_loss.unheard, "spec-1")
+    assert not await north.engine.write(agent_loss.lose_unheard, "spec-1")
     await pass_by(LEFT_MS, north, south)
-    assert await north.engine.write(agent_loss.unheard, "spec-1")
+    assert await north.engine.write(agent_loss.lose_unheard, "spec-1")
 
 
 # --- what is not judged while word may be on its way ----------------------------------------------
@@ -384,7 +384,7 @@ async def test_how_soon_to_look_again_heeds_what_was_not_judged(machines):
     north, _ = machines
     await touch(north)
     for _ in range(2):
-        found = await north.engine.read(due, north.engine.awake_since_ms)
+        found = await north.engine.read(due_work, north.engine.awake_since_ms)
         assert found.look_again_ms == UNBROKEN_MS + 1
         north.clock.pass_by(10 * MINUTE)  # the store was away, and this machine has not told yet
 
@@ -453,9 +453,9 @@ async def test_an_agent_whose_work_went_to_another_stays_lost(machines, mortal):
     await north.agents(mission, "spec-2")
     await north.restore(mission_id=mission.id, agent_id="spec-2", take_over_from="spec-1")
 
-    assert await south.engine.read(failover.lost_processes) == []
+    assert await south.engine.read(agent_loss.lost_processes) == []
     back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
-    assert not await south.engine.write(failover.rejoin, back)
+    assert not await south.engine.write(agent_loss.rejoin, back)
     assert await status(north, "spec-1") == "lost"
 
 
@@ -465,10 +465,10 @@ async def test_only_its_own_machine_finds_an_agent_at_work(machines, mortal):
     await cut_off(north, south, mission, process)
     back = WatchProcess("spec-1", process.pid, processes.started(process.pid))
 
-    assert not await north.engine.write(failover.rejoin, back)
+    assert not await north.engine.write(agent_loss.rejoin, back)
     older = msgspec.structs.replace(back, started="0")
-    assert not await south.engine.write(failover.rejoin, older)
-    assert await south.engine.write(failover.rejoin, back)
+    assert not await south.engine.write(agent_loss.rejoin, older)
+    assert await south.engine.write(agent_loss.rejoin, back)
 
 
 @pytest.mark.parametrize("sign", ["heartbeat", "activity"])
@@ -547,7 +547,7 @@ async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(mach
 async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(machines, mortal):
     north, south = machines
     mission, process = await north.mission(), mortal()
-    await south.engine.write(membership.beat, "laptop", south.clock.now)
+    await south.engine.write(membership.heartbeat, "laptop", south.clock.now)
     await start(south, mission, "spec-1", process)
     await north.agents(mission, "spec-2")
     await north.checkpoint(mission)
@@ -561,7 +561,7 @@ async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(
         await take_over()
     running = f"Agent spec-1 runs on laptop (process {process.pid})."
     assert refused.value.message == running
-    await south.engine.write(membership.leave)
+    await south.engine.write(membership.leave_cluster)
     with pytest.raises(InvalidState, match="ran, when it was last heard of, on laptop"):
         await take_over()
 
@@ -636,8 +636,8 @@ async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
     await north.engine.write(start_up)
 
     with pytest.raises(NotFound, match="or its machine was not heard of"):
-        await north.engine.write(queue.poll, here)
-    assert await south.engine.write(queue.poll, there) is None
+        await north.engine.write(queue.take_turn, here)
+    assert await south.engine.write(queue.take_turn, there) is None
 
 
 async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines):
@@ -649,13 +649,13 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
     north.sql("UPDATE locks SET expires_at = acquired_at")
 
-    assert (await north.engine.read(queue.look, lost)).due
+    assert (await north.engine.read(queue.check_turn, lost)).due
     with pytest.raises(NotFound, match="The wait for the lock has ended"):
-        await north.engine.write(queue.poll, lost)
+        await north.engine.write(queue.take_turn, lost)
     for keep in (True, False):
-        assert await north.engine.write(queue.leave, lost, keep=keep) is None
+        assert await north.engine.write(queue.dequeue, lost, keep=keep) is None
 
-    assert (await south.engine.write(queue.poll, there)).held_by == "spec-3"
+    assert (await south.engine.write(queue.take_turn, there)).held_by == "spec-3"
 
 
 async def test_a_store_that_came_back_gives_the_number_of_no_lost_wait_again(machines):
@@ -697,10 +697,10 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     await wait_for(south, "/srv/a.py", "spec-2")
     mine = await wait_for(north, "/srv/a.py", "spec-3")
     if how == "left":
-        await south.engine.write(membership.leave)
+        await south.engine.write(membership.leave_cluster)
     else:
         await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
     north.clock.pass_by(10 * MINUTE + SECOND)
 
-    assert (await north.engine.write(queue.poll, mine)).held_by == "spec-3"
+    assert (await north.engine.write(queue.take_turn, mine)).held_by == "spec-3"

@@ -177,7 +177,7 @@ async def test_forgetting_names_machines_that_may_still_have_something_in_their_
     north, south = machines
     await touch(*machines)
     mission = await north.mission()
-    await south.engine.write(membership.leave)
+    await south.engine.write(membership.leave_cluster)
 
     done = await north.do(SystemForget(mission.id))
 

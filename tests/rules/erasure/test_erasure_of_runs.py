@@ -10,7 +10,7 @@ from fleetd.domain.artifacts.ingest import ingest
 from fleetd.domain.artifacts.repair import repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
-from fleetd.domain.snapshots import record as record_rules
+from fleetd.domain.snapshots import snapshots as record_rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage

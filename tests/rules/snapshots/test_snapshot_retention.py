@@ -21,7 +21,7 @@ from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.domain.snapshots.compression import note_compressed
+from fleetd.domain.snapshots.snapshots import note_compressed
 from fleetd.engine.files import outbox
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.engine.jobs.daily import compress as compress_files

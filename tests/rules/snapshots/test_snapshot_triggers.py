@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd.config import Retention
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due_work
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import process_ended, scan
@@ -455,7 +455,7 @@ async def test_the_timer_looks_neither_late_nor_all_the_time(
 
     async def counted(rule: Any, *rest: Any) -> Any:
         nonlocal looks
-        looks += rule is due
+        looks += rule is due_work
         return await read(rule, *rest)
 
     monkeypatch.setattr(watched.engine, "read", counted)

@@ -73,7 +73,7 @@ def test_what_is_cleaned_up_daily_makes_room() -> None:
         drop_expired,
         drop_old_sessions,
         drop_empty_runs,
-        deliveries.drop_old,
+        deliveries.prune_deliveries,
     ]
     assert all(map(may_use_reserve, daily))
 

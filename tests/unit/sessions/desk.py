@@ -87,7 +87,7 @@ class Desk:
 
     def send(self, planned: Planned, agent: str = AGENT) -> list[str]:
         before = self.end()
-        plan_sync.follow(self.tx, self.ctx, self.mission, agent, planned)
+        plan_sync.sync_plan(self.tx, self.ctx, self.mission, agent, planned)
         return self.log(before)
 
     def end(self) -> int:

@@ -10,10 +10,10 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
 from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
-from ..snapshots.heartbeat import INTERVAL_MS, due_rows
+from ..snapshots.triggers import INTERVAL_MS, due_runs
 
 
-class Due(Record, frozen=True, kw_only=True):
+class DueWork(Record, frozen=True, kw_only=True):
     """Ids of what has come due, and the ms until the next can."""
 
     missions: list[str]
@@ -42,7 +42,7 @@ _OLDEST = (
 )
 
 
-def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
+def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
     """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
 
     ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
@@ -66,11 +66,11 @@ def due(tx: Tx, ctx: Context, hearing_since_ms: int) -> Due:
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
         unheard = unheard_rows(tx, ctx)
     if beats:
-        unrecorded = due_rows(tx, ctx)
+        unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:
         # Those that are excused stay behind; the next to come due is younger.
         oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS)
-    return Due(
+    return DueWork(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
         agents=[row["id"] for row in unheard],

@@ -1,9 +1,8 @@
-"""Snapshots of runs: recording one, coalescing its trigger with the last, the missions it is of.
+"""Snapshots of runs: record one, coalesce its trigger with the last, list, compress old files.
 
-Source: snapshot-lifecycle, Trigger points and frequency. The newest snapshot of a run is the one
-with the highest ``seq``: a clock can be stepped back, the log cannot. A snapshot goes with each
-mission that it holds something of when that is forgotten: an agent that goes from one to the next
-takes its last commands, its locks and its step along.
+The newest snapshot of a run is the one with the highest ``seq``: a clock can be stepped back, the
+log cannot. A snapshot goes with each mission that it holds something of when that is forgotten: an
+agent that goes from one to the next takes its last commands, its locks and its step along.
 """
 
 from collections.abc import Iterable
@@ -12,28 +11,40 @@ import msgspec
 from msgspec.structs import replace
 
 from ...protocol.events import SnapshotRecorded
-from ...protocol.requests.snapshot import SnapshotRecord
-from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
+from ...protocol.requests.snapshot import (
+    SnapshotList,
+    SnapshotPage,
+    SnapshotRecord,
+)
+from ...protocol.snapshots import (
+    CommandOutcome,
+    Snapshot,
+    SnapshotContent,
+    SnapshotSummary,
+    StepState,
+)
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
+from ..core.counters import tally
 from ..core.event_log import emit, position, position_before
-from ..core.soft_delete import find_live
+from ..core.registry import method
+from ..core.soft_delete import KEPT_HERE, LIVE, find_live
 from ..core.sql import in_sql
-from ..core.tx import LogLine, Tx, WriteBackup
+from ..core.tx import LogLine, Row, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..retention.snapshots import drop_surplus
-from .builder import Draft, Known, Trigger, build, known_of, span_of
+from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
-from .resume_hints import FAILED_FIRST
-from .runs import run_meant
+from .plan_steps import FAILED_FIRST
+from .runs import requested_run, run_row, session_of_run, without_snapshots
 
 _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
     """Record where a run stands, as somebody asked."""
-    meant = run_meant(tx, ctx, request)
+    meant = requested_run(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
         status=request.status,
@@ -52,7 +63,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     Within 3 s of the last trigger, with nothing material changed, this one joins the newest
     snapshot, and the id of that one is returned.
     """
-    known = known_of(tx, run_id, trigger)
+    known = run_facts(tx, run_id, trigger)
     draft = build(tx, ctx, known, trigger)
     if known.newest is not None and _joins(ctx, known, draft, trigger):
         return _join(tx, ctx, known, known.newest, trigger)
@@ -74,7 +85,7 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
     return snapshot_id
 
 
-def _joins(ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> bool:
+def _joins(ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> bool:
     """Whether a trigger has nothing new to say so soon after the last one."""
     newest, run = known.newest, known.run
     # What somebody else had to say goes with that one when it is forgotten.
@@ -114,7 +125,7 @@ def _newest_failure(outcomes: list[CommandOutcome]) -> tuple[str, str | None, st
     return next(((each.name, each.reason_code, each.summary) for each in failures), None)
 
 
-def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger) -> str:
+def _join(tx: Tx, ctx: Context, known: RunFacts, newest: Snapshot, trigger: Trigger) -> str:
     """Let a trigger join the newest snapshot; the time until the next counts from here."""
     source = f"{trigger.source}: {trigger.note}" if trigger.note else trigger.source
     details = merged(newest.source_details, source, known.agent_id, ctx.now)
@@ -133,7 +144,7 @@ def _join(tx: Tx, ctx: Context, known: Known, newest: Snapshot, trigger: Trigger
     return newest.snapshot_id
 
 
-def _insert(tx: Tx, ctx: Context, known: Known, draft: Draft, trigger: Trigger) -> str:
+def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> str:
     """Write the row of a snapshot, and its run's; return its id."""
     content = SnapshotContent(
         snapshot_id=_id(tx, ctx),
@@ -168,7 +179,7 @@ def _id(tx: Tx, ctx: Context) -> str:
     return f"cp_{moment}_{position(tx)}"
 
 
-def _keep_run(tx: Tx, ctx: Context, known: Known, draft: Draft) -> None:
+def _keep_run(tx: Tx, ctx: Context, known: RunFacts, draft: Draft) -> None:
     tx.run(
         "INSERT INTO runs (id, agent_id, status, snapshot_awake_ms, events_seq)"
         " VALUES (:id, :agent, :status, :awake, :seq)"
@@ -194,7 +205,7 @@ def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
         )
 
 
-def _missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> set[str]:
+def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
     span = span_of(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
@@ -232,3 +243,99 @@ def _repeats(state: StepState, newest: Snapshot) -> bool:
         return any((state.plan_path, state.step_id, actions, state.todo_compliance.violations))
     failed = [each.result for each in newest.command_outcomes[-1:]] == ["FAIL"]
     return failed and any(told.startswith(FAILED_FIRST) for told in actions)
+
+
+_SUMMARY = (
+    "id, run_id, timestamp, source, status, step_id, step_ordinal, step_status, window_pressure,"
+    " outcome_count, size_bytes, compressed_at"
+)
+
+
+def agent_of_run(tx: Tx, ctx: Context, run_id: str) -> str | None:
+    """Return the agent of a run: its session's, else the one that was recorded last."""
+    found = session_of_run(tx, run_id) or run_row(tx, run_id)
+    return found["agent_id"] if found else None
+
+
+def latest(tx: Tx, ctx: Context, run_id: str) -> Snapshot:
+    """Return the newest snapshot of a run from its row."""
+    row = newest_row(tx, run_id)
+    if row is None:
+        raise without_snapshots(run_id)
+    return from_row(row)
+
+
+@method(SnapshotList)
+def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
+    """Return summaries, newest first, without touching the documents."""
+    where, params = [LIVE], {}
+    if request.run_id is not None:
+        if not (run_row(tx, request.run_id) or session_of_run(tx, request.run_id)):
+            raise without_snapshots(request.run_id)
+        where.append("run_id = :run")
+        params["run"] = request.run_id
+    clause = " AND ".join(where)
+    rows = tx.all(
+        f"SELECT {_SUMMARY} FROM snapshots WHERE {clause} ORDER BY seq DESC LIMIT :limit",
+        **params,
+        limit=request.limit,
+    )
+    if request.run_id is None:
+        total = tally(tx, "snapshots")
+    else:
+        total = tx.value(f"SELECT count(*) FROM snapshots WHERE {clause}", **params)
+    return SnapshotPage(snapshots=[_summary_of(row) for row in rows], total=total)
+
+
+def _summary_of(row: Row) -> SnapshotSummary:
+    return SnapshotSummary(
+        snapshot_id=row["id"],
+        run_id=row["run_id"],
+        created_at=row["timestamp"],
+        source=row["source"],
+        status=row["status"],
+        step_id=row["step_id"],
+        step_ordinal=row["step_ordinal"],
+        step_status=row["step_status"],
+        window_pressure=row["window_pressure"],
+        outcome_count=row["outcome_count"],
+        size_bytes=row["size_bytes"],
+        compressed_at=row["compressed_at"],
+    )
+
+
+HOUR_MS = 3_600_000
+AT_ONCE = 50
+
+
+def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | None]:
+    """Return some snapshots whose files here are old and plain, from the time ``since`` on.
+
+    Behind them is the time to go on from, None at the end. Nothing when settings turn this off.
+    """
+    hours = ctx.config.retention.snapshot_gzip_hours
+    if not hours:
+        return [], None
+    rows = tx.all(
+        f"SELECT id, timestamp FROM snapshots WHERE compressed_at IS NULL AND {LIVE}"
+        " AND timestamp < :old AND timestamp >= :since AND backed_up_at IS NOT NULL"
+        f" AND {KEPT_HERE} ORDER BY timestamp, id LIMIT :limit",
+        old=ctx.at(-hours * HOUR_MS),
+        since=since,
+        machine=ctx.machine,
+        limit=AT_ONCE,
+    )
+    return [row["id"] for row in rows], rows[-1]["timestamp"] if len(rows) == AT_ONCE else None
+
+
+def note_compressed(tx: Tx, ctx: Context, snapshot_id: str, digest: str, size_bytes: int) -> bool:
+    """Keep the checksum of a file's compressed bytes; False for what is gone meanwhile."""
+    row = tx.one(
+        "UPDATE snapshots SET compressed_at = :now, gzip_digest = :digest, gzip_bytes = :size"
+        f" WHERE id = :id AND {LIVE} AND backed_up_at IS NOT NULL RETURNING id",
+        now=ctx.now,
+        digest=digest,
+        size=size_bytes,
+        id=snapshot_id,
+    )
+    return row is not None

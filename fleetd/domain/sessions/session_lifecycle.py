@@ -12,16 +12,16 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.observers import agent_process_ended
 from ..core.session_key import WHERE_KEY, Key
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..missions import auto_mission
-from ..missions.current import belongs, inherited, is_automatic, to_join
 from ..missions.milestones import begin_mission
+from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
 from . import notices
-from .identity import key_of
+from .sessions import session_row
 
 
-def attend(
+def register_agent(
     tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, wanted: str | None
 ) -> Registration | None:
     """Register the agent of a session unless it is there already; return what it has missed.
@@ -33,11 +33,11 @@ def attend(
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
-        _put_into(tx, agent_id, None)
+        put_into(tx, [agent_id], None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
-        notices.remember(tx, agent_id, notices.Word("from", row["succeeded_by"]))
-    heir = inherited(tx, agent_id) if row is None else None
+        notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
+    heir = inherited_mission(tx, agent_id) if row is None else None
     joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
@@ -61,7 +61,7 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
         return False
     pid = ctx.facts.agent_pid
-    if row["machine"] != ctx.machine:
+    if not ctx.is_here(row):
         return pid is None and row["pid"] is not None  # nobody would watch its process then
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
 
@@ -72,10 +72,7 @@ def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: s
     A new session goes on with it only where it is, and while it is open. Where a session is resumed
     under a new id, it is still its own.
     """
-    resumed = any(
-        isinstance(each, SessionStarted) and each.source in ("resume", "compact")
-        for each in report.happenings
-    )
+    resumed = any(SessionStarted(how) in report.happenings for how in ("resume", "compact"))
     if resumed or row["session_id"] in (None, report.session_id):
         return False
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
@@ -98,20 +95,14 @@ def _mission_to_join(
         return str(named["id"])
     if row is not None and row["mission_id"] is not None:
         return None
-    found = to_join(tx, ctx, cwd)
+    found = mission_to_join(tx, ctx, cwd)
     return str(found["id"]) if found else None
 
 
 def parent_of(tx: Tx, report: Report) -> str:
     """Return the agent of the session that a report comes from; empty where there is none yet."""
-    key = key_of(report)
-    parent = tx.value(
-        "SELECT agent_id FROM sessions WHERE harness = :harness AND session_id = :session"
-        " AND subagent = ''",
-        harness=key.harness,
-        session=key.session_id,
-    )
-    return str(parent or "")
+    parent = session_row(tx, Key(report.harness, report.session_id))
+    return str(parent["agent_id"]) if parent else ""
 
 
 def mission_of(tx: Tx, agent_id: str) -> str | None:
@@ -132,13 +123,16 @@ def ensure_mission(
         return _ensure(tx, ctx, report, agent_id, cwd, title)
     mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
     if mission_id != mission_of(tx, agent_id):
-        _put_into(tx, agent_id, mission_id)
+        put_into(tx, [agent_id], mission_id)
     return mission_id
 
 
-def _put_into(tx: Tx, agent_id: str, mission_id: str | None) -> None:
+def put_into(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
+    """Let agents work in a mission, or in none."""
     tx.run(
-        "UPDATE agents SET mission_id = :mission WHERE id = :id", mission=mission_id, id=agent_id
+        f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
+        mission=mission_id,
+        **named_params("id", agent_ids),
     )
 
 
@@ -148,12 +142,10 @@ def _ensure(
     agent = find(tx, "agent", agent_id)
     if agent["mission_id"] is not None:
         mission = find(tx, "mission", agent["mission_id"])
-        if mission["status"] in OPEN_MISSION:
-            begin_mission(tx, ctx, mission)
+        begin_mission(tx, ctx, mission)
+        if mission["status"] in OPEN_MISSION or auto_mission.reopen(tx, ctx, mission["id"]):
             return str(mission["id"])
-        if auto_mission.reopen(tx, ctx, mission["id"]):
-            return str(mission["id"])
-    found = to_join(tx, ctx, cwd)
+    found = mission_to_join(tx, ctx, cwd)
     if found is not None:
         begin_mission(tx, ctx, found)
         mission_id = str(found["id"])
@@ -164,14 +156,13 @@ def _ensure(
         )
     else:
         return None
-    _put_into(tx, agent_id, mission_id)
+    put_into(tx, [agent_id], mission_id)
     return mission_id
 
 
 def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Open the mission again that was closed when the session ended."""
-    mission_id = mission_of(tx, agent_id)
-    if mission_id is not None and find(tx, "mission", mission_id)["status"] not in OPEN_MISSION:
+    if (mission_id := mission_of(tx, agent_id)) is not None:
         auto_mission.reopen(tx, ctx, mission_id)
 
 
@@ -188,7 +179,7 @@ def await_user(tx: Tx, agent_id: str) -> None:
     )
 
 
-def may_have_asked(tx: Tx, report: Report, agent_id: str) -> bool:
+def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
     """Whether an agent may wait for a permission of which only a reminder tells.
 
     It is in the middle of a turn, and no agent of its session is known to wait for one.
@@ -204,7 +195,7 @@ def may_have_asked(tx: Tx, report: Report, agent_id: str) -> bool:
     return found is not None
 
 
-def subagents_of(tx: Tx, report: Report) -> list[str]:
+def active_subagents(tx: Tx, report: Report) -> list[str]:
     """Return the subagents of a session that are in a turn, none for a subagent's own report."""
     if report.subagent:
         return []
@@ -219,20 +210,21 @@ def subagents_of(tx: Tx, report: Report) -> list[str]:
 
 
 @agent_process_ended.subscribe
-def close(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
     """Let go the agent of an open session, as when it ends, if it has one.
 
     Nobody said that it ended, so it is no activity.
     """
     row = tx.one(
-        "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL", agent=agent_id
+        "SELECT harness, session_id, subagent FROM sessions"
+        " WHERE agent_id = :agent AND ended_at IS NULL",
+        agent=agent_id,
     )
     if row is not None:
-        key = Key(row["harness"], row["session_id"], row["subagent"])
-        leave(tx, ctx, key, reason, activity=False)
+        end_session(tx, ctx, Key(**row), reason, activity=False)
 
 
-def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
+def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
     """Let the agent of a window go, with its subagents when the session ends.
 
     The last one out closes a mission that was made for the session.
@@ -247,7 +239,7 @@ def leave(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True)
     for row in rows:
         mission_id = mission_of(tx, row["agent_id"])
         if (agent := _agent(tx, row["agent_id"])) is not None:
-            agents.let_go(tx, ctx, agent, reason, activity=activity)
+            agents.mark_gone(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, mission_id, reason)
     # Last, so that whatever is told of an agent that leaves is told of this session.

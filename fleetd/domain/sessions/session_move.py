@@ -11,11 +11,12 @@ from ...protocol.types import OPEN_MISSION, Role
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..missions import missions
-from ..missions.current import is_automatic
-from ..missions.milestones import recount
+from ..missions.milestones import update_sortie_counts
+from ..missions.selection import is_automatic
+from .session_lifecycle import mission_of, put_into
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 
@@ -42,17 +43,19 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     that was made for the session ends, unless others live in it. A person's goes on without: only
     what the session's plan made leaves it.
     """
-    agent = _agent(tx, agent_id)
-    if agent is None or agent["mission_id"] == mission_id or _is_subagent(tx, agent_id):
+    agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
+    inside = "SELECT 1 AS inside FROM sessions WHERE agent_id = :id AND subagent <> ''"
+    if agent is None or agent["mission_id"] == mission_id or tx.one(inside, id=agent_id):
         return None
-    left = _mission(tx, agent["mission_id"])
+    left = tx.one("SELECT * FROM missions WHERE id = :id", id=agent["mission_id"])
     windows = _windows(tx, agent_id)
-    _put_into(tx, windows, mission_id)
+    put_into(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
         return SessionMove(left=agent["mission_id"], windows=windows)
     own = is_automatic(left)
-    ended = own and not _inhabited(tx, left["id"])
+    living = f"SELECT 1 AS lives FROM agents WHERE mission_id = :id AND status IN {LIVING} LIMIT 1"
+    ended = own and tx.one(living, id=left["id"]) is None
     sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
     _carry(tx, ctx, windows, sorties, left["id"], mission_id)
     if ended:
@@ -67,40 +70,25 @@ def move_back(
 
     Whatever it has in ``mission_id`` goes with it, ``but`` what was there before it came.
     """
-    agent = _agent(tx, agent_id)
-    if agent is None or agent["mission_id"] != mission_id:
+    if mission_of(tx, agent_id) != mission_id:
         return None
-    before, windows = _mission(tx, left), _windows(tx, agent_id)
-    _put_into(tx, windows, before["id"] if before else None)
+    before = tx.one("SELECT * FROM missions WHERE id = :id", id=left)
+    windows = _windows(tx, agent_id)
+    put_into(tx, windows, before["id"] if before else None)
     if before is None or not missions.reopen(tx, ctx, before, "merged"):
         return SessionMove(left=mission_id, windows=windows)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
     rows = tx.all(
         "SELECT * FROM sorties WHERE mission_id = :mission"
-        f" AND assigned_to IN ({_named(windows)}) ORDER BY position",
+        f" AND assigned_to IN ({inside_of('window', windows)}) ORDER BY position",
         mission=mission_id,
-        **_params(windows),
+        **named_params("window", windows),
     )
     sorties = [row for row in rows if row["id"] not in but]
     _carry(tx, ctx, windows, sorties, mission_id, before["id"])
     reopened = before["status"] not in OPEN_MISSION
     return SessionMove(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
-
-
-def _agent(tx: Tx, agent_id: str) -> Row | None:
-    return tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
-
-
-def _mission(tx: Tx, mission_id: str | None) -> Row | None:
-    return tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
-
-
-def _is_subagent(tx: Tx, agent_id: str) -> bool:
-    found = tx.one(
-        "SELECT 1 AS inside FROM sessions WHERE agent_id = :id AND subagent <> ''", id=agent_id
-    )
-    return found is not None
 
 
 def _windows(tx: Tx, agent_id: str) -> list[str]:
@@ -114,23 +102,6 @@ def _windows(tx: Tx, agent_id: str) -> list[str]:
     return [agent_id, *(row["id"] for row in rows)]
 
 
-def _put_into(tx: Tx, windows: list[str], mission_id: str | None) -> None:
-    tx.run(
-        f"UPDATE agents SET mission_id = :mission WHERE id IN ({_named(windows)})",
-        mission=mission_id,
-        **_params(windows),
-    )
-
-
-def _inhabited(tx: Tx, mission_id: str) -> bool:
-    """Whether somebody lives in a mission still that its session has left."""
-    found = tx.one(
-        f"SELECT 1 AS lives FROM agents WHERE mission_id = :id AND status IN {LIVING} LIMIT 1",
-        id=mission_id,
-    )
-    return found is not None
-
-
 def _to_carry(
     tx: Tx, windows: list[str], mission_id: str, *, all_of_them: bool, planned: bool
 ) -> list[Row]:
@@ -142,9 +113,9 @@ def _to_carry(
     made = " AND id IN (SELECT sortie_id FROM plan_items WHERE made = 1)" if planned else ""
     return tx.all(
         f"SELECT * FROM sorties WHERE mission_id = :mission AND {_OPEN}"
-        f" AND (assigned_to IN ({_named(windows)}){nobodys}){made} ORDER BY position",
+        f" AND (assigned_to IN ({inside_of('window', windows)}){nobodys}){made} ORDER BY position",
         mission=mission_id,
-        **_params(windows),
+        **named_params("window", windows),
     )
 
 
@@ -167,19 +138,16 @@ def _carry(
         )
         payload = SortieMoved(sortie_id=row["id"], title=row["title"], from_mission=source)
         emit(tx, ctx, payload, mission_id=target, agent_id=row["assigned_to"])
-    for table, whose in (("plan_items", "agent_id"), ("locks", "held_by")):
+    for table, whose in (("plan_items", "agent_id"), ("locks", "status = 'active' AND held_by")):
         tx.run(
             f"UPDATE {table} SET mission_id = :target WHERE mission_id = :source"
-            f" AND {whose} IN ({_named(windows)})" + _HELD.get(table, ""),
+            f" AND {whose} IN ({inside_of('window', windows)})",
             target=target,
             source=source,
-            **_params(windows),
+            **named_params("window", windows),
         )
-    recount(tx, source)
-    recount(tx, target)
-
-
-_HELD = {"locks": " AND status = 'active'"}
+    update_sortie_counts(tx, source)
+    update_sortie_counts(tx, target)
 
 
 def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:
@@ -200,11 +168,3 @@ def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
         missions.close(tx, ctx, left["id"], "merged", mission_id)
-
-
-def _named(windows: list[str]) -> str:
-    return ", ".join(f":window{number}" for number in range(len(windows)))
-
-
-def _params(windows: list[str]) -> dict[str, str]:
-    return {f"window{number}": name for number, name in enumerate(windows)}
