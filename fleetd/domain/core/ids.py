@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.types import ID_PREFIXES
 from .context import Context
@@ -87,3 +89,23 @@ def missing(noun: str, record_id: str) -> NotFound:
         noun=noun,
         id=record_id,
     )
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The name of a window: its harness, the harness's own session id, the subagent in it."""
+
+    harness: str
+    session_id: str
+    subagent: str = ""
+
+    @property
+    def params(self) -> Row:
+        """Return the values of the primary key's columns."""
+        return {
+            "harness": self.harness,
+            "session": self.session_id,
+            "subagent": self.subagent,
+        }
+
+
+WHERE_KEY = "harness = :harness AND session_id = :session AND subagent = :subagent"

@@ -1,7 +1,9 @@
 """Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from .tx import Row
 
@@ -55,3 +57,14 @@ def says(column: str, names: Iterable[str]) -> str:
     """Return the condition that a text says one of several parameters."""
     # Case counts, so not LIKE: a text that has something taken out is another text.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
+
+
+Found = TypeVar("Found")
+Cursor = TypeVar("Cursor")
+
+
+class Batch(msgspec.Struct, Generic[Found, Cursor], frozen=True):
+    """``following`` is the cursor of the next batch, None behind the last one."""
+
+    found: Found
+    following: Cursor | None

@@ -15,12 +15,11 @@ from ...protocol.events import MissionDeleted
 from ...protocol.records import Record
 from ...protocol.types import OPEN_MISSION
 from ..core import tombstones
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
-from ..core.sql import inside_of, named_params, says
+from ..core.sql import Batch, inside_of, named_params, says
 from ..core.tx import Row, Tx
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope

@@ -6,9 +6,9 @@ Whole missions and runs lose their directories. Of a run that stays single files
 import re
 
 from ...protocol.records import Record
+from ..artifacts.inventory import called
 from ..artifacts.kinds import KINDS
-from ..artifacts.ownership import called
-from ..artifacts.removal import Removal, removals_of
+from ..artifacts.outbox import Removal, removals_of
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.sql import inside_of

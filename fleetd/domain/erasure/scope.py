@@ -11,8 +11,7 @@ import msgspec
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
-from ..core.ids import find
-from ..core.session_key import Key
+from ..core.ids import Key, find
 from ..core.sql import inside_of, named_params, says, starts
 from ..core.tx import Row, Tx
 from ..locks.keys import of_machine

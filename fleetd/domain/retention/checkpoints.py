@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.kinds import KINDS
-from ..artifacts.latest import newest_with_file
+from ..artifacts.outbox import newest_with_file
 from ..checkpoints.limits import COMPLETED
 from ..core.context import Context
 from ..core.soft_delete import LIVE

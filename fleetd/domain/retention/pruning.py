@@ -12,12 +12,12 @@ from ...protocol.errors import NotFound
 from ...protocol.records import Record
 from ...protocol.types import Noun
 from ..artifacts.kinds import KINDS, RecordKind
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE, mark_deleted
+from ..core.sql import Batch
 from ..core.tx import Row, Tx
 from . import checkpoints, snapshots
 from .policy import RetentionPolicy

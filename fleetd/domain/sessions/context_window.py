@@ -19,7 +19,7 @@ from ...harness.report import (
     WindowUsed,
 )
 from ..core.context import Context, TranscriptMark
-from ..core.session_key import WHERE_KEY, Key
+from ..core.ids import WHERE_KEY, Key
 from ..core.tx import Tx
 
 _mark = msgspec.json.Decoder(TranscriptMark).decode

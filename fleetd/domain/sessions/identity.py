@@ -8,7 +8,7 @@ import re
 from ...harness.report import Report
 from ...protocol.types import AGENT_ID
 from ..core.context import Context
-from ..core.session_key import WHERE_KEY, Key
+from ..core.ids import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.process_identity import without_session

@@ -21,7 +21,7 @@ from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.session_key import Key
+from ..core.ids import Key
 from ..core.tx import Row, Tx
 from . import context_window, deliveries, handlers, membership, notices
 from .identity import go_on_as, key_of, open_session, session_row

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ...domain.artifacts.latest import Latest
-from ...domain.artifacts.removal import Removal
+from ...domain.artifacts.outbox import Latest, Removal
 from ...domain.erasure import marks
 from ...domain.erasure.scope import Scope
 from ...host import progress

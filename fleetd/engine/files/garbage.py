@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ...domain.artifacts.kinds import KINDS
-from ...domain.artifacts.latest import newest_of_files
+from ...domain.artifacts.outbox import newest_of_files
 from ...domain.core import tombstones
 from ...domain.snapshots.codec import seq_of
 from ...store.files.record_files import RecordFiles

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from ...domain.artifacts.kinds import KINDS, id_of
-from ...domain.artifacts.latest import Latest, newest_of_files
+from ...domain.artifacts.outbox import Latest, newest_of_files
 from ...protocol.errors import Corrupt, IntegrityMismatch
 from ...protocol.records import Finding
 from ...protocol.types import Noun

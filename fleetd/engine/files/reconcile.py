@@ -12,10 +12,9 @@ from typing import cast
 import msgspec
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.ingest import Ingested, ingest
+from ...domain.artifacts.ingest import Ingested, ingest, repair_row, stored
+from ...domain.artifacts.inventory import adopt
 from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
-from ...domain.artifacts.ownership import adopt
-from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.tx import WriteBackup
 from ...domain.recovery.roll_forward import import_end, roll_forward
 from ...host import progress

@@ -9,7 +9,7 @@ import contextlib
 import msgspec
 
 from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
-from ...domain.artifacts.latest import Latest
+from ...domain.artifacts.outbox import Latest
 from ...domain.snapshots.codec import read_from, standing_in
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot

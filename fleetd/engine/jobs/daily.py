@@ -11,7 +11,7 @@ from functools import partial
 
 import trio
 
-from ...domain.artifacts import removal
+from ...domain.artifacts import outbox
 from ...domain.core import idempotency
 from ...domain.retention import events_and_locks, sessions, snapshots
 from ...domain.sessions import deliveries
@@ -170,7 +170,7 @@ async def _drop_locks(engine: Engine) -> None:
 
 async def _purge_abandoned(engine: Engine) -> None:
     purged = 0
-    while some := await engine.write(removal.purge_departed):
+    while some := await engine.write(outbox.purge_departed):
         purged += some
     if purged:
         log.info("Removed %d rows that were deleted while their machine was gone", purged)

@@ -9,8 +9,8 @@ import time
 
 import msgspec
 
+from ...domain.artifacts.inventory import Filed, files_verified, unverified
 from ...domain.artifacts.kinds import KINDS
-from ...domain.artifacts.verification import Filed, files_verified, unverified
 from ...domain.system.daily_rounds import Round, round_done
 from ...protocol.records import Finding
 from ...protocol.timestamps import iso

@@ -25,16 +25,15 @@ JOINED = "' AND '.join(where)"
 REVIEWED = {
     "domain/agents/agents": {"where"},
     "domain/agents/mailbox": {"where", "order"},
-    "domain/artifacts/inventory": {"marks"},
-    "domain/artifacts/latest": {"there"},
-    "domain/artifacts/ownership": {"KINDS[noun].table", "inside_of('i', record_ids)", "table"},
-    "domain/artifacts/removal": {"KINDS[noun].table"},
-    "domain/artifacts/repair": {"names"},
-    "domain/artifacts/verification": {
+    "domain/artifacts/ingest": {"names"},
+    "domain/artifacts/inventory": {
         "KINDS[noun].table",
+        "inside_of('i', mission_ids)",
         "inside_of('i', record_ids)",
+        "table",
         "when",
     },
+    "domain/artifacts/outbox": {"KINDS[noun].table", "there"},
     "domain/checkpoints/checkpoints": {"also", "clause", "columns"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent"},

@@ -15,9 +15,8 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
-from fleetd.domain.artifacts.repair import stored
+from fleetd.domain.artifacts.ingest import stored
+from fleetd.domain.artifacts.outbox import backup, purge, removals
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
