@@ -33,12 +33,12 @@ class Where:
         return " AND ".join(self._conditions)
 
 
-def named_params(prefix: str, values: Sequence[str]) -> Row:
+def named_params(prefix: str, values: Sequence[str | int]) -> Row:
     """Return parameters for values: the prefix, counted."""
     return {f"{prefix}{number}": value for number, value in enumerate(values)}
 
 
-def inside_of(prefix: str, values: Sequence[str]) -> str:
+def inside_of(prefix: str, values: Sequence[str | int]) -> str:
     """Return the inside of ``IN (...)``; an empty list matches nothing."""
     return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
 

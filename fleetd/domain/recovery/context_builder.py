@@ -12,8 +12,7 @@ import msgspec
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
-from ..checkpoints.narrative import obstacle, step
-from ..checkpoints.titles import titles_for
+from ..checkpoints.narrative import obstacle, step, titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..locks.keys import event_from_here

@@ -18,7 +18,7 @@ from ...protocol.durations import duration
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest
-from ..checkpoints.titles import Titles, shares, titles_for
+from ..checkpoints.narrative import Titles, shares, titles_for
 from ..cluster.membership import on_another
 from ..core.context import Context
 from ..core.event_log import data_of

@@ -31,12 +31,16 @@ from ..core.tx import Row, Tx
 from ..missions.current import is_automatic, session_before
 from ..missions.milestones import rearm
 from . import handover, prompt
-from .checkpoint_selection import choose, mission_to_brief
 from .context_builder import is_unknown, leave_parts
-from .restore_context import RestoreContext, RestoreReport, check, refuse_stranger
-from .restore_locks import restore_locks
-from .restore_mail import restore_mail
-from .restore_sorties import restore_sorties
+from .restore_context import (
+    RestoreContext,
+    RestoreReport,
+    check,
+    choose,
+    mission_to_brief,
+    refuse_stranger,
+)
+from .restore_steps import restore_locks, restore_mail, restore_sorties
 from .state import make_briefed
 from .undo import become_newest, done_before, keep_undo, reopen
 

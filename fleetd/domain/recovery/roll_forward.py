@@ -22,9 +22,7 @@ from ..locks.keys import of_lock
 from ..missions.milestones import rearm
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
-from .restore_locks import restore_locks
-from .restore_mail import restore_mail
-from .restore_sorties import restore_sorties
+from .restore_steps import restore_locks, restore_mail, restore_sorties
 from .state import make_pending
 from .undo import keep_undo, reopen
 

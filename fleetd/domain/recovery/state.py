@@ -21,6 +21,7 @@ from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import fresh_id
+from ..core.sql import inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import last_activity, silence_ms, silent_rows
 
@@ -154,14 +155,13 @@ def make_briefed(
 
 def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
     """Note that agents who were briefed here go on in another mission: nobody waits for them."""
-    names = {f"agent{number}": name for number, name in enumerate(agents)}
     rows = tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND state <> 'pending'"
-        f" AND agent_id IN ({', '.join(f':{name}' for name in names)}) RETURNING id",
+        f" AND agent_id IN ({inside_of('agent', agents)}) RETURNING id",
         now=ctx.now,
         mission=mission_id,
-        **names,
+        **named_params("agent", agents),
     )
     for row in rows:
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)

@@ -5,8 +5,7 @@ from ...protocol.records import Checkpoint, SortieState
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.types import OPEN_MISSION, ClosedReason
 from ..checkpoints import checkpoints
-from ..checkpoints.checkpoints import Reason
-from ..checkpoints.limits import WITH_SESSION
+from ..checkpoints.checkpoints import WITH_SESSION, Reason
 from ..checkpoints.state import State, capture
 from ..core.ids import find
 from ..core.mappers import ended_as

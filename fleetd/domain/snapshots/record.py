@@ -21,7 +21,7 @@ from ..core.soft_delete import find_live
 from ..core.sql import in_sql
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
-from ..retention.snapshots import drop_surplus
+from ..retention.pruning import drop_surplus
 from .builder import Draft, Known, Trigger, build, known_of, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS

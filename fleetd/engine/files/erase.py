@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ...domain.artifacts.outbox import Latest, Removal
-from ...domain.erasure import marks
+from ...domain.erasure import steps
 from ...domain.erasure.scope import Scope
 from ...host import progress
 from ...protocol.errors import Storage
@@ -28,7 +28,7 @@ async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> Lying:
     found = await _each(
         engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
     )
-    for part in await engine.read(marks.parts, scope):
+    for part in await engine.read(steps.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
     return found
 
@@ -42,7 +42,7 @@ async def clear(
     """
     going = _whole(missions, set(runs) & set(scope.runs))
     found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
-    for part in await engine.read(marks.parts, scope):
+    for part in await engine.read(steps.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
     return found
@@ -52,7 +52,7 @@ async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
     """Return warnings about what is on other machines: it goes there, and not at once."""
     if not engine.machine:  # it has the store to itself
         return []
-    found = await engine.read(marks.other_machines, scope)
+    found = await engine.read(steps.other_machines, scope)
     told = []
     if found.keeping:
         when = "within a minute where one runs, else when it is started"

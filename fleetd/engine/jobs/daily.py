@@ -13,7 +13,7 @@ import trio
 
 from ...domain.artifacts import outbox
 from ...domain.core import idempotency
-from ...domain.retention import events_and_locks, sessions, snapshots
+from ...domain.retention import events_and_locks, pruning, sessions
 from ...domain.sessions import deliveries
 from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
@@ -181,7 +181,7 @@ async def _drop_runs(engine: Engine) -> None:
     run_ids = [""]
     while run_ids:
         async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
-            run_ids = await engine.write(snapshots.drop_empty_runs)
+            run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)
 
