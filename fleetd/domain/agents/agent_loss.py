@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...protocol.durations import duration
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..checkpoints.on_error import keep_error
+from ..checkpoints.on_error import take_error_checkpoint
 from ..core.context import Context
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
@@ -101,7 +101,7 @@ def keep_state(tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Ro
             name="AgentLost",
             message=f"{_names(row, also)} ended without a word ({reason})",
         )
-        keep_error(tx, ctx, mission, error, created_by="fleetd")
+        take_error_checkpoint(tx, ctx, mission, error, created_by="fleetd")
 
 
 def _names(row: Row, also: Sequence[Row]) -> str:

@@ -151,7 +151,7 @@ def _mark(tx: Tx, ctx: Context, mission_id: str, *, made: bool) -> None:
     )
 
 
-def waiting(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
+def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
     """Return the missions that are to be caught up, or those of one kind, the newest first."""
     rows = tx.all(
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
@@ -163,7 +163,7 @@ def waiting(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
     return [row["id"] for row in rows if how in (None, row["how"])]
 
 
-def mark_settled(tx: Tx, ctx: Context, mission_id: str) -> None:
+def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Note that what was over in a mission's old rows has been dropped; once is enough."""
     tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_marks(ctx) + mission_id)
 
@@ -176,7 +176,7 @@ def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     return row is not None
 
 
-def drop_marks_of_nothing(tx: Tx, ctx: Context) -> None:
+def drop_stale_marks(tx: Tx, ctx: Context) -> None:
     """Let no mission wait that was deleted or forgotten after its files were taken in."""
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
@@ -186,7 +186,7 @@ def drop_marks_of_nothing(tx: Tx, ctx: Context) -> None:
     )
 
 
-def end_import(tx: Tx, ctx: Context) -> int | None:
+def take_import_end(tx: Tx, ctx: Context) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_end(ctx))
     return int(row["value"]) if row else None

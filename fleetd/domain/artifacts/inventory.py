@@ -39,7 +39,7 @@ def owners(tx: Tx, ctx: Context, noun: Noun) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def number_of(tx: Tx, ctx: Context, noun: Noun) -> int:
+def count_records(tx: Tx, ctx: Context, noun: Noun) -> int:
     """Return how many records of a noun there are."""
     what: What = "checkpoints" if noun == "checkpoint" else "snapshots"
     return tally(tx, what)
@@ -110,7 +110,7 @@ def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
     )
     if row is None or row["id"] == ctx.machine:
         return None
-    return called(row["id"], row["name"])
+    return machine_label(row["id"], row["name"])
 
 
 def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
@@ -130,7 +130,7 @@ def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
     return len(rows)
 
 
-def called(machine_id: str, name: str | None) -> str:
+def machine_label(machine_id: str, name: str | None) -> str:
     """Return what a machine is called: its computer's name, and the id that tells it from others.
 
     One that the store does not know any more has its id alone.
@@ -141,14 +141,14 @@ def called(machine_id: str, name: str | None) -> str:
 AHEAD_MS = 3_600_000
 
 
-class Filed(msgspec.Struct, frozen=True, kw_only=True):
+class UnverifiedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A record with a file on this machine, and whose it is."""
 
     id: str
     owner_id: str
 
 
-def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list[Filed]:
+def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list[UnverifiedFile]:
     """Return files that were last verified, or written, before a moment, those of longest ago.
 
     They are read from the index of just these.
@@ -156,7 +156,7 @@ def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list
     rows = _filed(tx, ctx, noun, "verified_at < :limit", before, most)
     if len(rows) < most:  # noted by a clock that was ahead: nobody knows when that was
         rows += _filed(tx, ctx, noun, "verified_at > :limit", ctx.at(AHEAD_MS), most - len(rows))
-    return [Filed(id=row["id"], owner_id=row["owner"]) for row in rows]
+    return [UnverifiedFile(id=row["id"], owner_id=row["owner"]) for row in rows]
 
 
 def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -> list[Row]:

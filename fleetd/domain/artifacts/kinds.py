@@ -178,7 +178,7 @@ def seq_of(record: FileRecord) -> int:
     return KINDS[noun_of(record)].seq_of(record)
 
 
-def figures_in(record: FileRecord) -> list[int]:
+def counters_in(record: FileRecord) -> list[int]:
     """Return the figures above which the counters go on when a record comes back."""
     if isinstance(record, Checkpoint):
         return [record.seq, *(lock.fencing_token for lock in record.active_locks)]

@@ -228,10 +228,10 @@ def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Re
         )
         if row is not None:
             ids.setdefault(row["owner"], []).append(record_id)
-    return removals_of(tx, ctx, kind, ids)
+    return removals_by_owner(tx, ctx, kind, ids)
 
 
-def removals_of(
+def removals_by_owner(
     tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]
 ) -> list[Removal]:
     """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""

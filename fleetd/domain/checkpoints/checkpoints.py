@@ -93,7 +93,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    make_room(tx, ctx, content.mission_id, reason.pinned)
+    drop_surplus_checkpoints(tx, ctx, content.mission_id, reason.pinned)
     return as_taken(content, columns["digest"], warnings)
 
 
@@ -261,7 +261,9 @@ def bounded(
     return content, warnings
 
 
-def make_room(tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None) -> None:
+def drop_surplus_checkpoints(
+    tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None
+) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does

@@ -48,7 +48,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     raise missing(noun, record_id)
 
 
-def whole_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
+def resolve_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
     """Return the id of the record that ``find`` finds."""
     return str(find(tx, noun, record_id)["id"])
 

@@ -48,12 +48,12 @@ def in_sql(constants: Iterable[str]) -> str:
     return "(" + ", ".join(f"'{each}'" for each in constants) + ")"
 
 
-def starts(column: str, name: str) -> str:
+def starts_with(column: str, name: str) -> str:
     """Return the condition that a text begins with a parameter."""
     return f"substr({column}, 1, length(:{name})) = :{name}"
 
 
-def says(column: str, names: Iterable[str]) -> str:
+def contains_any(column: str, names: Iterable[str]) -> str:
     """Return the condition that a text says one of several parameters."""
     # Case counts, so not LIKE: a text that has something taken out is another text.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)

@@ -16,9 +16,9 @@ from ...protocol.events import RecordsForgotten
 from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
-from ..artifacts.inventory import called
+from ..artifacts.inventory import machine_label
 from ..artifacts.kinds import KINDS
-from ..artifacts.outbox import Removal, removals_of
+from ..artifacts.outbox import Removal, removals_by_owner
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit, position
@@ -81,12 +81,12 @@ def other_machines(tx: Tx, ctx: Context, scope: Scope) -> OtherMachines:
         machine=ctx.machine,
     )
     return OtherMachines(
-        keeping=[called(row["id"], row["name"]) for row in rows],
-        silent=[called(row["id"], row["name"]) for row in silent],
+        keeping=[machine_label(row["id"], row["name"]) for row in rows],
+        silent=[machine_label(row["id"], row["name"]) for row in silent],
     )
 
 
-def leave_to_others(tx: Tx, ctx: Context, scope: Scope) -> None:
+def blank_remote_snapshots(tx: Tx, ctx: Context, scope: Scope) -> None:
     """Leave of single snapshots that other machines keep a mark that says nothing.
 
     The daemons there find it and remove their files. Of a run that goes whole no row may stay:
@@ -106,7 +106,7 @@ def leave_to_others(tx: Tx, ctx: Context, scope: Scope) -> None:
             tx.run("DELETE FROM snapshot_missions WHERE snapshot_id = :id", id=row["id"])
 
 
-def lying(tx: Tx, scope: Scope) -> list[str]:
+def runs_losing_files(tx: Tx, scope: Scope) -> list[str]:
     """Return the runs whose files must go, whole or in part."""
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
 
@@ -119,7 +119,7 @@ def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, scope):
         ids.setdefault(row["run_id"], []).append(row["id"])
-    return removals_of(tx, ctx, KINDS["snapshot"], ids)
+    return removals_by_owner(tx, ctx, KINDS["snapshot"], ids)
 
 
 def _parts(tx: Tx, scope: Scope) -> list[Row]:
@@ -192,11 +192,11 @@ def begin(
     """
     if target.kind == "deletion":
         find_finished(tx, target.name)
-    earlier = journal.recorded(tx, target)
+    earlier = journal.recorded_scope(tx, target)
     scope = earlier.joined(found) if earlier else found
-    journal.note(tx, ctx, target, scope)
+    journal.record(tx, ctx, target, scope)
     if asked is not None:
-        journal.promise(tx, ctx, asked, scope)
+        journal.remember_answer(tx, ctx, asked, scope)
     marked = mark(tx, ctx, scope, scope.missions)
     return Erasure(scope=scope, before=position(tx), marked=marked, resumed=earlier is not None)
 
@@ -286,27 +286,27 @@ def step(
     many rows went in batches already, which reach to the event ``before``.
     """
     scope = scope_of(tx, target)
-    recorded = journal.recorded(tx, target)
+    recorded = journal.recorded_scope(tx, target)
     if recorded is not None:
         scope = recorded.joined(scope)
     missions = sorted(set(scope.missions) - set(cleared))
-    runs = sorted(set(lying(tx, scope)) - set(cleared))
+    runs = sorted(set(runs_losing_files(tx, scope)) - set(cleared))
     if missions or runs:
-        journal.note(tx, ctx, target, recorded or scope)
+        journal.record(tx, ctx, target, recorded or scope)
         marked = mark(tx, ctx, scope, missions)
         return ErasureStep(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in batches.
     since = before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), dropped or {})
     result = _result(tx, target, scope, found, dry_run=False)
-    journal.withdraw(tx, ctx, target)
-    leave_to_others(tx, ctx, scope)
+    journal.remove(tx, ctx, target)
+    blank_remote_snapshots(tx, ctx, scope)
     if target.kind == "deletion":
         tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
         delete_mission(tx, ctx, target.name)
     else:
         erase(tx, ctx, scope, since)
-        journal.note_bytes(tx, ctx)
+        journal.record_bytes(tx, ctx)
         emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
         told = f"Forgot {result.missions} missions and {result.agents} agents"
         tx.after_commit(LogLine("INFO", told))

@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import method
-from ..core.sql import Where, named_params, starts
+from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import by_project, file_from_here, of_machine
@@ -172,5 +172,5 @@ def _narrow(ctx: Context, where: Where) -> None:
     begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/")]
     begins += [here.project] if here.project else []
     named = named_params("begin", begins)
-    below = " OR ".join(starts("normalized_path", name) for name in named)
+    below = " OR ".join(starts_with("normalized_path", name) for name in named)
     where.add(f"({below})", **named)

@@ -52,30 +52,32 @@ class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.checkpoint.mission_id
 
     @property
-    def narrow(self) -> str | None:
+    def only_agent(self) -> str | None:
         """Return the only agent whose part is restored, if it is only one's."""
         return self.request.agent_id if self.request.scope == "agent" else None
 
     @property
-    def back_to(self) -> int | None:
+    def rewind_seq(self) -> int | None:
         """Return the position in the log that everything goes back to, None without a rewind."""
         return self.checkpoint.seq if self.request.rewind else None
 
-    def holder(self, name: str) -> str:
+    def new_owner(self, name: str) -> str:
         """Return who gets what an agent of the checkpoint had: itself, or its successor."""
         if self.request.agent_id and name == self.request.take_over_from:
             return self.request.agent_id
         return name
 
-    def gives_back(self, name: str) -> str | None:
+    def undone_successor(self, name: str) -> str | None:
         """Return who gives an agent its locks back: the successor whose take-over is undone."""
         if self.undoes and name == self.undoes["taken_over_from"]:
             return str(self.undoes["agent_id"])
         return None
 
-    def covers(self, name: str | None) -> bool:
+    def includes(self, name: str | None) -> bool:
         """Whether something of this agent is restored."""
-        return self.narrow is None or (name is not None and self.holder(name) == self.narrow)
+        return self.only_agent is None or (
+            name is not None and self.new_owner(name) == self.only_agent
+        )
 
 
 def check(request: RecoveryRestore) -> None:
@@ -108,7 +110,7 @@ def check(request: RecoveryRestore) -> None:
         )
 
 
-def refuse_stranger(restore: RestoreContext, name: str) -> None:
+def refuse_unknown_agent(restore: RestoreContext, name: str) -> None:
     """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
     # One after the other: only of a name that nobody else knows are all sorties read.
     known = any(
@@ -135,7 +137,7 @@ class Surroundings(Record, frozen=True, kw_only=True):
     """Where on this machine the agent works that is to be briefed."""
 
 
-def mission_meant(
+def selected_mission(
     tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet
 ) -> str | None:
     """Return the mission that a request without a checkpoint means, also one that has no row."""

@@ -56,7 +56,7 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
     work, restored = _Work(), 0
     for then in restore.checkpoint.sorties:
         now = live.pop(then.id, None)
-        if not restore.covers(then.assigned_to):
+        if not restore.includes(then.assigned_to):
             continue
         if now and (reason := _reason_to_keep(restore, then, now)):
             restore.report.kept.append(Kept(sortie_id=then.id, reason=reason))
@@ -69,18 +69,18 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
         _restore_sortie(restore, work, then, now)
         restored += 1
     _write(restore, work)
-    _judge_added(
-        restore, [sortie for sortie in live.values() if restore.covers(sortie.assigned_to)]
+    _keep_added(
+        restore, [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
     )
     return restored
 
 
-def _judge_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
+def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
     """Keep what came since the checkpoint, but for what only came back by another recovery."""
-    brought_back = _brought_back(restore) if added else set()
+    brought_back = _revived_sorties(restore) if added else set()
     for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
-            _take_out(restore, sortie)
+            _remove_revived(restore, sortie)
         else:
             reason = "created since the checkpoint"
             restore.report.kept.append(Kept(sortie_id=sortie.id, reason=reason))
@@ -94,7 +94,7 @@ def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
     return owner
 
 
-def _brought_back(restore: RestoreContext) -> set[str]:
+def _revived_sorties(restore: RestoreContext) -> set[str]:
     """Return the sorties that recoveries since the checkpoint took from older ones.
 
     Those that are not in the checkpoint had been removed before it was taken; going back to it
@@ -119,7 +119,7 @@ def _readable(sorties_json: str) -> list[SortieState]:
         return []
 
 
-def _take_out(restore: RestoreContext, sortie: SortieState) -> None:
+def _remove_revived(restore: RestoreContext, sortie: SortieState) -> None:
     restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
     mark_dirty(restore.tx, [sortie.id])
     restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
@@ -128,7 +128,7 @@ def _take_out(restore: RestoreContext, sortie: SortieState) -> None:
 def _reason_to_keep(restore: RestoreContext, then: SortieState, now: SortieState) -> str | None:
     theirs = (None, then.assigned_to, restore.request.agent_id)
     handed_over = then.assigned_to and then.assigned_to == restore.request.take_over_from
-    if (restore.narrow or handed_over) and now.assigned_to not in theirs:
+    if (restore.only_agent or handed_over) and now.assigned_to not in theirs:
         return f"now with {now.assigned_to}"
     finished_since = now.status == "completed" and then.status != "completed"
     if finished_since and not restore.request.rewind:
@@ -166,7 +166,7 @@ def _owner(restore: RestoreContext, then: SortieState) -> str | None:
     """Return whose sortie it is now: a successor gets open work, not the credit for finished."""
     if then.assigned_to is None or then.status in CLOSED_SORTIE:
         return then.assigned_to
-    return restore.holder(then.assigned_to)
+    return restore.new_owner(then.assigned_to)
 
 
 def _summary(sortie: SortieState | None) -> str:
@@ -211,7 +211,7 @@ def restore_locks(restore: RestoreContext) -> int:
     restored = sum(
         _restore_lock(restore, then)
         for then in restore.checkpoint.active_locks
-        if restore.covers(then.held_by)
+        if restore.includes(then.held_by)
     )
     for path in freed:
         leases.serve(restore.tx, restore.ctx, path)
@@ -219,14 +219,14 @@ def restore_locks(restore: RestoreContext) -> int:
 
 
 def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
-    tx, ctx, owner = restore.tx, restore.ctx, restore.holder(then.held_by)
+    tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
     path = of_lock(then)
     name = name_from_here(tx, ctx, path, then.file)
     if _has_left(restore, owner):
         text = f"Lock not restored: {name} ({owner} has left the fleet)"
         restore.report.warnings.append(text)
         return False
-    if _is_strange(restore, path):
+    if _has_foreign_key(restore, path):
         why = f"the store was moved since; {owner} can lock it again"
         # Its key means no file any more: only its holder's word is left.
         restore.report.warnings.append(f"Lock not restored: {then.file} ({why})")
@@ -237,7 +237,7 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
         _note_expiry(restore, then, owner, name)
-    elif held["held_by"] in (owner, then.held_by, restore.gives_back(then.held_by)):
+    elif held["held_by"] in (owner, then.held_by, restore.undone_successor(then.held_by)):
         leases.supersede(tx, ctx, held)
     elif restore.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
@@ -257,7 +257,7 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
     return True
 
 
-def _is_strange(restore: RestoreContext, key: str) -> bool:
+def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
     """Whether nobody asks for a file by such a key any more: it is of a store before this one.
 
     A store can be moved to a server that several share, and back.
@@ -317,7 +317,7 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
         since=last or "",
     )
     for row in rows:
-        if restore.covers(row["held_by"]):
+        if restore.includes(row["held_by"]):
             name = file_from_here(restore.tx, restore.ctx, row)
             text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"
             restore.report.warnings.append(text)
@@ -338,7 +338,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
     freed = []
     for row in rows:
         path, holder = row["normalized_path"], row["held_by"]
-        if (path, holder) in kept or restore.narrow not in (None, holder):
+        if (path, holder) in kept or restore.only_agent not in (None, holder):
             continue
         leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
         freed.append(path)
@@ -354,7 +354,7 @@ def restore_mail(restore: RestoreContext) -> int:
         if message.delivered:
             continue
         waiting = [
-            _requeue(restore, message, agent) for agent in message.to if restore.covers(agent)
+            _requeue(restore, message, agent) for agent in message.to if restore.includes(agent)
         ]
         if any(waiting):
             restore.report.messages.add(message.id)
@@ -364,7 +364,7 @@ def restore_mail(restore: RestoreContext) -> int:
 def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) -> bool:
     tx = restore.tx
     # Also a take-over of long ago: who has taken the work over has the messages too.
-    recipient = mailbox.reader(tx, restore.holder(agent_id))
+    recipient = mailbox.reader(tx, restore.new_owner(agent_id))
     row = tx.one("SELECT * FROM messages WHERE id = :id", id=message.id) or _repost(
         restore, message
     )

@@ -16,7 +16,7 @@ from ...protocol.requests.snapshot import SnapshotRecord
 from ...protocol.snapshots import CommandOutcome, Snapshot, SnapshotContent, StepState
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
-from ..core.event_log import emit, position, position_before
+from ..core.event_log import emit, nth_newest_position, position
 from ..core.soft_delete import find_live
 from ..core.sql import in_sql
 from ..core.tx import LogLine, Tx, WriteBackup
@@ -212,7 +212,7 @@ def _missions_of(tx: Tx, known: Known, trigger: Trigger, state: StepState) -> se
         step=state.step_id,
         since=span.since if span else 0,
         begun=span.begun_at if span else "",
-        last=position_before(tx, known.agent_id, LAST_EVENTS),
+        last=nth_newest_position(tx, known.agent_id, LAST_EVENTS),
         most=MOST_EVENTS if trigger.outcomes is None else 0,
     )
     found = {row["mission_id"] for row in rows if row["mission_id"]}

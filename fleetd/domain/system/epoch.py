@@ -141,7 +141,7 @@ def _renumber_locks(tx: Tx) -> None:
         )
 
 
-def write_again(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
+def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
     """Have the files of records written that are not where their rows say."""
     for record_id in record_ids:
         tx.run(

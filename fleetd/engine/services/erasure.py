@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from ...domain.core.context import Caller
-from ...domain.core.idempotency import disown
-from ...domain.core.ids import whole_id
+from ...domain.core.idempotency import forget_answer
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import frees_space, method
 from ...domain.erasure import journal, steps
 from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
@@ -54,7 +54,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
             hint="Forget one thing after the other.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
-        whole = await engine.read(whole_id, "mission", request.mission_id)
+        whole = await engine.read(resolve_id, "mission", request.mission_id)
         return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
         return ErasureTarget(kind="session", name=request.session_id)
@@ -120,7 +120,7 @@ async def erase(
         # What the end of the daemon interrupts is finished by the next start.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
-                await engine.write(disown, asked)
+                await engine.write(forget_answer, asked)
         raise
 
 
@@ -134,14 +134,14 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.resumed:
-                await engine.write(journal.withdraw, target)
+                await engine.write(journal.remove, target)
             raise
     dropped = dict(begun.marked)
     try:
         await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
-        await engine.write(journal.withdraw, target)
+        await engine.write(journal.remove, target)
         raise
     warnings = [*forgotten.warnings, *others]
     return msgspec.structs.replace(forgotten, warnings=warnings)
@@ -240,7 +240,7 @@ async def finish_these(
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
-            await engine.write(journal.withdraw, target)
+            await engine.write(journal.remove, target)
         except FleetError as error:
             failed.append(target)
             log.warning(
