@@ -14,8 +14,7 @@ import trio
 from ..config import Loaded
 from ..domain.erasure.scope import ErasureTarget
 from ..domain.system import relocation
-from ..domain.system.epoch import continue_after_loss
-from ..domain.system.startup import start_up
+from ..domain.system.epoch import continue_after_loss, start_up
 from ..host.clock import Uptime
 from ..protocol.errors import FleetError
 from ..store.api import LostCommits, StoreFailed, StoreFull, StoreRefused

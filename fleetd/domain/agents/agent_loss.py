@@ -11,7 +11,7 @@ from ...protocol.display import duration
 from ...protocol.events import AgentReturned
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..checkpoints.on_error import keep_error
+from ..checkpoints.on_error import take_error_checkpoint
 from ..cluster.membership import stranded_agents, unheard_for
 from ..core.context import Context
 from ..core.event_log import emit
@@ -125,7 +125,7 @@ def error_checkpoint(
             name="AgentLost",
             message=f"{names} ended without a word ({reason})",
         )
-        keep_error(tx, ctx, mission, error, created_by="fleetd")
+        take_error_checkpoint(tx, ctx, mission, error, created_by="fleetd")
 
 
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:

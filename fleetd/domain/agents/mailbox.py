@@ -16,7 +16,7 @@ from ...protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from ..checkpoints.on_error import delivery_failed
+from ..checkpoints.on_error import note_delivery_failure
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -82,7 +82,7 @@ def _refuse_gone(
     if gone:
         who = ", ".join(gone)
         failed = partial(
-            delivery_failed,
+            note_delivery_failure,
             sender=request.sender,
             to=gone,
             subject=request.subject,

@@ -15,12 +15,11 @@ from ...protocol.events import MissionDeleted
 from ...protocol.records import Record
 from ...protocol.types import OPEN_MISSION
 from ..core import tombstones
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
-from ..core.sql import inside_of, named_params, says
+from ..core.sql import Batch, contains_any, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope
@@ -160,7 +159,7 @@ def drop_answers(
     words, after = [*inside, *(f'"{name}"' for name in sorted(names))], ("", "")
     # So many that looking takes its time are not looked for by the store.
     sought = named_params("word", words) if len(words) <= _FEW else {}
-    where = f"{_FURTHER} AND ({says('result_json', sought) or '1 = 1'})"
+    where = f"{_FURTHER} AND ({contains_any('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
         f" WHERE {where} ORDER BY method, key LIMIT {ANSWERS_AT_ONCE}",
@@ -195,7 +194,7 @@ class BatchFound(Record, frozen=True, kw_only=True):
     until: int | str | None
 
 
-class Strand(msgspec.Struct, frozen=True):
+class TableWalk(msgspec.Struct, frozen=True):
     """A way through a table in the order of a key: rows of ``along`` are met, ``where`` goes."""
 
     table: str
@@ -211,7 +210,7 @@ class Strand(msgspec.Struct, frozen=True):
         return f"{self.key} > :since AND {self.along}", {**self.params, "since": cursor.since}
 
 
-def strands(scope: Scope, before: int) -> list[Strand]:
+def table_walks(scope: Scope, before: int) -> list[TableWalk]:
     """Return the ways on which everything is met, no row twice, in an order that lasts."""
     clauses, params = scope.clauses(), scope.params
     all_params = {**params, "before": before}
@@ -226,18 +225,18 @@ def strands(scope: Scope, before: int) -> list[Strand]:
     if scope.directory:
         ways.append(("1 = 1", f"{elsewhere} AND {others} AND ({clauses['events']})"))
     found = [
-        Strand("events", "seq", f"{along} AND seq < :before", going, all_params)
+        TableWalk("events", "seq", f"{along} AND seq < :before", going, all_params)
         for along, going in ways
     ]
     if scope.agents or scope.directory:  # who sent what, and where a file lies, has no index
         over = f"status <> 'active' AND ({clauses['locks']})"
-        found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
-        found.append(Strand("locks", "id", "1 = 1", over, params))
+        found.append(TableWalk("messages", "id", "seq < :before", clauses["messages"], all_params))
+        found.append(TableWalk("locks", "id", "1 = 1", over, params))
         return found
     for each in inside_of("m", scope.missions).split(", "):
         mine = f"mission_id = {each}"
-        found.append(Strand("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
-        found.append(Strand("locks", "id", mine, "status <> 'active'", params))
+        found.append(TableWalk("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
+        found.append(TableWalk("locks", "id", mine, "status <> 'active'", params))
     return found
 
 
@@ -245,7 +244,7 @@ def find_batch(
     tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
 ) -> Batch[BatchFound, TableCursor]:
     """Return how far the next batch reaches, and how much of it goes."""
-    ways, number = strands(scope, before), cursor.strand
+    ways, number = table_walks(scope, before), cursor.strand
     strand = ways[number]
     beyond, params = strand.beyond(cursor)
     rows = tx.all(
@@ -271,7 +270,7 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
 
     Returns how many.
     """
-    strand = strands(scope, before)[found.cursor.strand]
+    strand = table_walks(scope, before)[found.cursor.strand]
     beyond, params = strand.beyond(found.cursor)
     where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
     params = {**params, "until": found.until}

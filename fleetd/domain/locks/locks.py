@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import method
-from ..core.sql import Where, named_params, starts
+from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import by_project, file_from_here, of_machine
@@ -148,7 +148,7 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
         here = ctx.facts.here
         begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/"), here.project]
         named = named_params("begin", [*filter(None, begins)])
-        below = " OR ".join(starts("normalized_path", name) for name in named)
+        below = " OR ".join(starts_with("normalized_path", name) for name in named)
         where.add(f"({below})", **named)
     if request.after:
         last = find(tx, "lock", request.after)

@@ -8,7 +8,7 @@ from ...protocol.display import clean
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
 from ..checkpoints import checkpoints
-from ..checkpoints.limits import WITH_SESSION
+from ..checkpoints.checkpoints import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
 from ..core.sql import LIVING

@@ -21,12 +21,12 @@ from ..locks import leases
 from ..locks.keys import file_from_here, of_lock
 from ..sessions import notices, session_move
 from . import state
-from .restore_context import RestoreContext, refuse_stranger
+from .restore_context import RestoreContext, refuse_unknown_agent
 
 _strings = msgspec.json.Decoder(list[str]).decode
 
 
-def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
+def mark_dead_agents_lost(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
     """Mark a mission's agents lost whose processes are known to be gone; ``also`` one more."""
     for agent_id in sorted(ctx.facts.dead_agents):
         row = tx.one(
@@ -113,7 +113,7 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
 
 def _remember_unregistered(restore: RestoreContext, lost: str) -> None:
     """Give an agent that never registered a row, so that its one successor can stand in it."""
-    refuse_stranger(restore, lost)
+    refuse_unknown_agent(restore, lost)
     restore.tx.run(
         "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
         " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
@@ -202,7 +202,7 @@ def hands_over(restore: RestoreContext, before: State) -> bool:
     return lost in has.union(*(message.to for message in before.messages))
 
 
-def bring_in(restore: RestoreContext) -> str | None:
+def move_in_successor(restore: RestoreContext) -> str | None:
     """Move the successor's session into the mission, and have it told; return where it was.
 
     Comes after everything that was restored, so that what the session brings along is no part of
@@ -234,7 +234,7 @@ def _note_move(
 ) -> None:
     """Note in the report what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
-        state.go_on_elsewhere(restore.tx, restore.ctx, moved.left, moved.windows)
+        state.confirm_moved_agents(restore.tx, restore.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
     restore.report.changed("agent", agent_id, f"in {source}", f"in {into}")
     for row in moved.sorties:
@@ -252,13 +252,17 @@ _UNDONE = (
 )
 
 
-def undone_by(restore: RestoreContext) -> Row | None:
+def undone_takeover(restore: RestoreContext) -> Row | None:
     """Return the recovery that this one undoes, if that was a take-over nobody followed up on.
 
     Its undo checkpoint has to be named, for the whole mission. A lost agent that came back has no
     successor any more, but the one it had has its work still, until that is undone.
     """
-    if restore.request.checkpoint_id is None or restore.narrow or restore.request.take_over_from:
+    if (
+        restore.request.checkpoint_id is None
+        or restore.only_agent
+        or restore.request.take_over_from
+    ):
         return None
     return restore.tx.one(
         "SELECT r.*, a.succeeded_by FROM recoveries r JOIN agents a ON a.id = r.taken_over_from"
@@ -270,7 +274,7 @@ def undone_by(restore: RestoreContext) -> Row | None:
     )
 
 
-def take_back(restore: RestoreContext) -> bool:
+def undo_takeover(restore: RestoreContext) -> bool:
     """Undo what a take-over did beside the mission's own state; False where none is undone.
 
     The lost agent has no successor any more, its messages wait for it again, and the successor's

@@ -10,10 +10,10 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 """
 
 from ...protocol.records import Record
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
+from ..core.sql import Batch
 from ..core.tx import LogLine, Row, Tx
 
 # How many events, or locks, one transaction looks at.

@@ -5,10 +5,9 @@ a person's is touched.
 """
 
 from ...protocol.types import OPEN_MISSION
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.registry import frees_space
-from ..core.sql import LIVING
+from ..core.sql import LIVING, Batch
 from ..core.tx import Tx
 from ..missions import auto_mission
 from ..missions.selection import is_automatic

@@ -12,7 +12,7 @@ import msgspec
 
 from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
-from ..checkpoints.titles import goal_for
+from ..checkpoints.narrative import goal_for
 from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.tx import Tx

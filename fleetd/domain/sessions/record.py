@@ -21,7 +21,7 @@ from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.session_key import Key
+from ..core.ids import Key
 from ..core.tx import Row, Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
 from .sessions import key_of, open_session, rename_session, session_row

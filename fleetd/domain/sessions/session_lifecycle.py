@@ -9,9 +9,8 @@ from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
 from ..core.context import Context
-from ..core.ids import find
+from ..core.ids import WHERE_KEY, Key, find
 from ..core.observers import agent_process_ended
-from ..core.session_key import WHERE_KEY, Key
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..missions import auto_mission

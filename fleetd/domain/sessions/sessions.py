@@ -24,7 +24,7 @@ from ...harness.report import (
 )
 from ...protocol.types import AGENT_ID
 from ..core.context import Context, TranscriptMark
-from ..core.session_key import WHERE_KEY, Key
+from ..core.ids import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.process_identity import agent_without_session

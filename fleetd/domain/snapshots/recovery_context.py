@@ -15,8 +15,7 @@ from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...protocol.types import CLOSED_SORTIE
-from ..checkpoints.narrative import step
-from ..checkpoints.titles import Titles
+from ..checkpoints.narrative import Titles, step
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx

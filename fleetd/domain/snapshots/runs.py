@@ -13,8 +13,7 @@ from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
 from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..core.context import Context
-from ..core.ids import missing
-from ..core.session_key import Key
+from ..core.ids import Key, missing
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..missions.selection import is_inside

@@ -26,13 +26,13 @@ from ...protocol.snapshots import (
 from ..core.coalescing import COALESCE_MS, merged, since_last
 from ..core.context import Context
 from ..core.counters import tally
-from ..core.event_log import emit, position, position_before
+from ..core.event_log import emit, nth_newest_position, position
 from ..core.registry import method
 from ..core.soft_delete import KEPT_HERE, LIVE, find_live
 from ..core.sql import in_sql
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
-from ..retention.snapshots import drop_surplus
+from ..retention.pruning import drop_surplus
 from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, span_of
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
@@ -223,7 +223,7 @@ def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) ->
         step=state.step_id,
         since=span.since if span else 0,
         begun=span.begun_at if span else "",
-        last=position_before(tx, known.agent_id, LAST_EVENTS),
+        last=nth_newest_position(tx, known.agent_id, LAST_EVENTS),
         most=MOST_EVENTS if trigger.outcomes is None else 0,
     )
     found = {row["mission_id"] for row in rows if row["mission_id"]}

@@ -10,7 +10,7 @@ import msgspec
 from ...domain.artifacts import inventory
 from ...domain.artifacts.inventory import RowNames
 from ...domain.artifacts.kinds import KINDS, id_of
-from ...domain.artifacts.latest import Latest, newest_of_files
+from ...domain.artifacts.outbox import Latest, newest_of_files
 from ...protocol.errors import Corrupt, IntegrityMismatch
 from ...protocol.records import Finding
 from ...protocol.types import Noun

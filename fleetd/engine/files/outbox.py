@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from ...domain.artifacts import outbox
-from ...domain.artifacts.removal import Removal, purge, removals
+from ...domain.artifacts.outbox import Removal, purge, removals
 from ...domain.core.tx import RemoveBackup, WriteBackup
 from ...host import trace
 from ...protocol.errors import FleetError, NotFound, Storage, Unavailable

@@ -14,14 +14,13 @@ import msgspec
 import trio
 
 from ...domain.artifacts import inventory
-from ...domain.artifacts.ingest import Ingested, ingest
+from ...domain.artifacts.ingest import Ingested, ingest, repair_row, stored
+from ...domain.artifacts.inventory import adopt
 from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
-from ...domain.artifacts.latest import newest_of_files
-from ...domain.artifacts.ownership import adopt
-from ...domain.artifacts.repair import repair_row, stored
+from ...domain.artifacts.outbox import newest_of_files
 from ...domain.core import tombstones
 from ...domain.core.tx import WriteBackup
-from ...domain.recovery.roll_forward import import_end, roll_forward
+from ...domain.recovery.roll_forward import finish_import, roll_forward
 from ...domain.snapshots.codec import seq_of
 from ...host import progress
 from ...protocol.errors import Corrupt, FleetError, InvalidState
@@ -240,7 +239,7 @@ def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> FileRecord | Flee
 
 async def _catch_up(engine: Engine, reached: int = 0) -> None:
     """Finish an import, also one that a crash cut short: counters first, then each mission."""
-    for mission_id in await engine.write(import_end, reached):
+    for mission_id in await engine.write(finish_import, reached):
         try:
             await engine.write(roll_forward, mission_id)
         except FleetError:

@@ -8,8 +8,8 @@ import contextlib
 
 import msgspec
 
-from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
-from ...domain.artifacts.latest import Latest
+from ...domain.artifacts.kinds import KINDS, FileRecord, counters_in, id_of, owner_of
+from ...domain.artifacts.outbox import Latest
 from ...domain.snapshots.codec import with_file, with_warning
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
@@ -80,7 +80,7 @@ def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
-    if max(figures_in(record)) > MOST:
+    if max(counters_in(record)) > MOST:
         raise layout.not_a_file(path, "it counts further than anything can")
     if isinstance(record, Snapshot):
         return with_file(record, form.raw, compressed=form.compressed)

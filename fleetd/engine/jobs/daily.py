@@ -12,9 +12,9 @@ from functools import partial
 
 import trio
 
-from ...domain.artifacts import outbox, removal
+from ...domain.artifacts import outbox
 from ...domain.core import idempotency
-from ...domain.retention import events_and_locks, sessions, snapshots
+from ...domain.retention import events_and_locks, pruning, sessions
 from ...domain.sessions import deliveries
 from ...domain.snapshots.snapshots import note_compressed, uncompressed
 from ...domain.system import daily_rounds
@@ -218,7 +218,7 @@ async def _drop_locks(engine: Engine) -> None:
 
 async def _purge_abandoned(engine: Engine) -> None:
     purged = 0
-    while some := await engine.write(removal.purge_departed):
+    while some := await engine.write(outbox.purge_departed):
         purged += some
     if purged:
         log.info("Removed %d rows that were deleted while their machine was gone", purged)
@@ -229,7 +229,7 @@ async def _drop_runs(engine: Engine) -> None:
     run_ids = [""]
     while run_ids:
         async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
-            run_ids = await engine.write(snapshots.drop_empty_runs)
+            run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)
 

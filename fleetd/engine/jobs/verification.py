@@ -9,8 +9,8 @@ import time
 
 import msgspec
 
+from ...domain.artifacts.inventory import UnverifiedFile, files_verified, unverified
 from ...domain.artifacts.kinds import KINDS
-from ...domain.artifacts.verification import Filed, files_verified, unverified
 from ...domain.system.daily_rounds import Round, round_done
 from ...protocol.records import Finding
 from ...protocol.timestamps import iso
@@ -83,10 +83,10 @@ async def verify_some(engine: Engine) -> Round:
 
 
 async def _verify(
-    engine: Engine, noun: Noun, records: list[Filed], budget: _Budget, tally: _Tally
+    engine: Engine, noun: Noun, records: list[UnverifiedFile], budget: _Budget, tally: _Tally
 ) -> None:
     """Verify the files of some records, one by one, and note together that they were."""
-    verified: list[Filed] = []
+    verified: list[UnverifiedFile] = []
     bad: set[str | None] = set()
     for each in records:
         if verified and (budget.is_spent or engine.closing):

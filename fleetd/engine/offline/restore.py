@@ -273,7 +273,7 @@ async def _renew(loaded: Loaded, plan: RestorePlan) -> None:
     try:
         await engine.write(epoch.begin_epoch, plan.seq, plan.token, "copy")
         for noun in KINDS:
-            await engine.write(epoch.write_again, noun, plan.missing(noun))
+            await engine.write(epoch.reset_backups, noun, plan.missing(noun))
     finally:
         await engine.store.aclose()
 

@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ...domain.artifacts.latest import Latest
-from ...domain.artifacts.removal import Removal
+from ...domain.artifacts.outbox import Latest, Removal
 from ...domain.core.context import Caller
-from ...domain.core.idempotency import disown
-from ...domain.core.ids import whole_id
+from ...domain.core.idempotency import forget_answer
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import frees_space, method
-from ...domain.erasure import journal, marks, steps
+from ...domain.erasure import journal, steps
 from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
 from ...domain.erasure.scope import ErasureTarget, Scope
 from ...host import progress
@@ -69,7 +68,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
             hint="Forget one thing after the other.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
-        whole = await engine.read(whole_id, "mission", request.mission_id)
+        whole = await engine.read(resolve_id, "mission", request.mission_id)
         return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
         return ErasureTarget(kind="session", name=request.session_id)
@@ -135,7 +134,7 @@ async def erase(
         # What the end of the daemon interrupts is finished by the next start.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
-                await engine.write(disown, asked)
+                await engine.write(forget_answer, asked)
         raise
 
 
@@ -149,14 +148,14 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.resumed:
-                await engine.write(journal.withdraw, target)
+                await engine.write(journal.remove, target)
             raise
     dropped = dict(begun.marked)
     try:
         await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
-        await engine.write(journal.withdraw, target)
+        await engine.write(journal.remove, target)
         raise
     warnings = [*forgotten.warnings, *others]
     return msgspec.structs.replace(forgotten, warnings=warnings)
@@ -259,7 +258,7 @@ async def finish_these(
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
-            await engine.write(journal.withdraw, target)
+            await engine.write(journal.remove, target)
         except FleetError as error:
             failed.append(target)
             log.warning(
@@ -280,7 +279,7 @@ async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> FilesB
     found = await _each(
         engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
     )
-    for part in await engine.read(marks.parts, scope):
+    for part in await engine.read(steps.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
     return found
 
@@ -294,7 +293,7 @@ async def clear(
     """
     going = _whole(missions, set(runs) & set(scope.runs))
     found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
-    for part in await engine.read(marks.parts, scope):
+    for part in await engine.read(steps.parts, scope):
         found["snapshot", part.owner_id] = await _weigh_part(engine, part)
         await _clear_part(engine, part)
     return found
@@ -304,7 +303,7 @@ async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
     """Return warnings about what is on other machines: it goes there, and not at once."""
     if not engine.machine:  # it has the store to itself
         return []
-    found = await engine.read(marks.other_machines, scope)
+    found = await engine.read(steps.other_machines, scope)
     told = []
     if found.keeping:
         when = "within a minute where one runs, else when it is started"

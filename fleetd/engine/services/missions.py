@@ -3,7 +3,7 @@
 import trio
 
 from ...domain.core.context import Caller, Facts
-from ...domain.core.ids import whole_id
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import frees_space, method
 from ...domain.erasure.scope import ErasureTarget
 from ...domain.missions import missions, selection, sorties
@@ -65,7 +65,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission_id = await engine.read(whole_id, "mission", request.mission_id)
+    mission_id = await engine.read(resolve_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
         await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)

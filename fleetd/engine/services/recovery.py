@@ -11,7 +11,7 @@ from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx, WriteBackup
 from ...domain.recovery import restore as rules
-from ...domain.recovery.checkpoint_selection import mission_meant, surroundings
+from ...domain.recovery.restore_context import selected_mission, surroundings
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -92,7 +92,7 @@ async def _from_good_copies(
 async def _mission_meant(engine: Engine, request: Any) -> str | None:
     """Return the mission that a request without a checkpoint means, None without one."""
     facts = Facts(places=await engine.projects.shared_names(request.cwd))
-    return await engine.on_behalf_of(DAEMON, facts).read(mission_meant, request)
+    return await engine.on_behalf_of(DAEMON, facts).read(selected_mission, request)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:

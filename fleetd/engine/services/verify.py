@@ -145,7 +145,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
         known = []
     every = sorted({*known, *await engine.read(inventory.owners, what.noun)})
     if what.owner_id is None:
-        progress.at(f"{what.noun}s", total=await engine.read(inventory.number_of, what.noun))
+        progress.at(f"{what.noun}s", total=await engine.read(inventory.count_records, what.noun))
         return every
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.verification import unverified
+from fleetd.domain.artifacts.inventory import unverified
 from fleetd.engine.jobs import verification
 from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.jobs.verification import verify_some

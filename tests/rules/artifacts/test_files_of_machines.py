@@ -10,8 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge_departed
+from fleetd.domain.artifacts.outbox import backup, purge_departed
 from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.reconcile import collect_garbage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.artifacts.pull import content
+from fleetd.domain.artifacts.inventory import content
 from fleetd.engine.engine import Engine
 from fleetd.engine.files.reconcile import collect_garbage, reconcile
 from fleetd.host import progress
@@ -150,7 +150,7 @@ async def test_what_undoes_something_is_pulled_and_is_not_the_latest(fleet: Flee
 async def test_more_than_one_piece_of_names_is_pulled(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.artifacts.pull.AT_ONCE", 2)
+    monkeypatch.setattr("fleetd.domain.artifacts.inventory.AT_ONCE", 2)
     mission = await fleet.mission()
     taken = {(await fleet.checkpoint(mission)).id for _ in range(5)}
     with progress.tracked() as told:

@@ -18,8 +18,7 @@ from fleetd.domain.cluster.membership import (
 from fleetd.domain.core.context import Facts
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.domain.locks import queue
-from fleetd.domain.system.epoch import continue_after_loss
-from fleetd.domain.system.startup import start_up
+from fleetd.domain.system.epoch import continue_after_loss, start_up
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
 from fleetd.engine.jobs.cluster import heartbeat

@@ -167,7 +167,7 @@ async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(m
     for fleet in machines:
         await fleet.engine.write(ingest, [])
 
-    await south.engine.write(roll_forward.import_end, 0)
+    await south.engine.write(roll_forward.finish_import, 0)
 
     keys = [row["key"] for row in north.sql("SELECT key FROM store_meta")]
     assert [key for key in keys if key.startswith("import")] == [f"import:{NORTH}"]

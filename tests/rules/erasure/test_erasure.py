@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.removal import purge
-from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.artifacts.ingest import repair_row
+from fleetd.domain.artifacts.outbox import purge
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ingest
-from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.artifacts.ingest import ingest, repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.domain.snapshots import snapshots as record_rules

@@ -17,8 +17,7 @@ import trio
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
+from fleetd.domain.artifacts.outbox import backup, purge, removals
 from fleetd.domain.checkpoints import checkpoints
 from fleetd.domain.retention import pruning as rules
 from fleetd.engine.files import outbox

@@ -15,9 +15,8 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
-from fleetd.domain.artifacts.repair import stored
+from fleetd.domain.artifacts.ingest import stored
+from fleetd.domain.artifacts.outbox import backup, purge, removals
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
@@ -633,12 +632,12 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         taken = await several(fleet, 4)
         wanted = set(names(taken[:3]))
 
-        async def make_room(rule: Any, *args: Any) -> None:
+        async def drop_surplus_checkpoints(rule: Any, *args: Any) -> None:
             if rule is stored and args[-1] in wanted:
                 wanted.discard(args[-1])
                 taken.append(await record(fleet))
 
-        meet_rules(fleet.engine, monkeypatch, make_room)
+        meet_rules(fleet.engine, monkeypatch, drop_surplus_checkpoints)
         found = await fleet.do(SnapshotVerify(repair=True))
         assert found.ok, found
         assert {each.detail for each in found.findings} == {

@@ -7,10 +7,10 @@ import pytest
 from fleetd.domain.core.idempotency import drop_expired
 from fleetd.domain.core.registry import may_use_reserve
 from fleetd.domain.retention.events_and_locks import drop_old, drop_old_locks
+from fleetd.domain.retention.pruning import drop_empty_runs
 from fleetd.domain.retention.sessions import drop_old_sessions
-from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions import deliveries
-from fleetd.domain.system.startup import start_up
+from fleetd.domain.system.epoch import start_up
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
