@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+def call(request: Request[R], *, progress: Callable[[Progress], None] | None = None) -> R:
+    """Send one request over a connection of its own and return its result, as ``Fleet.call``."""
+    with Fleet() as client:
+        return client.call(request, progress=progress)
+
+
 class Fleet:
     """This user's daemon, over one connection, one call at a time.
 

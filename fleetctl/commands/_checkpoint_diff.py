@@ -36,7 +36,7 @@ def options(parser: CommandParser) -> None:
         nargs="?",
         help="the newer one (default: the mission as it is now)",
     )
-    parser.add_argument("--last", action="store_true", help="compare the newest two")
+    parser.flag("--last", help="compare the newest two")
     mission_option(parser)
 
 
@@ -51,13 +51,8 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         before, after = (args.before, args.after) if args.before else _newest(client, args)
         found = client.call(CheckpointCompare(before=before, after=after))
-    for warning in found.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(found)
-    else:
-        show_difference(found)
-    return 0
+    console.warn(*found.warnings)
+    return console.show(args, found, show_difference)
 
 
 def _newest(client: Fleet, args: Namespace) -> tuple[str, str | None]:

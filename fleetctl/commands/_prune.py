@@ -88,5 +88,5 @@ class Pruning:
 
 def options(parser: CommandParser) -> None:
     """Add the options that every prune has."""
-    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted")
+    parser.flag("--dry-run", help="show what would be deleted")
     yes_option(parser)

@@ -115,8 +115,7 @@ def _mission(client: Fleet, mission: Mission) -> RestoreTarget:
 
 def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> RestoreTarget:
     checkpoint = client.call(CheckpointGet(checkpoint_id=given))
-    for warning in checkpoint.warnings:
-        console.warn(warning)
+    console.warn(*checkpoint.warnings)
     found = client.call(MissionGet(mission_id=checkpoint.mission_id))
     if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
         raise InvalidParams(
@@ -206,8 +205,4 @@ def show_prompt(prompt: str) -> None:
 
 def show_outcome(args: Namespace, outcome: RestoreResult) -> int:
     """Print the outcome as JSON or text; lock conflicts that are left are no failure."""
-    if args.json:
-        console.print_json(outcome)
-    else:
-        show(outcome)
-    return 0
+    return console.show(args, outcome, show)

@@ -78,7 +78,7 @@ def options(parser: CommandParser) -> None:
 
 def _step_options(parser: CommandParser) -> None:
     parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
-    parser.add_argument("--step", metavar="ID", completes="nothing", help="the step of the plan")
+    parser.add_argument("--step", completes="nothing", help="the step of the plan")
     parser.add_argument(
         "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
     )
@@ -148,7 +148,6 @@ def request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
 
 
 def run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
-    """Return what names the run: the words given, else this shell's agent, else the directory."""
     if given := _given(run_id=run_id, agent_id=agent):
         return given
     return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}

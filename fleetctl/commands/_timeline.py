@@ -29,11 +29,7 @@ EVENTS = 5_000
 def options(parser: CommandParser) -> None:
     """Add what says how much is told."""
     parser.add_argument(
-        "mission_id",
-        metavar="ID",
-        completes="mission",
-        nargs="?",
-        help="default: the mission of this directory",
+        "mission_id", completes="mission", nargs="?", help="default: the mission of this directory"
     )
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument(
@@ -46,9 +42,7 @@ def options(parser: CommandParser) -> None:
     parser.add_argument(
         "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
     )
-    parser.add_argument(
-        "--full", action="store_true", help="every event by itself, and nothing is cut"
-    )
+    parser.flag("--full", help="every event by itself, and nothing is cut")
 
 
 def run(args: Namespace) -> int:

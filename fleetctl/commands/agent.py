@@ -7,7 +7,7 @@ from fleetd.protocol.errors import InvalidParams, InvalidState
 from fleetd.protocol.patterns import AgentStatus, Role
 
 from ..args import CommandParser, Run, Subparsers, UsageError, command, group, threshold_ms, whole
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     Agent,
     AgentDeregister,
@@ -50,15 +50,13 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "agent", "Register agents and see who works.")
     _register_start(actions)
-    listing = command(actions, "list", run_list, "List agents.")
-    listing.add_argument(
-        "--mission", metavar="ID", completes="mission", help="only those of this mission"
-    )
+    listing = command(actions, "list", _run_list, "List agents.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
     listing.add_argument("--status", choices=get_args(AgentStatus))
-    _on_agent(actions, "show", run_show, "Show an agent.")
+    _on_agent(actions, "show", _run_show, "Show an agent.")
     _register_note(actions)
-    _on_agent(actions, "heartbeat", run_heartbeat, "Say that an agent lives.")
-    leave = _on_agent(actions, "deregister", run_deregister, "Let an agent leave in good order.")
+    _on_agent(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
+    leave = _on_agent(actions, "deregister", _run_deregister, "Let an agent leave in good order.")
     leave.add_argument("--reason", metavar="TEXT", help="why")
 
 
@@ -66,7 +64,7 @@ def _on_agent(
     actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
 ) -> CommandParser:
     parser = command(actions, name, run, summary, examples)
-    parser.add_argument("agent_id", metavar="ID", completes="agent")
+    parser.add_argument("agent_id", completes="agent")
     return parser
 
 
@@ -74,7 +72,7 @@ def _register_start(actions: Subparsers) -> None:
     start = _on_agent(
         actions,
         "start",
-        run_start,
+        _run_start,
         "Register an agent, and offer it the mission that waits for recovery.",
         START_EXAMPLES,
     )
@@ -84,23 +82,19 @@ def _register_start(actions: Subparsers) -> None:
         default="specialist",
         help="a dispatch coordinates (default: specialist)",
     )
-    start.add_argument(
-        "--mission", metavar="ID", completes="mission", help="the mission it works on"
-    )
+    start.add_argument("--mission", completes="mission", help="the mission it works on")
     start.add_argument("--pid", type=whole(1, 2**31 - 1), metavar="N", help="its process")
     start.add_argument(
         "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
     )
-    start.add_argument(
-        "--auto-resume", action="store_true", help="restore without asking and print the briefing"
-    )
+    start.flag("--auto-resume", help="restore without asking and print the briefing")
 
 
 def _register_note(actions: Subparsers) -> None:
     note = _on_agent(
         actions,
         "note",
-        run_note,
+        _run_note,
         "Say what an agent did last, what comes next, what blocks it.",
         '  fleetctl agent note alice --last-action "Wrote the form" --next-step "Test it"',
     )
@@ -113,8 +107,7 @@ def _register_note(actions: Subparsers) -> None:
     )
 
 
-def run_list(args: Namespace) -> int:
-    """List agents, with their machines where there are several."""
+def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
@@ -131,16 +124,11 @@ def run_list(args: Namespace) -> int:
     return tables.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
 
 
-def run_show(args: Namespace) -> int:
-    """Show an agent."""
+def _run_show(args: Namespace) -> int:
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
         known = machine_names(client) if agent.machine else {}
-    if args.json:
-        console.print_json(agent)
-    else:
-        _show(agent, machine_name(known, agent.machine))
-    return 0
+    return console.show(args, agent, lambda _: _show(agent, machine_name(known, agent.machine)))
 
 
 def _show(agent: Agent, machine: str) -> None:
@@ -166,37 +154,31 @@ def _show(agent: Agent, machine: str) -> None:
         console.bullets("Blockers", note.blockers)
 
 
-def run_note(args: Namespace) -> int:
-    """Store what an agent declares."""
+def _run_note(args: Namespace) -> int:
     if args.last_action is None and args.next_step is None and args.blocker is None:
         raise UsageError("Nothing to note: use --last-action, --next-step or --blocker.")
-    request = AgentNote(
-        agent_id=args.agent_id,
-        last_action=args.last_action,
-        next_steps=args.next_step,
-        blockers=args.blocker,
+    agent = call(
+        AgentNote(
+            agent_id=args.agent_id,
+            last_action=args.last_action,
+            next_steps=args.next_step,
+            blockers=args.blocker,
+        )
     )
-    with Fleet() as client:
-        agent = client.call(request)
     return console.result(args, agent, f"Noted for {agent.id}.")
 
 
-def run_heartbeat(args: Namespace) -> int:
-    """Say that an agent lives."""
-    with Fleet() as client:
-        agent = client.call(AgentHeartbeat(agent_id=args.agent_id))
+def _run_heartbeat(args: Namespace) -> int:
+    agent = call(AgentHeartbeat(agent_id=args.agent_id))
     return console.result(args, agent, f"Agent {agent.id} is {agent.status}.")
 
 
-def run_deregister(args: Namespace) -> int:
-    """Let an agent leave."""
-    with Fleet() as client:
-        agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
+def _run_deregister(args: Namespace) -> int:
+    agent = call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
     return console.result(args, agent, f"Agent deregistered: {agent.id}")
 
 
-def run_start(args: Namespace) -> int:
-    """Register the agent; restore when a mission waits and the person or the option says so."""
+def _run_start(args: Namespace) -> int:
     with Fleet() as client:
         registration = client.call(_registration(args))
         waiting = registration.recovery

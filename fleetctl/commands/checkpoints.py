@@ -14,7 +14,7 @@ from ..args import (
     mission_option,
     whole,
 )
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     CheckpointDelete,
     CheckpointGet,
@@ -54,12 +54,12 @@ def register(subparsers: Subparsers) -> None:
         "checkpoints",
         "List, show, compare, prune, delete, verify and pull checkpoints.",
     )
-    listing = command(actions, "list", run_list, "List a mission's checkpoints, newest first.")
+    listing = command(actions, "list", _run_list, "List a mission's checkpoints, newest first.")
     mission_option(listing)
     limit_option(listing, 10)
 
-    shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
-    shown.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
+    shown = command(actions, "show", _run_show, "Show what a checkpoint holds.")
+    shown.add_argument("checkpoint_id", completes="checkpoint")
     _checkpoint_diff.options(
         command(
             actions,
@@ -70,13 +70,13 @@ def register(subparsers: Subparsers) -> None:
         )
     )
     _register_prune(actions)
-    deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")
-    deleting.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
+    deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
+    deleting.add_argument("checkpoint_id", completes="checkpoint")
 
     verifying = command(
         actions,
         "verify",
-        run_verify,
+        _run_verify,
         "Check rows and files against their digests; exit status 1 when something wrong is left.",
         "  fleetctl checkpoints verify --all\n"
         "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
@@ -91,12 +91,12 @@ def register(subparsers: Subparsers) -> None:
         "mission",
     )
     which.add_argument("--all", action="store_true", help="every mission")
-    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+    verifying.flag("--repair", help="heal one copy from the other")
 
     pulling = command(
         actions,
         "pull",
-        run_pull,
+        _run_pull,
         "Write the files of a mission's checkpoints on this machine, also those that others keep.",
         "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
     )
@@ -107,7 +107,7 @@ def _register_prune(actions: Subparsers) -> None:
     pruning = command(
         actions,
         "prune",
-        run_prune,
+        _run_prune,
         "Delete checkpoints past their retention.",
         "  fleetctl checkpoints prune --older-than 30 --dry-run\n"
         "  fleetctl checkpoints prune --mission msn-1a2b3c4d --keep 5 --yes",
@@ -128,8 +128,7 @@ def _register_prune(actions: Subparsers) -> None:
     options(pruning)
 
 
-def run_list(args: Namespace) -> int:
-    """Print the checkpoints of a mission."""
+def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         mission = mission_id(client, args.mission)
         page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
@@ -174,21 +173,13 @@ def _list_line(summary: CheckpointSummary) -> str:
     return f"{columns}  (undo)" if summary.undo else columns
 
 
-def run_show(args: Namespace) -> int:
-    """Print one checkpoint."""
-    with Fleet() as client:
-        checkpoint = client.call(CheckpointGet(checkpoint_id=args.checkpoint_id))
-    for warning in checkpoint.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(checkpoint)
-    else:
-        show_checkpoint(checkpoint)
-    return 0
+def _run_show(args: Namespace) -> int:
+    checkpoint = call(CheckpointGet(checkpoint_id=args.checkpoint_id))
+    console.warn(*checkpoint.warnings)
+    return console.show(args, checkpoint, show_checkpoint)
 
 
-def run_prune(args: Namespace) -> int:
-    """Show what would go, ask, and delete it."""
+def _run_prune(args: Namespace) -> int:
 
     def request(dry_run: bool) -> CheckpointPrune:
         return CheckpointPrune(
@@ -206,15 +197,12 @@ def _pruned_line(each: PrunedCheckpoint) -> str:
     return f"{each.id}  {each.mission_id}  {console.ago(each.timestamp)}  {each.trigger}  {size}"
 
 
-def run_delete(args: Namespace) -> int:
-    """Delete one checkpoint."""
-    with Fleet() as client:
-        deleted = client.call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
+def _run_delete(args: Namespace) -> int:
+    deleted = call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
     return console.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
 
 
-def run_verify(args: Namespace) -> int:
-    """Check checkpoints and say what is wrong."""
+def _run_verify(args: Namespace) -> int:
     with Fleet() as client:
         mission = None
         if args.checkpoint_id is None and not args.all:
@@ -227,14 +215,12 @@ def run_verify(args: Namespace) -> int:
     return show(args, findings)
 
 
-def run_pull(args: Namespace) -> int:
-    """Have the files written and say where; 1 when the row of a checkpoint is damaged."""
+def _run_pull(args: Namespace) -> int:
     with Fleet() as client:
         request = CheckpointPull(mission_id=mission_id(client, args.mission))
         with bar(args, "Pulling") as progress:
             pulled = client.call(request, progress=progress)
-    for warning in pulled.warnings:
-        console.warn(warning)
+    console.warn(*pulled.warnings)
     console.result(args, pulled, _pulled(pulled))
     return 1 if pulled.warnings else 0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fleetd.protocol.errors import InvalidState, Unavailable
 
 from ..args import Subparsers, command
-from ..client import Fleet
+from ..client import call
 from ..client.models import Setting, SystemConfig
 from ..output import console, tables
 from ..output.tables import Column
@@ -71,8 +71,7 @@ def _of_this_shell() -> "Loaded":
 
 def _of_the_daemon() -> list[Setting] | None:
     try:
-        with Fleet() as client:
-            return client.call(SystemConfig()).settings
+        return call(SystemConfig()).settings
     except Unavailable:
         return None
 

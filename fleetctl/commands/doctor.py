@@ -23,7 +23,7 @@ def register(subparsers: Subparsers) -> None:
         "exit status 1 when something is wrong and stays so.",
         "  fleetctl doctor\n  fleetctl doctor --fix",
     )
-    examining.add_argument("--fix", action="store_true", help="mend what can be mended")
+    examining.flag("--fix", help="mend what can be mended")
 
 
 def run(args: Namespace) -> int:
@@ -31,8 +31,7 @@ def run(args: Namespace) -> int:
     try:
         with Fleet() as client, bar(args, "Checking") as progress:
             hello = client.call(SystemHello())
-            request = SystemDoctor(fix=args.fix)
-            found = client.call(request, progress=progress)
+            found = client.call(SystemDoctor(fix=args.fix), progress=progress)
     except TooSlow as error:
         # What a start would meet is told by none that goes on.
         silent = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")

@@ -53,7 +53,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help=f"how many (default: {DEFAULT_LIMIT}; with --follow: no end)",
     )
-    parser.add_argument("--follow", action="store_true", help="go on with events as they happen")
+    parser.flag("--follow", help="go on with events as they happen")
 
 
 def run(args: Namespace) -> int:

@@ -32,41 +32,35 @@ def register(subparsers: Subparsers) -> None:
         "Take back what is remembered: rows, files, and the bytes they leave. Cannot be undone.",
     )
     summary = "Forget a mission, also one in progress."
-    mission = _register(actions, "mission", run_mission, summary)
-    mission.add_argument("name", metavar="ID", completes="mission")
+    mission = _register(actions, "mission", _run_mission, summary)
+    mission.add_argument("name", completes="mission")
     summary = "Forget the agents and runs of a session, and the missions that only they worked on."
-    session = _register(actions, "session", run_session, summary)
+    session = _register(actions, "session", _run_session, summary)
     session.add_argument(
-        "name",
-        metavar="ID",
-        completes="session",
-        help="as the agent's CLI calls it, or the id of a run",
+        "name", completes="session", help="as the agent's CLI calls it, or the id of a run"
     )
     summary = "Forget everything about a directory and what is below it."
-    project = _register(actions, "project", run_project, summary)
+    project = _register(actions, "project", _run_project, summary)
     default = "default: the git repository here, else this directory"
     project.add_argument("name", metavar="DIR", nargs="?", help=default)
 
 
 def _register(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary, EXAMPLES)
-    parser.add_argument("--dry-run", action="store_true", help="show what would go")
+    parser.flag("--dry-run", help="show what would go")
     yes_option(parser)
     return parser
 
 
-def run_mission(args: Namespace) -> int:
-    """Forget a mission."""
+def _run_mission(args: Namespace) -> int:
     return _run(args, partial(SystemForget, mission_id=args.name))
 
 
-def run_session(args: Namespace) -> int:
-    """Forget a session."""
+def _run_session(args: Namespace) -> int:
     return _run(args, partial(SystemForget, session_id=args.name))
 
 
-def run_project(args: Namespace) -> int:
-    """Forget a project."""
+def _run_project(args: Namespace) -> int:
     directory = absolute(args.name) if args.name else project_dir()
     return _run(args, partial(SystemForget, project_dir=directory))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetd.protocol.errors import Storage
 
 from ..args import Subparsers, command
-from ..client import Fleet
+from ..client import call
 from ..client.models import SystemMetrics
 from ..output import console
 
@@ -37,8 +37,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Ask the daemon, then print or write."""
-    with Fleet() as client:
-        metrics = client.call(SystemMetrics())
+    metrics = call(SystemMetrics())
     if args.output is not None:
         _write(args.output, metrics.text)
         if args.json:

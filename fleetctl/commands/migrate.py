@@ -86,11 +86,7 @@ def run(args: Namespace) -> int:
 def _print_roles(args: Namespace) -> int:
     script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
     text = script.read_text("utf-8")
-    if args.json:
-        console.print_json({"sql": text})
-    else:
-        print(text, end="")
-    return 0
+    return console.show(args, {"sql": text}, lambda _: print(text, end=""))
 
 
 def _show(report: Migration) -> None:

@@ -8,7 +8,7 @@ from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
 from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, yes_option
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     Mission,
     MissionCancel,
@@ -57,49 +57,44 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mission", "Create, start and end missions.")
     _register_create(actions)
-    start = command(actions, "start", run_start, "Start a pending mission.")
+    start = command(actions, "start", _run_start, "Start a pending mission.")
     start.add_argument(
         "mission_id",
-        metavar="ID",
         completes="mission.pending",
         nargs="?",
         help="default: the newest pending one here",
     )
-    complete = command(actions, "complete", run_complete, "Complete a mission.")
+    complete = command(actions, "complete", _run_complete, "Complete a mission.")
     _id_argument(complete, "mission.begun")
     for name, run, summary in (
-        ("fail", run_fail, "Give a mission up as failed."),
-        ("cancel", run_cancel, "Call a mission off."),
+        ("fail", _run_fail, "Give a mission up as failed."),
+        ("cancel", _run_cancel, "Call a mission off."),
     ):
         ending = command(actions, name, run, summary)
         _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."), "mission")
+    _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
     _timeline.options(
         command(actions, "timeline", _timeline.run, _timeline.SUMMARY, _timeline.EXAMPLES)
     )
     _register_list(actions)
     _register_update(actions)
-    command(actions, "current", run_current, "Show the mission of this directory.")
+    command(actions, "current", _run_current, "Show the mission of this directory.")
     delete = command(
-        actions, "delete", run_delete, "Delete a finished mission with everything in it."
+        actions, "delete", _run_delete, "Delete a finished mission with everything in it."
     )
-    delete.add_argument("mission_id", metavar="ID", completes="mission.ended")
+    delete.add_argument("mission_id", completes="mission.ended")
     yes_option(delete)
 
 
 def _id_argument(parser: CommandParser, completes: str) -> None:
     parser.add_argument(
-        "mission_id",
-        metavar="ID",
-        completes=completes,
-        nargs="?",
-        help="default: the mission of this directory",
+        "mission_id", completes=completes, nargs="?", help="default: the mission of this directory"
     )
 
 
 def _register_create(actions: Subparsers) -> None:
-    create = command(actions, "create", run_create, "Create a pending mission.", CREATE_EXAMPLES)
+    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
     create.add_argument("title", metavar="TITLE", help="what is to be reached")
     _detail_options(create)
     create.add_argument(
@@ -124,33 +119,32 @@ def _detail_options(parser: CommandParser) -> None:
 
 
 def _register_list(actions: Subparsers) -> None:
-    listing = command(actions, "list", run_list, "List missions, newest first.")
+    listing = command(actions, "list", _run_list, "List missions, newest first.")
     listing.add_argument("--status", choices=endings.STATES)
     listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
     limit_option(listing, 50)
 
 
 def _register_update(actions: Subparsers) -> None:
-    update = command(actions, "update", run_update, "Change fields of a mission.")
-    update.add_argument("mission_id", metavar="ID", completes="mission")
+    update = command(actions, "update", _run_update, "Change fields of a mission.")
+    update.add_argument("mission_id", completes="mission")
     update.add_argument(
         "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
     )
     _detail_options(update)
 
 
-def run_create(args: Namespace) -> int:
-    """Create a mission."""
-    request = MissionCreate(
-        title=args.title,
-        description=args.description,
-        priority=args.priority or "medium",
-        project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
-        sorties=[NewSortie(title=title) for title in args.sortie],
-        agent_id=this_agent(),
+def _run_create(args: Namespace) -> int:
+    mission = call(
+        MissionCreate(
+            title=args.title,
+            description=args.description,
+            priority=args.priority or "medium",
+            project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
+            sorties=[NewSortie(title=title) for title in args.sortie],
+            agent_id=this_agent(),
+        )
     )
-    with Fleet() as client:
-        mission = client.call(request)
     return console.result(
         args,
         mission,
@@ -161,8 +155,7 @@ def run_create(args: Namespace) -> int:
     )
 
 
-def run_start(args: Namespace) -> int:
-    """Start the mission that was named, else the newest pending one of this directory."""
+def _run_start(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionStart(mission_id=args.mission_id or _newest_pending(client)))
     return console.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
@@ -179,31 +172,27 @@ def _newest_pending(client: Fleet) -> str:
     return page.missions[0].id
 
 
-def run_complete(args: Namespace) -> int:
-    """Complete a mission."""
+def _run_complete(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionComplete(mission_id=mission_id(client, args.mission_id)))
     return console.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
 
 
-def run_fail(args: Namespace) -> int:
-    """Give a mission up."""
+def _run_fail(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionFail(mission_id=chosen, reason=args.reason))
     return console.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
 
 
-def run_cancel(args: Namespace) -> int:
-    """Call a mission off."""
+def _run_cancel(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission_id)
         mission = client.call(MissionCancel(mission_id=chosen, reason=args.reason))
     return console.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
 
 
-def run_show(args: Namespace) -> int:
-    """Show a mission."""
+def _run_show(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
@@ -223,15 +212,13 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
     return f"{console.path(mission.project_dir)} on {machine_name(known, mission.machine)}"
 
 
-def run_list(args: Namespace) -> int:
-    """List missions."""
+def _run_list(args: Namespace) -> int:
     directory = absolute(args.project_dir) if args.project_dir else None
     status, why = endings.of_state(args.status) if args.status else (None, None)
     with Fleet() as client:
-        request = MissionList(
-            status=status, project_dir=directory, limit=args.limit, closed_reason=why
+        page = client.call(
+            MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
         )
-        page = client.call(request)
     rows = [
         (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions
@@ -239,36 +226,29 @@ def run_list(args: Namespace) -> int:
     return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
 
 
-def run_update(args: Namespace) -> int:
-    """Change a mission."""
+def _run_update(args: Namespace) -> int:
     if args.title is None and args.description is None and args.priority is None:
         raise UsageError("Nothing to change: use --title, --description or --priority.")
-    request = MissionUpdate(
-        mission_id=args.mission_id,
-        title=args.title,
-        description=args.description,
-        priority=args.priority,
-        agent_id=this_agent(),
+    mission = call(
+        MissionUpdate(
+            mission_id=args.mission_id,
+            title=args.title,
+            description=args.description,
+            priority=args.priority,
+            agent_id=this_agent(),
+        )
     )
-    with Fleet() as client:
-        mission = client.call(request)
     return console.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
 
 
-def run_current(args: Namespace) -> int:
-    """Show the mission that this directory belongs to."""
+def _run_current(args: Namespace) -> int:
     with Fleet() as client:
         mission = selected(client, "work").mission
         directory = _directory(client, mission)
-    if args.json:
-        console.print_json(mission)
-    else:
-        show_mission(mission, directory)
-    return 0
+    return console.show(args, mission, lambda _: show_mission(mission, directory))
 
 
-def run_delete(args: Namespace) -> int:
-    """Delete a mission, after asking."""
+def _run_delete(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=args.mission_id))
         question = f"Delete {mission.id} ({console.clean(mission.title)}) with its checkpoints?"

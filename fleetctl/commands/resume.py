@@ -31,29 +31,19 @@ def register(subparsers: Subparsers) -> None:
     parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
     mission_option(parser, "the agent's, else the newest stale one of this directory")
     parser.add_argument(
-        "--checkpoint",
-        metavar="ID",
-        completes="checkpoint",
-        help="the checkpoint (default: the latest)",
+        "--checkpoint", completes="checkpoint", help="the checkpoint (default: the latest)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be restored")
+    parser.flag("--dry-run", help="show what would be restored")
     yes_option(parser)
     _recovery_options(parser)
 
 
 def _recovery_options(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--rewind", action="store_true", help="also undo what was finished since the checkpoint"
-    )
-    parser.add_argument(
-        "--force-locks", action="store_true", help="take locks that others hold by now"
-    )
-    parser.add_argument(
-        "--agent", metavar="ID", completes="agent", help="the agent that is briefed"
-    )
+    parser.flag("--rewind", help="also undo what was finished since the checkpoint")
+    parser.flag("--force-locks", help="take locks that others hold by now")
+    parser.add_argument("--agent", completes="agent", help="the agent that is briefed")
     parser.add_argument(
         "--take-over-from",
-        metavar="ID",
         completes="agent.lost",
         help="a lost agent whose work goes to --agent, whose session moves into the mission",
     )
@@ -64,11 +54,7 @@ def _recovery_options(parser: CommandParser) -> None:
         "(default: mission; agent with --take-over-from)",
     )
     parser.add_argument(
-        "--requested-by",
-        metavar="ID",
-        completes="agent",
-        default="cli",
-        help="who asks (default: cli)",
+        "--requested-by", completes="agent", default="cli", help="who asks (default: cli)"
     )
 
 

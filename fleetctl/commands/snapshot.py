@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from ..args import CommandParser, Subparsers, command, group, limit_option
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     PrunedSnapshot,
     Query,
@@ -60,17 +60,17 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers, "snapshot", "Record, list, show, verify and prune snapshots of runs."
     )
-    recording = command(actions, "record", run_record, "Record where a run stands.", EXAMPLES)
+    recording = command(actions, "record", _run_record, "Record where a run stands.", EXAMPLES)
     _run_options(recording)
     _snapshot_options.options(recording)
 
-    listing = command(actions, "list", run_list, "List snapshots, newest first.")
+    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
     listing.add_argument(
         "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
     )
     limit_option(listing, 10)
 
-    shown = command(actions, "show", run_show, "Show what a snapshot holds.")
+    shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
     shown.add_argument(
         "which",
         metavar="SNAPSHOT|RUN",
@@ -78,19 +78,14 @@ def register(subparsers: Subparsers) -> None:
         nargs="?",
         help=f"a snapshot, or a run for its newest (default: {MINE})",
     )
-    shown.add_argument(
-        "--agent", metavar="ID", completes="agent", help="the newest of this agent's run"
-    )
+    shown.add_argument("--agent", completes="agent", help="the newest of this agent's run")
     _register_upkeep(actions)
 
 
 def _run_options(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--run", dest="run_id", metavar="ID", completes="run", help=f"the run (default: {MINE})"
-    )
+    parser.add_argument("--run", dest="run_id", completes="run", help=f"the run (default: {MINE})")
     parser.add_argument(
         "--agent",
-        metavar="ID",
         completes="agent",
         help="whose run it is; its present one, unless --run names one",
     )
@@ -100,7 +95,7 @@ def _register_upkeep(actions: Subparsers) -> None:
     verifying = command(
         actions,
         "verify",
-        run_verify,
+        _run_verify,
         "Check rows and files against their checksums; exit status 1 when something wrong is left.",
         VERIFY_EXAMPLES,
     )
@@ -111,10 +106,10 @@ def _register_upkeep(actions: Subparsers) -> None:
         nargs="?",
         help="only this one (default: every run)",
     )
-    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+    verifying.flag("--repair", help="heal one copy from the other")
 
     pruning = command(
-        actions, "prune", run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
+        actions, "prune", _run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
     )
     pruning.add_argument(
         "run_id", metavar="RUN", completes="run", nargs="?", help="only its (default: of all)"
@@ -122,14 +117,12 @@ def _register_upkeep(actions: Subparsers) -> None:
     options(pruning)
 
 
-def run_record(args: Namespace) -> int:
-    """Record where a run stands, and say where that is kept."""
+def _run_record(args: Namespace) -> int:
     request = _snapshot_options.request(args)
     with Fleet() as client:
         snapshot = _record(client, request)
         folder = "" if args.json else _folder(client, snapshot)
-    for warning in snapshot.warnings:
-        console.warn(warning)
+    console.warn(*snapshot.warnings)
     return console.result(args, snapshot, *_recorded(snapshot, folder))
 
 
@@ -161,10 +154,8 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
     ]
 
 
-def run_list(args: Namespace) -> int:
-    """Print the snapshots of a run, or of all."""
-    with Fleet() as client:
-        page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
+def _run_list(args: Namespace) -> int:
+    page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
     if args.json:
         console.print_json(page.snapshots)
     elif page.snapshots:
@@ -197,19 +188,13 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
     )
 
 
-def run_show(args: Namespace) -> int:
-    """Print one snapshot."""
+def _run_show(args: Namespace) -> int:
     request = _named(args)
     with Fleet() as client:
         snapshot = client.call(request)
         folder = "" if args.json else _folder(client, snapshot)
-    for warning in snapshot.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(snapshot)
-    else:
-        show_snapshot(snapshot, folder)
-    return 0
+    console.warn(*snapshot.warnings)
+    return console.show(args, snapshot, lambda _: show_snapshot(snapshot, folder))
 
 
 def _named(args: Namespace) -> Query[Snapshot]:
@@ -220,8 +205,7 @@ def _named(args: Namespace) -> Query[Snapshot]:
     return SnapshotLatest(**_snapshot_options.run_of(args.which, args.agent))
 
 
-def run_verify(args: Namespace) -> int:
-    """Check snapshots and say what is wrong."""
+def _run_verify(args: Namespace) -> int:
     noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
     request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
     with Fleet() as client, bar(args, "Verifying") as progress:
@@ -229,8 +213,7 @@ def run_verify(args: Namespace) -> int:
     return show(args, findings)
 
 
-def run_prune(args: Namespace) -> int:
-    """Show what would go, ask, and delete it."""
+def _run_prune(args: Namespace) -> int:
 
     def request(dry_run: bool) -> SnapshotPrune:
         return SnapshotPrune(run_id=args.run_id, dry_run=dry_run)

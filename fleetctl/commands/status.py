@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from ..args import Subparsers, command
-from ..client import Fleet
+from ..client import call
 from ..client.models import (
     AwayStatus,
     Counts,
@@ -65,15 +65,12 @@ def register(subparsers: Subparsers) -> None:
         run,
         "Missions in progress, missions that wait for recovery, and the daemon's state.",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also how busy the daemon is and was"
-    )
+    parser.flag("-v", "--verbose", help="also how busy the daemon is and was")
 
 
 def run(args: Namespace) -> int:
     """Ask the daemon and print what it says."""
-    with Fleet() as client:
-        status = client.call(SystemStatus())
+    status = call(SystemStatus())
     if args.json:
         console.print_json(status)
     else:

@@ -183,11 +183,10 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what goes, change nothing")
+    parser.flag("--dry-run", help="show what goes, change nothing")
     yes_option(parser)
-    parser.add_argument(
+    parser.flag(
         "--delete-data",
-        action="store_true",
         help="delete what fleetd remembers on this machine, for good (default: ask; with --yes "
         "it is kept)",
     )

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO, TypeVar
 
 from fleetd.protocol.durations import duration
@@ -67,6 +67,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+T = TypeVar("T")
 Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
@@ -175,6 +176,15 @@ def result(args: Namespace, value: Any, *texts: str) -> int:
     return 0
 
 
+def show(args: Namespace, value: T, page: Callable[[T], object]) -> int:
+    """Print a result as JSON or as a page, whichever was asked for, and return status 0."""
+    if args.json:
+        print_json(value)
+    else:
+        page(value)
+    return 0
+
+
 def rest_of_line(start: str, text: str) -> str:
     """Return text, on a terminal as much of it as fits behind its start."""
     room = columns()
@@ -221,9 +231,10 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return text if plain else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
-def warn(text: str) -> None:
-    """Print a warning on stderr."""
-    complain("Warning:", text, "yellow")
+def warn(*texts: str) -> None:
+    """Print warnings on stderr."""
+    for text in texts:
+        complain("Warning:", text, "yellow")
 
 
 def complain(label: str, text: str, style: str = "") -> None:
