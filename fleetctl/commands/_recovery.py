@@ -24,7 +24,6 @@ from ..client.models import (
 )
 from ..context import selected
 from ..output import console
-from ..output.views.recovery import lost
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {
@@ -154,7 +153,7 @@ def choices(target: RestoreTarget) -> Iterator[str]:
             f"{checkpoint}  {other.mission_title}"
         )
         if other.lost_agents:
-            yield f"    {lost(other)}"
+            yield f"    {console.lost_agents(other)}"
     yield "Taking the one that was active last; --mission <id> takes another."
     yield ""
 

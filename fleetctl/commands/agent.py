@@ -25,7 +25,6 @@ from ..client.pagination import every
 from ..context import cwd, failing_as, machine_name, machine_names, selected
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.recovery import resume_command
 from ..prompts import confirm, interactive
 from ._recovery import QUESTION, announcement, candidate_target, show
 
@@ -246,7 +245,7 @@ def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
     """Ask when somebody is there; else say what waits and how to restore it."""
     if args.json:
         return False
-    later = resume_command(candidate, args.agent_id)
+    later = console.resume_command(candidate, args.agent_id)
     if not interactive():
         console.line(
             f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "

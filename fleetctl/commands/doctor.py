@@ -1,16 +1,28 @@
-"""``fleetctl doctor``: everything that can be examined, by the daemon or without it."""
+"""``fleetctl doctor``: everything that can be examined, by the daemon or without it.
 
+Without one that is the settings, the path of the socket, and the permissions of the roots.
+"""
+
+import os
+import stat
 from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleetd import __version__
-from fleetd.protocol.errors import Denied, InvalidParams, Unavailable
+from fleetd.host import paths
+from fleetd.protocol.errors import Denied, FleetError, InvalidParams, Unavailable
 
 from ..args import Subparsers, command
 from ..client import Fleet, TooSlow
 from ..client.models import Finding, Findings, Hello, SystemDoctor, SystemHello
 from ..output import console
-from ..output.progress import bar
-from ..output.views.findings import show
+from ..output.progress import call_with_bar
+
+if TYPE_CHECKING:
+    from fleetd.config import Config
+
+_SQLITE = b"SQLite format 3\0"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -29,23 +41,20 @@ def register(subparsers: Subparsers) -> None:
 def run(args: Namespace) -> int:
     """Have the daemon examine itself; without one, examine what its start would meet."""
     try:
-        with Fleet() as client, bar(args, "Checking") as progress:
+        with Fleet() as client:
             hello = client.call(SystemHello())
-            found = client.call(SystemDoctor(fix=args.fix), progress=progress)
+            found = call_with_bar(args, "Checking", client, SystemDoctor(fix=args.fix)).findings
+        daemon = _daemon(hello)
     except TooSlow as error:
         # What a start would meet is told by none that goes on.
-        silent = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")
-        return show(args, Findings(ok=False, findings=[silent, *_service(args)]))
+        daemon = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")
+        found = []
     except (Unavailable, Denied, InvalidParams) as error:
-        # Imported here: reading the configuration needs platformdirs and a TOML parser.
-        from . import _preflight
-
-        away = Finding(check="daemon", ok=False, detail=error.message)
-        return show(
-            args, Findings(ok=False, findings=[away, *_service(args), *_preflight.findings()])
-        )
-    findings = [_daemon(hello), *_service(args), *found.findings]
-    return show(args, Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings))
+        daemon = Finding(check="daemon", ok=False, detail=error.message)
+        found = _preflight()
+    findings = [daemon, *_service(args), *found]
+    ok = all(each.ok or each.fixed for each in findings)
+    return console.findings(args, Findings(ok=ok, findings=findings))
 
 
 def _service(args: Namespace) -> list[Finding]:
@@ -65,3 +74,119 @@ def _daemon(hello: Hello) -> Finding:
     if not same:
         detail += f"; fleetctl is of version {__version__}: restart fleetd after an upgrade"
     return Finding(check="daemon", ok=same, detail=detail)
+
+
+def _preflight() -> list[Finding]:
+    """Examine what the next start of fleetd would meet; changes nothing."""
+    # Imported here: reading the configuration needs platformdirs and a TOML parser.
+    from fleetd.config import ConfigError, load
+
+    try:
+        loaded = load()
+    except ConfigError as error:
+        wrong = Finding(check="settings", ok=False, detail=str(error))
+        return [wrong, *_socket(paths.socket_path())]
+    origin = f"{loaded.file}" if loaded.file.exists() else "defaults, no file"
+    return [
+        Finding(check="settings", ok=True, subject=origin, detail="every value can stand"),
+        *_server(loaded.config),
+        *_socket(loaded.config.socket),
+        *_stores(loaded.config),
+    ]
+
+
+def _server(config: "Config") -> list[Finding]:
+    """Say what the daemon's program meets at the server of a shared store."""
+    if not config.store:
+        return []
+    # Imported here: most stores are files of this machine.
+    from fleetd.protocol.migration import MigrationRequest
+
+    from .migrate import run_job
+
+    try:
+        found = run_job(MigrationRequest(what="look")).done or ""
+    except FleetError as error:
+        return [Finding(check="store", ok=False, detail=error.message)]
+    return [Finding(check="store", ok=True, detail=found)]
+
+
+def _socket(path: Path) -> list[Finding]:
+    try:
+        paths.check_socket_length(path)
+    except paths.PathRefused as error:
+        return [Finding(check="socket", ok=False, subject=str(path), detail=str(error))]
+    wrong = _in_the_way(path)
+    detail = wrong or "its path fits"
+    if path.is_socket() and not wrong:
+        detail += "; a daemon that ended left it, the next one takes its place"
+    return [
+        Finding(check="socket", ok=not wrong, subject=str(path), detail=detail),
+        _permissions(path.parent),
+    ]
+
+
+def _in_the_way(path: Path) -> str:
+    """Say why fleetd could not listen there; nothing when it could."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    if not stat.S_ISSOCK(info.st_mode):
+        return "is no socket, so fleetd cannot listen there; move it away"
+    if info.st_uid != os.getuid():
+        return f"belongs to uid {info.st_uid}, not to us; check FLEET_SOCKET and XDG_RUNTIME_DIR"
+    return ""
+
+
+def _stores(config: "Config") -> list[Finding]:
+    looked_at = (config.database.parent, config.database, config.checkpoints)
+    permissions = [_permissions(path) for path in dict.fromkeys(looked_at)]
+    return [*_database(config.database), *permissions]
+
+
+def _database(path: Path) -> list[Finding]:
+    """Say what stands in the place of the database, if it is anything but one."""
+    try:
+        if not path.exists():
+            return []
+        detail = "is no regular file; move it away"
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(len(_SQLITE))
+            if head in (_SQLITE, b""):
+                return []
+            detail = "is not a SQLite database; move it away: missions come back from their files"
+    except OSError as error:
+        detail = f"cannot be looked at: {error.strerror}"
+    return [Finding(check="database", ok=False, subject=str(path), detail=detail)]
+
+
+def _permissions(path: Path) -> Finding:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return _missing(path)
+    except OSError as error:
+        return _permission(path, ok=False, detail=f"cannot be looked at: {error.strerror}")
+    if info.st_uid != os.getuid():
+        return _permission(path, ok=False, detail=f"belongs to uid {info.st_uid}, not to us")
+    mode = stat.S_IMODE(info.st_mode)
+    # A home directory may be open for others to enter.
+    loose = mode & (0o022 if Path.home().is_relative_to(path) else 0o077)
+    detail = f"mode {mode:04o}" + (f", open to others; run: chmod go= {path}" if loose else "")
+    return _permission(path, ok=not loose, detail=detail)
+
+
+def _missing(path: Path) -> Finding:
+    above = next(each for each in path.parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        told = f"is not there, and {above} is no directory that you may write into"
+        return _permission(path, ok=False, detail=told)
+    return _permission(path, ok=True, detail="is not there yet; fleetd makes it")
+
+
+def _permission(path: Path, *, ok: bool, detail: str) -> Finding:
+    return Finding(check="permissions", ok=ok, subject=str(path), detail=detail)

@@ -66,14 +66,12 @@ def run(args: Namespace) -> int:
             return 0
     with Fleet() as client:
         events = _listed(client, args)
-    if args.json:
-        console.print_json(events)
-    elif events:
+
+    def page() -> None:
         for event in events:
             _print(event)
-    else:
-        tables.nothing("No events found.")
-    return 0
+
+    return tables.show_list(args, events, page, "No events found.")
 
 
 def _since(text: str) -> int | str:

@@ -14,7 +14,6 @@ from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.findings import show
 
 
 def register(subparsers: Subparsers) -> None:
@@ -156,4 +155,4 @@ def _run_doctor(args: Namespace) -> int:
         found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
-    return show(args, Findings(ok=all(each.ok for each in found), findings=found))
+    return console.findings(args, Findings(ok=all(each.ok for each in found), findings=found))

@@ -93,14 +93,12 @@ def _run_inbox(args: Namespace) -> int:
     messages = call(
         MessageInbox(agent_id=args.agent_id, limit=args.limit, include_acked=args.all)
     ).messages
-    if args.json:
-        console.print_json(messages)
-    elif not messages:
-        tables.nothing("No messages found.")
-    else:
+
+    def page() -> None:
         for message in messages:
             _show(message, args.agent_id)
-    return 0
+
+    return tables.show_list(args, messages, page, "No messages found.")
 
 
 def _show(message: Message, recipient: str) -> None:

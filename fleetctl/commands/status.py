@@ -15,7 +15,6 @@ from ..client.models import (
 )
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.recovery import lost, resume_command
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -145,9 +144,9 @@ def _show_candidates(status: Status) -> None:
         head = f"  {each.mission_id}  {silent}  {checkpoint}  "
         console.headed(head, each.mission_title)
         if each.lost_agents:
-            console.line(f"    {lost(each)}")
+            console.line(f"    {console.lost_agents(each)}")
         if each.checkpoint_id:
-            console.line(f"    {resume_command(each)}")
+            console.line(f"    {console.resume_command(each)}")
 
 
 def _show_recoveries(recoveries: list[Recovery]) -> None:

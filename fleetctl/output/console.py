@@ -13,13 +13,16 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from fleetd.protocol.durations import duration
 from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
 
 from . import times
 from .text import cut, width, wrapped
+
+if TYPE_CHECKING:
+    from ..client.models import Findings, RecoveryCandidate
 
 NARROWEST = 20
 USUAL = 80
@@ -77,6 +80,7 @@ _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_VERDICTS = {"ok": "green", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
 # How much further to the right a line goes on that was broken.
 HANGING = 4
@@ -183,6 +187,40 @@ def show(args: Namespace, value: T, page: Callable[[T], object]) -> int:
     else:
         page(value)
     return 0
+
+
+def findings(args: Namespace, found: "Findings") -> int:
+    """Print what a check found; the status is 1 when something is wrong and stays so.
+
+    A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
+    """
+    show(args, found, _print_findings)
+    return 0 if found.ok else 1
+
+
+def _print_findings(found: "Findings") -> None:
+    for finding in found.findings:
+        verdict = "fixed" if finding.fixed else "ok" if finding.ok else "WRONG"
+        code = f"[{finding.reason_code}]" if finding.reason_code else None
+        parts = filter(None, (finding.check, finding.subject, finding.detail, code))
+        flow(f"{verdict:<6} ", "  ".join(parts), style=_VERDICTS[verdict])
+    line("Everything is in order." if found.ok else "Something is wrong.")
+
+
+def lost_agents(candidate: "RecoveryCandidate") -> str:
+    """Return who left work open, with the reason as ``fleetctl status --json`` has it."""
+    return f"agent_lost: {', '.join(candidate.lost_agents)}"
+
+
+def resume_command(candidate: "RecoveryCandidate", agent: str | None = None) -> str:
+    """Return what brings a mission back, for ``agent``, by default for who waits.
+
+    Where others are at work again, they must not notice.
+    """
+    text = f"fleetctl resume --mission {candidate.mission_id}"
+    if who := agent or candidate.agent_id:
+        text += f" --agent {who}"
+    return f"{text} --scope agent" if candidate.agent_id else text
 
 
 def rest_of_line(start: str, text: str) -> str:

@@ -9,8 +9,12 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from ..client import Progress
+from ..client import Fleet, Progress
+from ..client.models import Request
+
+R = TypeVar("R")
 
 # What is quicker needs no bar, and one that only flashes is a nuisance.
 WAIT_S = 0.5
@@ -33,6 +37,12 @@ def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | No
         yield drawn.draw
     finally:
         drawn.clear()
+
+
+def call_with_bar(args: Namespace, title: str, client: Fleet, request: Request[R]) -> R:
+    """Send a request that takes long, and draw how far it is."""
+    with bar(args, title) as progress:
+        return client.call(request, progress=progress)
 
 
 def drawable(args: Namespace) -> bool:

@@ -106,20 +106,32 @@ def show(
     empty: str,
 ) -> int:
     """Print records as a JSON array or as a table, and return status 0."""
+    return show_list(args, values, lambda: table(headers, rows), empty)
+
+
+def show_list(
+    args: Namespace, values: Sequence[Any], page: Callable[[], object], empty: str
+) -> int:
+    """Print records as a JSON array or as a page, and return status 0.
+
+    Without any it says so, on a terminal also how that is changed.
+    """
     if args.json:
         print_json(values)
     elif values:
-        table(headers, rows)
+        page()
     else:
-        nothing(empty)
+        line(empty)
+        if console.humane():
+            lines(HINTS.get(empty, ()))
     return 0
 
 
-def nothing(told: str) -> None:
-    """Print that a list is empty; on a terminal also how that is changed."""
-    line(told)
-    if console.humane():
-        lines(HINTS.get(told, ()))
+def footer(total: int, shown: int, counted: str) -> None:
+    """Print how many there are below a table that may show only the newest."""
+    print(f"\nTotal: {counted}")
+    if total > shown:
+        print(f"Showing the newest {shown}; --limit N shows more.")
 
 
 def table(
