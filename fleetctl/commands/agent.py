@@ -26,7 +26,7 @@ from ..context import cwd, failing_as, machine_name, machine_names, selected
 from ..output import console, tables
 from ..output.tables import Column
 from ..prompts import confirm, interactive
-from ._recovery import QUESTION, announcement, candidate_target, show
+from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
@@ -237,7 +237,7 @@ def _recover(
     with failing_as("Failed to restore from checkpoint"):
         outcome = client.call(request)
     if not args.json:
-        show(outcome)
+        show_outcome(outcome)
     return outcome
 
 

@@ -2,12 +2,10 @@
 
 from argparse import BooleanOptionalAction, Namespace
 
-from fleetd.protocol.errors import NotFound
-
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_command import this_installation
 from ..integrations.hook_plan import PlannedChange, installing, uninstalling
 from ..integrations.registry import HARNESSES
@@ -54,19 +52,13 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_install(args: Namespace) -> int:
     installation, place = this_installation(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
-    if not harnesses:
-        raise NotFound(
-            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint="Name one to install its hooks all the same: fleetctl hooks install claude",
-        )
     operation = Operation(
         lambda each: installing(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
         done="installed in",
         nothing="already installed",
     )
-    return apply(args, harnesses, operation)
+    return apply(args, chosen_here(args, "hooks", "its hooks"), operation)
 
 
 def _run_uninstall(args: Namespace) -> int:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from ..args import CommandParser, Run, Subparsers, command, group, whole
-from ..client import Fleet, call
+from ..client import call
 from ..client.models import (
     Lock,
     LockAcquire,
@@ -77,11 +77,11 @@ def _named(file: str) -> str:
     return file if file.startswith((*KEYS, "~/")) else absolute(file)
 
 
-def _lock_id(client: Fleet, lock: str) -> str:
+def _lock_id(lock: str) -> str:
     """Return the id of a lock that is given by its id, or by the file it is on."""
     if lock.startswith("lck-"):
         return lock
-    found = client.call(LockList(file=_named(lock))).locks
+    found = call(LockList(file=_named(lock))).locks
     return found[0].id if found else lock
 
 
@@ -135,30 +135,19 @@ def _place(lock: Lock) -> str:
 
 
 def _run_renew(args: Namespace) -> int:
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        return _granted(
-            args,
-            client.call(
-                LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
-            ),
-            "renewed",
-        )
+    lock_id = _lock_id(args.lock_id)
+    request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
+    return _granted(args, call(request), "renewed")
 
 
 def _run_release(args: Namespace) -> int:
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
+    lock = call(LockRelease(lock_id=_lock_id(args.lock_id), agent_id=args.agent))
     return console.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
 
 
 def _run_force_release(args: Namespace) -> int:
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        lock = client.call(
-            LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
-        )
+    lock_id = _lock_id(args.lock_id)
+    lock = call(LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason))
     taken = f"Lock released by force: {lock.id}  {_place(lock)} (was held by {lock.held_by})"
     return console.result(args, lock, taken)
 
@@ -176,22 +165,24 @@ def _matters(lock: Lock) -> bool:
 
 
 def _run_list(args: Namespace) -> int:
-    file = _named(args.file) if args.file else None
-    terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
-    terms |= {
-        "active": not args.all,
-        "cwd": cwd() if args.here else cwd_or_root(),
-        "here": args.here,
-    }
     paths: dict[str, str] = {}
-    with Fleet() as client:
 
-        def page(**more: Any) -> list[Lock]:
-            found = client.call(LockList(**terms, **more))
-            paths.update(found.paths)
-            return found.locks
+    def page(**more: Any) -> list[Lock]:
+        found = call(
+            LockList(
+                mission_id=args.mission,
+                held_by=args.agent,
+                file=_named(args.file) if args.file else None,
+                active=not args.all,
+                cwd=cwd() if args.here else cwd_or_root(),
+                here=args.here,
+                **more,
+            )
+        )
+        paths.update(found.paths)
+        return found.locks
 
-        locks = every(page)
+    locks = every(page)
     rows = [
         (
             each.id,

@@ -5,15 +5,14 @@ import re
 import sys
 from argparse import Namespace
 
-from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
 from ..integrations import mcp_extra
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_plan import PlannedChange
 from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
-from ..integrations.registry import HARNESSES
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -84,19 +83,13 @@ def _run_install(args: Namespace) -> int:
     if not mcp_extra.is_installed() and not args.dry_run:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
-    if not harnesses:
-        raise NotFound(
-            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint="Name one to install the server all the same: fleetctl mcp install claude",
-        )
     operation = Operation(
         lambda each: installing(each, place, command),
         PlannedChange.install,
         done="server added to",
         nothing="already installed",
     )
-    status = apply(args, harnesses, operation)
+    status = apply(args, chosen_here(args, "mcp", "the server"), operation)
     _warn_of_missing()
     return status
 

@@ -40,13 +40,8 @@ def run(args: Namespace) -> int:
     metrics = call(SystemMetrics())
     if args.output is not None:
         _write(args.output, metrics.text)
-        if args.json:
-            console.print_json({"path": str(args.output.absolute())})
-    elif args.json:
-        console.print_json(metrics)
-    else:
-        print(metrics.text, end="")
-    return 0
+        return console.result(args, {"path": str(args.output.absolute())})
+    return console.show(args, metrics, lambda _: print(metrics.text, end=""))
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
@@ -8,6 +9,7 @@ from fleetd.protocol.patterns import Priority, SortieStatus
 from ..args import CommandParser, Run, Subparsers, UsageError, command, group, mission_option, whole
 from ..client import Fleet, call
 from ..client.models import (
+    Mutation,
     Sortie,
     SortieAssign,
     SortieBlock,
@@ -52,13 +54,8 @@ def register(subparsers: Subparsers) -> None:
     start = _on_sortie(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
     start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
     _register_reports(actions)
-    _on_sortie(
-        actions,
-        "remove",
-        _run_remove,
-        "Take out a sortie that nobody has begun.",
-        "sortie.waiting",
-    )
+    summary = "Take out a sortie that nobody has begun."
+    _on_sortie(actions, "remove", _run_remove, summary, "sortie.waiting")
     _on_sortie(actions, "show", _run_show, "Show a sortie.", "sortie")
     listing = command(actions, "list", _run_list, "List the sorties of a mission.")
     mission_option(listing)
@@ -121,6 +118,13 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
     return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
 
 
+def _report(
+    args: Namespace, verb: str, request: Callable[..., Mutation[Sortie]], **more: object
+) -> int:
+    sortie = call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more))
+    return _done(args, sortie, verb)
+
+
 def _run_create(args: Namespace) -> int:
     with Fleet() as client:
         sortie = client.call(
@@ -172,33 +176,19 @@ def _run_progress(args: Namespace) -> int:
 
 
 def _run_block(args: Namespace) -> int:
-    return _done(
-        args,
-        call(SortieBlock(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)),
-        "blocked",
-    )
+    return _report(args, "blocked", SortieBlock, reason=args.reason)
 
 
 def _run_unblock(args: Namespace) -> int:
-    return _done(
-        args, call(SortieUnblock(sortie_id=args.sortie_id, agent_id=args.agent)), "unblocked"
-    )
+    return _report(args, "unblocked", SortieUnblock)
 
 
 def _run_complete(args: Namespace) -> int:
-    return _done(
-        args,
-        call(SortieComplete(sortie_id=args.sortie_id, result=args.result, agent_id=args.agent)),
-        "completed",
-    )
+    return _report(args, "completed", SortieComplete, result=args.result)
 
 
 def _run_fail(args: Namespace) -> int:
-    return _done(
-        args,
-        call(SortieFail(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)),
-        "failed",
-    )
+    return _report(args, "failed", SortieFail, reason=args.reason)
 
 
 def _run_remove(args: Namespace) -> int:
@@ -207,10 +197,10 @@ def _run_remove(args: Namespace) -> int:
 
 
 def _run_show(args: Namespace) -> int:
-    sortie = call(SortieGet(sortie_id=args.sortie_id))
-    if args.json:
-        console.print_json(sortie)
-        return 0
+    return console.show(args, call(SortieGet(sortie_id=args.sortie_id)), _show)
+
+
+def _show(sortie: Sortie) -> None:
     console.fields(
         (
             ("Sortie", sortie.id),
@@ -229,7 +219,6 @@ def _run_show(args: Namespace) -> int:
             ("Ended", console.ago(sortie.completed_at)),
         )
     )
-    return 0
 
 
 def _run_list(args: Namespace) -> int:

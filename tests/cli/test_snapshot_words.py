@@ -291,10 +291,10 @@ def test_durations_read_as_people_say_them(ms, text):
 def test_each_reason_code_stands_behind_its_message_and_is_the_kind_under_json(
     run, home, monkeypatch, kind
 ):
-    def refuse() -> None:
+    def refuse(_: object) -> None:
         raise kind("It is not well.")
 
-    monkeypatch.setattr(command, "Fleet", refuse)
+    monkeypatch.setattr(command, "call", refuse)
 
     text = run("snapshot", "list")
     assert (text.status, text.out) == (1, "")
@@ -306,10 +306,10 @@ def test_each_reason_code_stands_behind_its_message_and_is_the_kind_under_json(
 
 
 def test_a_kind_that_is_no_reason_code_stays_out_of_the_sentence(run, home, monkeypatch):
-    def refuse() -> None:
+    def refuse(_: object) -> None:
         raise Corrupt("It is not well.")
 
-    monkeypatch.setattr(command, "Fleet", refuse)
+    monkeypatch.setattr(command, "call", refuse)
 
     assert run("snapshot", "list").err == "Error: It is not well.\n"
 
