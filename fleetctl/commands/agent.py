@@ -16,7 +16,6 @@ from ..client.models import (
     AgentList,
     AgentNote,
     AgentRegister,
-    Detection,
     RecoveryCandidate,
     RecoveryRestore,
     RestoreResult,
@@ -111,16 +110,20 @@ def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
         known = machine_names(client) if any(each.machine for each in agents) else {}
+    columns = (*COLUMNS, MACHINE) if known else COLUMNS
     rows = [
-        (each.id, each.role, console.agent_state(each.status, each.needs), each.harness or "",
-         each.mission_id or "", each.last_seen_at)
+        (
+            each.id,
+            each.role,
+            console.agent_state(each.status, each.needs),
+            each.harness or "",
+            each.mission_id or "",
+            each.last_seen_at,
+            machine_name(known, each.machine),
+        )[: len(columns)]
         for each in agents
-    ]  # fmt: skip
-    if not known:
-        return tables.show(args, agents, COLUMNS, rows, "No agents found.")
-    places = [machine_name(known, each.machine) for each in agents]
-    wider = [(*row, place) for row, place in zip(rows, places, strict=True)]
-    return tables.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
+    ]
+    return tables.show(args, agents, columns, rows, "No agents found.")
 
 
 def _run_show(args: Namespace) -> int:
@@ -179,35 +182,29 @@ def _run_deregister(args: Namespace) -> int:
 
 def _run_start(args: Namespace) -> int:
     with Fleet() as client:
-        registration = client.call(_registration(args))
-        waiting = registration.recovery
+        registration = client.call(
+            AgentRegister(
+                agent_id=args.agent_id,
+                role=args.role,
+                harness=args.harness,
+                pid=args.pid,
+                mission_id=args.mission,
+                cwd=cwd(),
+                threshold_ms=threshold_ms(),
+            )
+        )
+        agent, waiting = registration.agent, registration.recovery
         if not args.json:
-            console.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
-        own_mission = registration.agent.mission_id
-        candidate = _own(waiting, own_mission) if own_mission else _here(client)
-        outcome = _recover(client, args, candidate, sure=bool(own_mission))
+            console.line(f"Agent registered: {agent.id} ({agent.role})")
+        if agent.mission_id:
+            own = (each for each in waiting.candidates if each.mission_id == agent.mission_id)
+            candidate = next((each for each in own if each.checkpoint_id), None)
+        else:
+            candidate = _here(client)
+        outcome = _recover(client, args, candidate, sure=bool(agent.mission_id))
     if args.json:
-        document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
-        console.print_json({**document, "restored": outcome})
+        console.print_json({"agent": agent, "recovery": waiting, "restored": outcome})
     return 0
-
-
-def _registration(args: Namespace) -> AgentRegister:
-    return AgentRegister(
-        agent_id=args.agent_id,
-        role=args.role,
-        harness=args.harness,
-        pid=args.pid,
-        mission_id=args.mission,
-        cwd=cwd(),
-        threshold_ms=threshold_ms(),
-    )
-
-
-def _own(waiting: Detection, mission_id: str) -> RecoveryCandidate | None:
-    """Return the agent's mission when that waits and has a checkpoint."""
-    mine = (each for each in waiting.candidates if each.mission_id == mission_id)
-    return next((each for each in mine if each.checkpoint_id), None)
 
 
 def _here(client: Fleet) -> RecoveryCandidate | None:

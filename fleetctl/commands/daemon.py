@@ -2,7 +2,7 @@
 
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
@@ -10,7 +10,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
 from ..service import install, logs, service, start, status
-from ..service.manager import Service, ServiceState
+from ..service.manager import ServiceState
 from ..service.process import Running
 from ..service.setup import this_setup
 
@@ -77,42 +77,38 @@ def _changing(parser: CommandParser) -> None:
 
 def _run_install(args: Namespace) -> int:
     with _log_shown(args):
-        report = install.install(args, _manager(), this_setup())
-    return _told(args, report)
+        if (manager := service()) is None:
+            raise InvalidState(
+                "This machine has neither systemd nor launchd, so there is nobody to run a"
+                " service.",
+                hint="Start it with: fleetctl daemon start;"
+                " have your session do that when it begins.",
+            )
+        report = install.install(args, manager, this_setup())
+    return _show_report(args, report)
 
 
 def _run_uninstall(args: Namespace) -> int:
-    return _told(args, install.uninstall(args, service()))
+    return _show_report(args, install.uninstall(args, service()))
 
 
-def _manager() -> Service:
-    if (found := service()) is None:
-        raise InvalidState(
-            "This machine has neither systemd nor launchd, so there is nobody to run a service.",
-            hint="Start it with: fleetctl daemon start; have your session do that when it begins.",
-        )
-    return found
-
-
-def _told(args: Namespace, report: install.InstallReport) -> int:
+def _show_report(args: Namespace, report: install.InstallReport) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
 def _run_start(args: Namespace) -> int:
-    with _log_shown(args), start.shown(args):
-        found, how = start.start()
-    return _running(args, found, how)
+    return _start(args, start.start)
 
 
 def _run_restart(args: Namespace) -> int:
+    return _start(args, start.restart)
+
+
+def _start(args: Namespace, begin: Callable[[], tuple[Running, str]]) -> int:
     with _log_shown(args), start.shown(args):
-        found, how = start.restart()
-    return _running(args, found, how)
-
-
-def _running(args: Namespace, found: Running, how: str) -> int:
-    told = {"pid": found.pid, "version": found.hello.version, "done": how}
-    return console.result(args, told, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
+        found, how = begin()
+    document = {"pid": found.pid, "version": found.hello.version, "done": how}
+    return console.result(args, document, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
 
 
 @contextmanager
@@ -134,10 +130,7 @@ def _run_stop(args: Namespace) -> int:
 
 def _run_status(args: Namespace) -> int:
     seen = status.service_status()
-    if args.json:
-        console.print_json(seen.told())
-    else:
-        _show(seen)
+    console.show(args, seen.told(), lambda _: _show(seen))
     return 0 if seen.running else 1
 
 

@@ -87,11 +87,14 @@ def _preflight() -> list[Finding]:
         wrong = Finding(check="settings", ok=False, detail=str(error))
         return [wrong, *_socket(paths.socket_path())]
     origin = f"{loaded.file}" if loaded.file.exists() else "defaults, no file"
+    database = loaded.config.database
+    roots = (database.parent, database, loaded.config.checkpoints)
     return [
         Finding(check="settings", ok=True, subject=origin, detail="every value can stand"),
         *_server(loaded.config),
         *_socket(loaded.config.socket),
-        *_stores(loaded.config),
+        *_database(database),
+        *map(_permissions, dict.fromkeys(roots)),
     ]
 
 
@@ -116,17 +119,15 @@ def _socket(path: Path) -> list[Finding]:
         paths.check_socket_length(path)
     except paths.PathRefused as error:
         return [Finding(check="socket", ok=False, subject=str(path), detail=str(error))]
-    wrong = _in_the_way(path)
+    wrong = _obstacle(path)
     detail = wrong or "its path fits"
     if path.is_socket() and not wrong:
         detail += "; a daemon that ended left it, the next one takes its place"
-    return [
-        Finding(check="socket", ok=not wrong, subject=str(path), detail=detail),
-        _permissions(path.parent),
-    ]
+    finding = Finding(check="socket", ok=not wrong, subject=str(path), detail=detail)
+    return [finding, _permissions(path.parent)]
 
 
-def _in_the_way(path: Path) -> str:
+def _obstacle(path: Path) -> str:
     """Say why fleetd could not listen there; nothing when it could."""
     try:
         info = path.lstat()
@@ -139,12 +140,6 @@ def _in_the_way(path: Path) -> str:
     if info.st_uid != os.getuid():
         return f"belongs to uid {info.st_uid}, not to us; check FLEET_SOCKET and XDG_RUNTIME_DIR"
     return ""
-
-
-def _stores(config: "Config") -> list[Finding]:
-    looked_at = (config.database.parent, config.database, config.checkpoints)
-    permissions = [_permissions(path) for path in dict.fromkeys(looked_at)]
-    return [*_database(config.database), *permissions]
 
 
 def _database(path: Path) -> list[Finding]:
@@ -165,28 +160,22 @@ def _database(path: Path) -> list[Finding]:
 
 
 def _permissions(path: Path) -> Finding:
+    def found(detail: str, *, ok: bool = False) -> Finding:
+        return Finding(check="permissions", ok=ok, subject=str(path), detail=detail)
+
     try:
         info = path.stat()
     except FileNotFoundError:
-        return _missing(path)
+        above = next(each for each in path.parents if each.exists())
+        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+            return found("is not there yet; fleetd makes it", ok=True)
+        return found(f"is not there, and {above} is no directory that you may write into")
     except OSError as error:
-        return _permission(path, ok=False, detail=f"cannot be looked at: {error.strerror}")
+        return found(f"cannot be looked at: {error.strerror}")
     if info.st_uid != os.getuid():
-        return _permission(path, ok=False, detail=f"belongs to uid {info.st_uid}, not to us")
+        return found(f"belongs to uid {info.st_uid}, not to us")
     mode = stat.S_IMODE(info.st_mode)
     # A home directory may be open for others to enter.
-    loose = mode & (0o022 if Path.home().is_relative_to(path) else 0o077)
-    detail = f"mode {mode:04o}" + (f", open to others; run: chmod go= {path}" if loose else "")
-    return _permission(path, ok=not loose, detail=detail)
-
-
-def _missing(path: Path) -> Finding:
-    above = next(each for each in path.parents if each.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        told = f"is not there, and {above} is no directory that you may write into"
-        return _permission(path, ok=False, detail=told)
-    return _permission(path, ok=True, detail="is not there yet; fleetd makes it")
-
-
-def _permission(path: Path, *, ok: bool, detail: str) -> Finding:
-    return Finding(check="permissions", ok=ok, subject=str(path), detail=detail)
+    if mode & (0o022 if Path.home().is_relative_to(path) else 0o077):
+        return found(f"mode {mode:04o}, open to others; run: chmod go= {path}")
+    return found(f"mode {mode:04o}", ok=True)

@@ -246,12 +246,13 @@ def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
     Those the daemon checks, which says best what is wrong with them.
     """
     if args.json_in is None:
+        context = _given(window_pressure=args.pressure, protected_artifacts=args.protect)
         return SnapshotRecord(
             **_run_of(args.run_id, args.agent) | {"cwd": cwd()},
             source=args.source or "manual",
             status=args.status,
             step_state=_step(args),
-            context_digest=_digest(args),
+            context_digest=DeclaredDigest(**context) if context else None,
             command_outcomes=args.outcome or [],
             note=args.note,
         )
@@ -281,11 +282,6 @@ def _step(args: Namespace) -> DeclaredStep | None:
         resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
     )
     return DeclaredStep(**told) if told else None
-
-
-def _digest(args: Namespace) -> DeclaredDigest | None:
-    told = _given(window_pressure=args.pressure, protected_artifacts=args.protect)
-    return DeclaredDigest(**told) if told else None
 
 
 def _given(**told: Any) -> dict[str, Any]:

@@ -324,12 +324,10 @@ def _mentions(file: Path) -> bool:
 
 def _package_command(prefix: Path) -> str:
     """Return the command that removes the program, for the way in which it was installed."""
-    by = installer(prefix)
-    if by == "uv tool":
-        return f"uv tool uninstall {PACKAGE}"
-    if by == "pipx":
-        return f"pipx uninstall {shlex.quote(prefix.name)}"
     python = shlex.quote(sys.executable or "python3")
-    if by == "uv pip":
-        return f"uv pip uninstall --python {python} {PACKAGE}"
-    return f"{python} -m pip uninstall {PACKAGE}"
+    commands = {
+        "uv tool": f"uv tool uninstall {PACKAGE}",
+        "pipx": f"pipx uninstall {shlex.quote(prefix.name)}",
+        "uv pip": f"uv pip uninstall --python {python} {PACKAGE}",
+    }
+    return commands.get(installer(prefix), f"{python} -m pip uninstall {PACKAGE}")
