@@ -281,76 +281,63 @@ def _run_delete(args: Namespace) -> int:
 
 def _run_timeline(args: Namespace) -> int:
     # Imported here: no other command of the group needs it.
-    from ..output.views.timeline import show_story, story
+    from ..output.views.timeline import show_story
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         now = console.now_ms()
-        tell = partial(
-            story,
-            now_ms=now,
-            inside=mission.project_dir,
-            full=args.full,
-            goes_on=mission.status == "in_progress",
-        )
-        entries, complete = _told(newest(client, mission_id=mission.id), tell, _enough(args, now))
+        entries, complete = _entries(args, mission, newest(client, mission_id=mission.id), now)
     if args.since is not None:
         entries = [entry for entry in entries if entry.ended >= now - args.since]
     limit = len(entries) if args.all or args.since is not None else ENTRIES
     left_out = max(len(entries) - (args.limit or limit), 0)
     entries = entries[left_out:]
     if args.json:
-        console.print_json([_plain(entry) for entry in entries])
+        console.print_json([_document(entry) for entry in entries])
         return 0
     show_story(mission, sorties, entries, whole=args.full)
-    _close(args, len(entries), left_out, complete=complete)
-    return 0
-
-
-def _enough(args: Namespace, now: int) -> Callable[[list["Entry"]], bool]:
-    """Return what says that a story goes back far enough for all that is to be shown of it.
-
-    Its oldest line may be half of one, so that there has to be one more.
-    """
-    if args.all:
-        return lambda _: False
-    if args.since is not None and args.limit is None:
-        return lambda entries: entries[0].ended < now - args.since
-    most = args.limit or ENTRIES
-    return lambda entries: len(entries) > most
-
-
-def _told(
-    events: Iterator[Event],
-    tell: Callable[[list[Event]], "list[Entry]"],
-    enough: Callable[[list["Entry"]], bool],
-) -> "tuple[list[Entry], bool]":
-    """Tell of the newest events, and of twice as many until it is enough.
-
-    Returns also whether those are all there are.
-    """
-    known: list[Event] = []
-    while True:
-        most = 2 * len(known) or EVENTS
-        known += islice(events, most - len(known))
-        entries = tell(known[::-1])
-        if len(known) < most:
-            return entries, True
-        if entries and enough(entries):
-            return entries, False
-
-
-def _close(args: Namespace, shown: int, left_out: int, *, complete: bool) -> None:
-    if not shown:
+    if not entries:
         console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
     elif left_out and console.humane():
         print()
         known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
         console.line(f"{known} before these; --all shows them.")
+    return 0
 
 
-def _plain(entry: Any) -> dict[str, Any]:
+def _entries(
+    args: Namespace, mission: Mission, events: Iterator[Event], now: int
+) -> "tuple[list[Entry], bool]":
+    """Tell of the newest events, and of twice as many until the story goes back far enough.
+
+    Its oldest line may be half of one, so that there has to be one more. Returns also whether
+    those are all events there are.
+    """
+    from ..output.views.timeline import story
+
+    known: list[Event] = []
+    while True:
+        most = 2 * len(known) or EVENTS
+        known += islice(events, most - len(known))
+        entries = story(
+            known[::-1],
+            now,
+            inside=mission.project_dir,
+            full=args.full,
+            goes_on=mission.status == "in_progress",
+        )
+        if len(known) < most:
+            return entries, True
+        if args.since is not None and args.limit is None:
+            enough = bool(entries) and entries[0].ended < now - args.since
+        else:
+            enough = len(entries) > (args.limit or ENTRIES)
+        if enough and not args.all:
+            return entries, False
+
+
+def _document(entry: "Entry") -> dict[str, Any]:
     from fleetd.protocol.timestamps import iso
 
     return {
