@@ -29,8 +29,4 @@ def run(args: Namespace) -> int:
     for word in args.words:
         parser = parser.below(word)
     text = parser.format_help()
-    if args.json:
-        console.print_json({"help": text})
-    else:
-        print(text, end="")
-    return 0
+    return console.show(args, {"help": text}, lambda _: print(text, end=""))

@@ -16,7 +16,6 @@ from fleetd.protocol.errors import FleetError
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from ..output import console, events, times
-from ..output.views import recovery
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
@@ -228,11 +227,11 @@ def waiting(picture: Picture, view: View) -> str:
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
         told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
-        told += [f"  {recovery.lost(each)}"] * bool(each.lost_agents)
+        told += [f"  {console.lost_agents(each)}"] * bool(each.lost_agents)
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            command = recovery.resume_command(each)
+            command = console.resume_command(each)
             told += [f"  see what it would do:  {command} --dry-run"]
             told += [f"  bring it back:         {command}"]
     for each in visible.under_way(picture):

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetctl.commands import _snapshot_options
 from fleetctl.commands import snapshot as command
-from fleetctl.output.views.findings import show
+from fleetctl.output import console
 from fleetctl.output.views.snapshot import show_snapshot, took
 from fleetd.protocol.errors import (
     AtomicWriteFailed,
@@ -179,7 +178,7 @@ FIXED = (
     ],
 )
 def test_an_outcome_is_told_in_one_argument(text, told):
-    found = _snapshot_options.outcome(text)
+    found = command.outcome(text)
 
     assert (found.kind, found.name, found.result, found.duration_ms, found.summary) == told
 
@@ -206,7 +205,7 @@ def test_an_outcome_is_told_in_one_argument(text, told):
 )
 def test_an_outcome_that_is_none_is_refused(run, home, text):
     with pytest.raises(argparse.ArgumentTypeError):
-        _snapshot_options.outcome(text)
+        command.outcome(text)
 
     result = run("snapshot", "record", "--outcome", text)
     assert (result.status, result.out) == (2, "")
@@ -292,10 +291,10 @@ def test_durations_read_as_people_say_them(ms, text):
 def test_each_reason_code_stands_behind_its_message_and_is_the_kind_under_json(
     run, home, monkeypatch, kind
 ):
-    def refuse() -> None:
+    def refuse(_: object) -> None:
         raise kind("It is not well.")
 
-    monkeypatch.setattr(command, "Fleet", refuse)
+    monkeypatch.setattr(command, "call", refuse)
 
     text = run("snapshot", "list")
     assert (text.status, text.out) == (1, "")
@@ -307,10 +306,10 @@ def test_each_reason_code_stands_behind_its_message_and_is_the_kind_under_json(
 
 
 def test_a_kind_that_is_no_reason_code_stays_out_of_the_sentence(run, home, monkeypatch):
-    def refuse() -> None:
+    def refuse(_: object) -> None:
         raise Corrupt("It is not well.")
 
-    monkeypatch.setattr(command, "Fleet", refuse)
+    monkeypatch.setattr(command, "call", refuse)
 
     assert run("snapshot", "list").err == "Error: It is not well.\n"
 
@@ -320,7 +319,7 @@ def test_a_finding_shows_its_reason_code(capsys):
         check="digest", ok=False, detail="it differs", subject="cp_1_2", reason_code="some_code"
     )
 
-    status = show(argparse.Namespace(json=False), Findings(ok=False, findings=[wrong]))
+    status = console.findings(argparse.Namespace(json=False), Findings(ok=False, findings=[wrong]))
 
     assert status == 1
     assert capsys.readouterr().out.splitlines()[0] == (
@@ -352,7 +351,7 @@ def test_what_is_said_twice_is_refused(run, home, option):
         (b'{"a": "\xff"}', "not a JSON object"),
         (b"[" * 100_000, "not a JSON object"),
         (b'{"a":' * 100_000, "not a JSON object"),
-        (b" " * (_snapshot_options.MOST_BYTES + 1), "is longer than 1048576 bytes"),
+        (b" " * (command.MOST_BYTES + 1), "is longer than 1048576 bytes"),
     ],
 )
 def test_json_in_that_is_no_object_is_refused(run, home, monkeypatch, data, told):
