@@ -14,7 +14,7 @@ from . import details, screens, visible
 from .poller import Poller
 from .rows import Row
 from .screens import Board, Checkpoints, Page
-from .state import Picture, Tray
+from .state import UpdateQueue, WatchState
 from .visible import View
 from .widgets import Pane
 
@@ -24,7 +24,7 @@ TICK_S = 1.0
 
 
 class QueueFilled(Message):
-    """Something lies in the tray."""
+    """Something lies in the queue."""
 
 
 class ThreadFailed(Message):
@@ -62,16 +62,16 @@ class WatchApp(App[None]):
     # The person's own colours, and nothing that moves by itself.
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
-    Painted { background: ansi_default; color: ansi_default; }
+    TextLines { background: ansi_default; color: ansi_default; }
     """
 
     def __init__(self) -> None:
         super().__init__(ansi_color=True)
         self.animation_level = "none"
-        self.picture, self.view = Picture(), View()
-        self.tray = Tray(self._ring, _tick)
-        self.poller = Poller(self.tray, self._fail)
-        self.board = Board(self.picture, self.view)
+        self.state, self.view = WatchState(), View()
+        self.queue = UpdateQueue(self._notify, _tick)
+        self.poller = Poller(self.queue, self._fail)
+        self.board = Board(self.state, self.view)
         self._drawn_soon = False
 
     def on_mount(self) -> None:
@@ -88,7 +88,7 @@ class WatchApp(App[None]):
         """Let the threads end too."""
         self.poller.stop()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self.post_message(QueueFilled())
 
     def _fail(self, error: BaseException) -> None:
@@ -103,7 +103,7 @@ class WatchApp(App[None]):
     def _take(self) -> None:
         self._drawn_soon = False
         if not self.view.paused:
-            self.tray.take(self.picture)
+            self.queue.take(self.state)
         self.renew()
 
     def on_thread_failed(self, message: ThreadFailed) -> None:
@@ -117,7 +117,7 @@ class WatchApp(App[None]):
         if not self.view.paused:
             self._set_clocks()
         self._choose()
-        self.board.waiting = self.tray.waiting()
+        self.board.waiting = self.queue.waiting()
         if isinstance(self.screen, Board | Checkpoints):
             self.screen.show()
 
@@ -126,7 +126,7 @@ class WatchApp(App[None]):
 
     def _choose(self) -> None:
         """Keep to the mission that was chosen while it is there, else the first."""
-        known = [seen.id for seen in visible.missions(self.picture, self.view)]
+        known = [seen.id for seen in visible.missions(self.state, self.view)]
         if self.view.mission_id not in known:
             self.view.mission_id = known[0] if known else None
         self.poller.look_at(self.view.mission_id)
@@ -143,7 +143,7 @@ class WatchApp(App[None]):
         if message.pane.id == "checkpoints":
             self._ask(*details.a_checkpoint(row.key))
         else:
-            told = details.known(str(message.pane.id), row.record, self.picture, self.view)
+            told = details.known(str(message.pane.id), row.record, self.state, self.view)
             self.push_screen(Page(*told))
 
     def _ask(self, title: str, ask: details.Ask, tell: details.Tell) -> None:
@@ -177,7 +177,7 @@ class WatchApp(App[None]):
     def action_checkpoints(self) -> None:
         """Open the checkpoints of the chosen mission."""
         if isinstance(self.screen, Board) and self.view.mission_id:
-            self.push_screen(Checkpoints(self.picture, self.view))
+            self.push_screen(Checkpoints(self.state, self.view))
 
     def action_prompt(self) -> None:
         """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
@@ -188,7 +188,7 @@ class WatchApp(App[None]):
             mission_id = row.record.mission_id
             self._ask(*details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
         elif name and self.view.mission_id:
-            title = visible.title_of(self.picture, self.view.mission_id)
+            title = visible.title_of(self.state, self.view.mission_id)
             self._ask(*details.a_prompt(title, mission_id=self.view.mission_id))
 
     def action_diff(self) -> None:
@@ -197,7 +197,7 @@ class WatchApp(App[None]):
         if name == "checkpoints" and row:
             self._open_difference(row.key)
         elif name and self.view.mission_id:
-            found = visible.checkpoints(self.picture, self.view)
+            found = visible.checkpoints(self.state, self.view)
             newest = next((each.id for each in found if not each.undo), None)
             if newest is None:
                 self.push_screen(Page("Difference", "Error: There is no checkpoint yet."))
@@ -206,7 +206,7 @@ class WatchApp(App[None]):
 
     def _open_difference(self, chosen: str) -> None:
         """Compare a checkpoint with the marked one, else with the one before it, else with now."""
-        order = [each.id for each in visible.checkpoints(self.picture, self.view)]
+        order = [each.id for each in visible.checkpoints(self.state, self.view)]
         at, marked = order.index(chosen), self.view.marked
         if marked in order and marked != chosen:
             older, newer = max(at, order.index(marked)), min(at, order.index(marked))
@@ -226,7 +226,7 @@ class WatchApp(App[None]):
     def action_waiting(self) -> None:
         """Open what waits for recovery."""
         if isinstance(self.screen, Board):
-            self.push_screen(Page("Waiting for recovery", details.waiting(self.picture, self.view)))
+            self.push_screen(Page("Waiting for recovery", details.waiting(self.state, self.view)))
 
     def action_only(self) -> None:
         """Leave out what belongs to other missions, or show it again."""
@@ -235,7 +235,7 @@ class WatchApp(App[None]):
             self.renew()
 
     def action_pause(self) -> None:
-        """Hold the picture still, or go on."""
+        """Hold the screen still, or go on."""
         if isinstance(self.screen, Board):
             self.view.paused = not self.view.paused
             self._take()

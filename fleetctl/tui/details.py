@@ -20,7 +20,7 @@ from ..output.views import recovery
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
-from .state import Picture
+from .state import WatchState
 from .visible import MissionSeen, View
 
 
@@ -134,7 +134,7 @@ def sortie(record: Any, view: View) -> str:
     return "\n".join(told)
 
 
-def agent(record: Any, picture: Picture, view: View) -> str:
+def agent(record: Any, state: WatchState, view: View) -> str:
     """Return what is known of an agent, and what it declared about itself."""
     told = list(
         _fields(
@@ -144,7 +144,7 @@ def agent(record: Any, picture: Picture, view: View) -> str:
                 ("Harness", record.harness),
                 ("Status", console.agent_state(record.status, record.needs)),
                 ("Waits since", _when(record.needs_since, view)),
-                ("Mission", visible.title_of(picture, record.mission_id)),
+                ("Mission", visible.title_of(state, record.mission_id)),
                 ("Session", record.session_id),
                 ("Process", record.pid),
                 ("Directory", console.path(record.cwd or "")),
@@ -157,12 +157,12 @@ def agent(record: Any, picture: Picture, view: View) -> str:
         told += _section("Last action", note.last_action)
         told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
-    held = [console.path(lock.file) for lock in picture.locks if lock.held_by == record.id]
+    held = [console.path(lock.file) for lock in state.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
     return "\n".join(told)
 
 
-def lock(record: Any, picture: Picture, view: View) -> str:
+def lock(record: Any, state: WatchState, view: View) -> str:
     """Return what is known of a lock."""
     return "\n".join(
         _fields(
@@ -171,7 +171,7 @@ def lock(record: Any, picture: Picture, view: View) -> str:
                 ("Path", console.path(record.normalized_path or "")),
                 ("Held by", record.held_by),
                 ("Purpose", record.purpose),
-                ("Mission", visible.title_of(picture, record.mission_id)),
+                ("Mission", visible.title_of(state, record.mission_id)),
                 ("Taken", _when(record.acquired_at, view)),
                 ("Runs for", cells.left(visible.lease_left(record, view))),
                 ("Token", record.fencing_token),
@@ -181,8 +181,8 @@ def lock(record: Any, picture: Picture, view: View) -> str:
     )
 
 
-def letter(record: Any, view: View) -> str:
-    """Return a letter and how far it has come; whose it is has not read it by this."""
+def message(record: Any, view: View) -> str:
+    """Return a message and how far it has come; whose it is has not read it by this."""
     fields = [
         ("From", record.sender),
         ("To", record.to),
@@ -198,14 +198,14 @@ def letter(record: Any, view: View) -> str:
     return "\n".join([*_fields(fields), "", record.body or "(no text)", "", *_fields(states)])
 
 
-def event(record: Any, picture: Picture, view: View) -> str:
+def event(record: Any, state: WatchState, view: View) -> str:
     """Return an event with all its data."""
     fields = [
         ("Event", record.seq),
         ("Type", record.type),
         ("When", _when(record.timestamp, view)),
         ("Agent", record.agent_id),
-        ("Mission", visible.title_of(picture, record.mission_id)),
+        ("Mission", visible.title_of(state, record.mission_id)),
     ]
     data = console.to_json(record.data)
     return "\n".join([events.sentence(record), "", *_fields(fields), *_section("Data", data)])
@@ -218,11 +218,11 @@ _STATES = {
 }
 
 
-def waiting(picture: Picture, view: View) -> str:
+def waiting(state: WatchState, view: View) -> str:
     """Return what waits for recovery, and how a person goes on."""
-    passed = max(0, view.tick_ms - picture.status_at)
+    passed = max(0, view.tick_ms - state.status_at)
     told = []
-    for each in visible.candidates(picture):
+    for each in visible.candidates(state):
         silent = cells.silence(each.inactivity_duration_ms + passed)
         point = (
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
@@ -235,8 +235,8 @@ def waiting(picture: Picture, view: View) -> str:
             command = recovery.resume_command(each)
             told += [f"  see what it would do:  {command} --dry-run"]
             told += [f"  bring it back:         {command}"]
-    for each in visible.under_way(picture):
-        title = visible.title_of(picture, each.mission_id)
+    for each in visible.under_way(state):
+        title = visible.title_of(state, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""
         told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
     return "\n".join(told[1:]) or "Nothing waits for recovery."
@@ -273,15 +273,15 @@ def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
     return f"From {before} to {after or 'now'}", ask, difference
 
 
-def known(name: str, record: Any, picture: Picture, view: View) -> tuple[str, str]:
+def known(name: str, record: Any, state: WatchState, view: View) -> tuple[str, str]:
     """Return title and text of a page for which nobody has to be asked."""
     told: dict[str, Callable[[], str]] = {
         "missions": lambda: mission(record, view),
         "sorties": lambda: sortie(record, view),
-        "agents": lambda: agent(record, picture, view),
-        "locks": lambda: lock(record, picture, view),
-        "mail": lambda: letter(record, view),
-        "events": lambda: event(record, picture, view),
+        "agents": lambda: agent(record, state, view),
+        "locks": lambda: lock(record, state, view),
+        "mail": lambda: message(record, view),
+        "events": lambda: event(record, state, view),
     }
     return _TITLES[name], told[name]()
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..output import console, events, times
 from . import cells, visible
 from .cells import Line, bar, cut_front, fitted, mark, pad, shown, sign_of, style_of, width
-from .state import Picture, moment
+from .state import WatchState, moment
 from .visible import MissionSeen, View
 
 ROOMY = 100
@@ -48,11 +48,11 @@ def _number(told: object, columns: int, style: str = "") -> Line:
 _GAP: Line = [("  ", "")]
 
 
-def mission_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def mission_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a line for each mission."""
     return [
         Row(seen.id, partial(_mission, seen, columns), seen)
-        for seen in visible.missions(picture, view)
+        for seen in visible.missions(state, view)
     ]
 
 
@@ -84,20 +84,20 @@ def _state(seen: MissionSeen) -> Line:
     return _text(cells.silence(seen.silence_ms), 13, style)
 
 
-def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def sortie_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a line for each sortie of the chosen mission."""
     return [
         Row(each.id, partial(_sortie, each, columns), each)
-        for each in visible.sorties(picture, view)[:MOST]
+        for each in visible.sorties(state, view)[:MOST]
     ]
 
 
 def _sortie(sortie: Any, columns: int) -> Line:
     who = max(8, min(20, columns // 6))
-    state = sortie.status.replace("_", " ")
+    status = sortie.status.replace("_", " ")
     progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
     end = _GAP + _text(sortie.assigned_to or "", who) + _GAP
-    end += _text(state, 11, style_of(sortie.status)) + _number(progress, 5)
+    end += _text(status, 11, style_of(sortie.status)) + _number(progress, 5)
     room = columns - 2 - sum(width(text) for text, _ in end)
     over = sortie.status in ("completed", "failed")
     told = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
@@ -113,15 +113,15 @@ def _title_and_notes(sortie: Any, style: str) -> Line:
     return told
 
 
-def agent_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def agent_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a line for each agent."""
     return [
-        Row(each.id, partial(_agent, picture, each, view, columns), each)
-        for each in visible.agents(picture, view)
+        Row(each.id, partial(_agent, state, each, view, columns), each)
+        for each in visible.agents(state, view)
     ]
 
 
-def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
+def _agent(state: WatchState, agent: Any, view: View, columns: int) -> Line:
     told = cells.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
@@ -131,15 +131,15 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
     style = "strong" if agent.role == "dispatch" else ""
     name = _text(agent.id, room if columns < 60 else 18, style)
     if columns >= 60:
-        name.append((f"  {shown(visible.title_of(picture, agent.mission_id))}", "dim"))
+        name.append((f"  {shown(visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
 
 
-def lock_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def lock_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a line for each lease that runs."""
     return [
         Row(each.id, partial(_lock, each, view, columns), each)
-        for each in visible.locks(picture, view)
+        for each in visible.locks(state, view)
     ]
 
 
@@ -152,62 +152,62 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
     return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
 
 
-def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each of the newest letters."""
+def message_rows(state: WatchState, view: View, columns: int) -> list[Row]:
+    """Return a line for each of the newest messages."""
     return [
-        Row(each.id, partial(_letter, each, view, columns), each)
-        for each in visible.letters(picture, view)
+        Row(each.id, partial(_message, each, view, columns), each)
+        for each in visible.messages(state, view)
     ]
 
 
-def _letter(letter: Any, view: View, columns: int) -> Line:
-    state = visible.letter_state(letter)
-    to = shown(letter.to[0]) if letter.to else ""
-    more = f" +{len(letter.to) - 1}" if len(letter.to) > 1 else ""
+def _message(message: Any, view: View, columns: int) -> Line:
+    status = visible.message_state(message)
+    to = shown(message.to[0]) if message.to else ""
+    more = f" +{len(message.to) - 1}" if len(message.to) > 1 else ""
     line = [
-        *mark(state),
-        (f"{shown(letter.sender)} → {to}{more}  ", "dim" if state == "acked" else ""),
+        *mark(status),
+        (f"{shown(message.sender)} → {to}{more}  ", "dim" if status == "acked" else ""),
     ]
-    line.append((shown(letter.subject), "dim" if state == "acked" else "strong"))
+    line.append((shown(message.subject), "dim" if status == "acked" else "strong"))
     if columns < 60:
         return fitted(line, columns)
-    sent = cells.ago(view.now_ms - moment(letter.sent_at))
-    end = _GAP + _text(state, 10, style_of(state)) + _number(sent, 11, "dim")
+    sent = cells.ago(view.now_ms - moment(message.sent_at))
+    end = _GAP + _text(status, 10, style_of(status)) + _number(sent, 11, "dim")
     return fitted([*fitted(line, columns - 23), *end], columns)
 
 
-def deliveries_told(letters: Sequence[Any], columns: int) -> str:
+def deliveries_told(messages: Sequence[Any], columns: int) -> str:
     """Return how many deliveries are in which state; by their signs where there is little room."""
-    counts = [(state, n) for state, n in visible.deliveries(list(letters)).items() if n]
+    counts = [(state, n) for state, n in visible.deliveries(list(messages)).items() if n]
     if columns < 50:
         return " ".join(f"{sign_of(state)} {n}" for state, n in counts)
     return ", ".join(f"{n} {state}" for state, n in counts)
 
 
-def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def event_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a sentence for each of the newest events."""
     return [
-        Row(str(each.seq), partial(_event, picture, each, columns), each)
-        for each in visible.events(picture, view)
+        Row(str(each.seq), partial(_event, state, each, columns), each)
+        for each in visible.events(state, view)
     ]
 
 
-def _event(picture: Picture, event: Any, columns: int) -> Line:
+def _event(state: WatchState, event: Any, columns: int) -> Line:
     at = times.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(events.tone(event.type) or "", "")
-    inside = visible.directory_of(picture, event.mission_id)
+    inside = visible.directory_of(state, event.mission_id)
     told: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
     if columns < ROOMY or not event.mission_id:
         return fitted(told, columns)
-    where = shown(visible.title_of(picture, event.mission_id))
+    where = shown(visible.title_of(state, event.mission_id))
     return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
 
 
-def checkpoint_rows(picture: Picture, view: View, columns: int) -> list[Row]:
+def checkpoint_rows(state: WatchState, view: View, columns: int) -> list[Row]:
     """Return a line for each of the newest checkpoints of the chosen mission."""
     return [
         Row(each.id, partial(_checkpoint, each, view, columns), each)
-        for each in visible.checkpoints(picture, view)
+        for each in visible.checkpoints(state, view)
     ]
 
 

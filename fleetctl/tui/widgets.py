@@ -34,16 +34,16 @@ STYLES = {
 }
 
 
-class Painted(Widget):
+class TextLines(Widget):
     """Lines; of those that are shown anew only the changed ones are drawn."""
 
-    DEFAULT_CSS = "Painted { position: absolute; }"
+    DEFAULT_CSS = "TextLines { position: absolute; }"
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
         self._lines: list[Line] = []
 
-    def paint(self, lines: list[Line]) -> None:
+    def show_lines(self, lines: list[Line]) -> None:
         """Show these lines from now on."""
         before, self._lines = self._lines, lines
         changed = [
@@ -64,7 +64,7 @@ def _at(lines: list[Line], y: int) -> Line:
     return lines[y] if y < len(lines) else []
 
 
-class Pane(Painted, can_focus=True):
+class Pane(TextLines, can_focus=True):
     """A titled list with a cursor, which stays with what it is on when the list changes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -175,7 +175,7 @@ class Pane(Painted, can_focus=True):
         lines += [self._marked(at) for at in seen]
         if not self._rows and room:
             lines.append([(" ", ""), (self._empty, "dim")])
-        self.paint(lines)
+        self.show_lines(lines)
 
     def _heading(self, room: int) -> Line:
         """Return the title in a rule; beside it what is above and below those that are seen."""
