@@ -3,12 +3,12 @@
 import asyncio
 import signal
 import time
+from functools import partial
 from threading import Thread
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
-from textual.message import Message
 
 from . import details, screens, visible
 from .poller import Poller
@@ -21,27 +21,6 @@ from .widgets import Pane
 # However much happens, the screen is drawn anew no more often: a slow line has to carry it.
 FRAME_S = 0.2
 TICK_S = 1.0
-
-
-class QueueFilled(Message):
-    """Something lies in the queue."""
-
-
-class ThreadFailed(Message):
-    """A thread ended by a defect."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-
-class Answered(Message):
-    """The daemon answered what a page asked."""
-
-    def __init__(self, page: Page, text: Any) -> None:
-        super().__init__()
-        self.page = page
-        self.tell = text
 
 
 class WatchApp(App[None]):
@@ -69,8 +48,8 @@ class WatchApp(App[None]):
         super().__init__(ansi_color=True)
         self.animation_level = "none"
         self.state, self.view = WatchState(), View()
-        self.queue = UpdateQueue(self._notify, _tick)
-        self.poller = Poller(self.queue, self._fail)
+        self.queue = UpdateQueue(partial(self.call_later, self._draw_soon), _tick)
+        self.poller = Poller(self.queue, partial(self.call_later, self._fail))
         self.board = Board(self.state, self.view)
         self._drawn_soon = False
 
@@ -88,13 +67,7 @@ class WatchApp(App[None]):
         """Let the threads end too."""
         self.poller.stop()
 
-    def _notify(self) -> None:
-        self.post_message(QueueFilled())
-
-    def _fail(self, error: BaseException) -> None:
-        self.post_message(ThreadFailed(error))
-
-    def on_queue_filled(self) -> None:
+    def _draw_soon(self) -> None:
         """Take what came, a moment later and with all that comes meanwhile."""
         if not self._drawn_soon:
             self._drawn_soon = True
@@ -106,9 +79,9 @@ class WatchApp(App[None]):
             self.queue.take(self.state)
         self.renew()
 
-    def on_thread_failed(self, message: ThreadFailed) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Leave: a view that is no longer fed would lie."""
-        raise message.error
+        raise error
 
     def renew(self) -> None:
         """Show what is known, at this moment; at the end a tick may find the panes gone."""
@@ -141,26 +114,25 @@ class WatchApp(App[None]):
         """Open what the cursor is on."""
         row = message.row
         if message.pane.id == "checkpoints":
-            self._ask(*details.a_checkpoint(row.key))
+            self._ask(details.a_checkpoint(row.key))
         else:
             told = details.known(str(message.pane.id), row.record, self.state, self.view)
             self.push_screen(Page(*told))
 
-    def _ask(self, title: str, ask: details.Ask, tell: details.Tell) -> None:
+    def _ask(self, question: details.Question) -> None:
         """Open a page that the daemon has to be asked for; the screen goes on meanwhile."""
-        page = Page(title, "…")
+        page = Page(question.title, "…")
         self.push_screen(page)
 
-        def work() -> None:
-            answer = details.answered(ask)
-            self.post_message(Answered(page, lambda: details.page(tell, answer)))
+        def fill(answer: Any) -> None:
+            if page.is_attached:
+                page.say(question.page(answer))
 
-        Thread(target=work, daemon=True).start()
+        def ask() -> None:
+            self.call_later(fill, question.answer())
 
-    def on_answered(self, message: Answered) -> None:
-        """Fill a page, if it is still open."""
-        if message.page.is_attached:
-            message.page.say(message.tell())
+        # Not a worker of Textual's: its thread would be waited for when the app is left.
+        Thread(target=ask, daemon=True).start()
 
     @property
     def _here(self) -> tuple[str, Row | None]:
@@ -183,13 +155,13 @@ class WatchApp(App[None]):
         """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
         name, row = self._here
         if name == "checkpoints" and row:
-            self._ask(*details.a_prompt(row.key, checkpoint_id=row.key))
+            self._ask(details.a_prompt(row.key, checkpoint_id=row.key))
         elif name == "agents" and row and row.record.mission_id:
             mission_id = row.record.mission_id
-            self._ask(*details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
+            self._ask(details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
         elif name and self.view.mission_id:
             title = visible.title_of(self.state, self.view.mission_id)
-            self._ask(*details.a_prompt(title, mission_id=self.view.mission_id))
+            self._ask(details.a_prompt(title, mission_id=self.view.mission_id))
 
     def action_diff(self) -> None:
         """Open what differs: between two checkpoints, or the newest one and now."""
@@ -202,7 +174,7 @@ class WatchApp(App[None]):
             if newest is None:
                 self.push_screen(Page("Difference", "Error: There is no checkpoint yet."))
             else:
-                self._ask(*details.a_difference(newest, None))
+                self._ask(details.a_difference(newest, None))
 
     def _open_difference(self, chosen: str) -> None:
         """Compare a checkpoint with the marked one, else with the one before it, else with now."""
@@ -210,11 +182,11 @@ class WatchApp(App[None]):
         at, marked = order.index(chosen), self.view.marked
         if marked in order and marked != chosen:
             older, newer = max(at, order.index(marked)), min(at, order.index(marked))
-            self._ask(*details.a_difference(order[older], order[newer]))
+            self._ask(details.a_difference(order[older], order[newer]))
         elif at + 1 < len(order):
-            self._ask(*details.a_difference(order[at + 1], chosen))
+            self._ask(details.a_difference(order[at + 1], chosen))
         else:
-            self._ask(*details.a_difference(chosen, None))
+            self._ask(details.a_difference(chosen, None))
 
     def action_mark(self) -> None:
         """Mark a checkpoint to compare with, or take the mark away."""

@@ -90,7 +90,7 @@ UNTOLD_S = 15.0
 class Poller:
     """Fills a queue until it is stopped; ``failed`` hears of a defect that ended a thread."""
 
-    def __init__(self, queue: UpdateQueue, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, queue: UpdateQueue, failed: Callable[[BaseException], object]) -> None:
         self._queue = queue
         self._failed = failed
         self._changed = threading.Condition()

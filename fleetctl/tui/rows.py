@@ -6,7 +6,7 @@ A ``Row`` is a line with the key of what it shows, so that a cursor stays with i
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..output import console, events, times
 from . import cells, visible
@@ -48,15 +48,7 @@ def _number(told: object, columns: int, style: str = "") -> Line:
 _GAP: Line = [("  ", "")]
 
 
-def mission_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each mission."""
-    return [
-        Row(seen.id, partial(_mission, seen, columns), seen)
-        for seen in visible.missions(state, view)
-    ]
-
-
-def _mission(seen: MissionSeen, columns: int) -> Line:
+def _mission(seen: MissionSeen, _state: WatchState, _view: View, columns: int) -> Line:
     sign = mark("waits" if seen.waits else seen.status)
     over = visible.over(seen)
     style = "warn" if seen.waits else "dim" if over else "good"
@@ -66,7 +58,7 @@ def _mission(seen: MissionSeen, columns: int) -> Line:
     if columns >= ROOMY:
         end += _number(_counted(seen.agents, "agent"), 9, "dim")
         end += _number(_counted(seen.locks, "lock"), 8, "dim") + _GAP
-    end += _state(seen)
+    end += _silence(seen)
     room = columns - 2 - sum(width(text) for text, _ in end)
     return fitted([*sign, *_text(seen.title, room, "dim" if over else "strong"), *end], columns)
 
@@ -77,22 +69,14 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _state(seen: MissionSeen) -> Line:
+def _silence(seen: MissionSeen) -> Line:
     if seen.silence_ms is None:
         return _text(seen.status.replace("_", " "), 13, "dim")
     style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
     return _text(cells.silence(seen.silence_ms), 13, style)
 
 
-def sortie_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each sortie of the chosen mission."""
-    return [
-        Row(each.id, partial(_sortie, each, columns), each)
-        for each in visible.sorties(state, view)[:MOST]
-    ]
-
-
-def _sortie(sortie: Any, columns: int) -> Line:
+def _sortie(sortie: Any, _state: WatchState, _view: View, columns: int) -> Line:
     who = max(8, min(20, columns // 6))
     status = sortie.status.replace("_", " ")
     progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
@@ -113,15 +97,7 @@ def _title_and_notes(sortie: Any, style: str) -> Line:
     return told
 
 
-def agent_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each agent."""
-    return [
-        Row(each.id, partial(_agent, state, each, view, columns), each)
-        for each in visible.agents(state, view)
-    ]
-
-
-def _agent(state: WatchState, agent: Any, view: View, columns: int) -> Line:
+def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     told = cells.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
@@ -135,15 +111,7 @@ def _agent(state: WatchState, agent: Any, view: View, columns: int) -> Line:
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
 
 
-def lock_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each lease that runs."""
-    return [
-        Row(each.id, partial(_lock, each, view, columns), each)
-        for each in visible.locks(state, view)
-    ]
-
-
-def _lock(lock: Any, view: View, columns: int) -> Line:
+def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:
     ms = visible.lease_left(lock, view)
     who = max(8, min(20, columns // 4))
     end = _GAP + _text(lock.held_by, who)
@@ -152,15 +120,7 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
     return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
 
 
-def message_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each of the newest messages."""
-    return [
-        Row(each.id, partial(_message, each, view, columns), each)
-        for each in visible.messages(state, view)
-    ]
-
-
-def _message(message: Any, view: View, columns: int) -> Line:
+def _message(message: Any, _state: WatchState, view: View, columns: int) -> Line:
     status = visible.message_state(message)
     to = shown(message.to[0]) if message.to else ""
     more = f" +{len(message.to) - 1}" if len(message.to) > 1 else ""
@@ -184,15 +144,7 @@ def deliveries_told(messages: Sequence[Any], columns: int) -> str:
     return ", ".join(f"{n} {state}" for state, n in counts)
 
 
-def event_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a sentence for each of the newest events."""
-    return [
-        Row(str(each.seq), partial(_event, state, each, columns), each)
-        for each in visible.events(state, view)
-    ]
-
-
-def _event(state: WatchState, event: Any, columns: int) -> Line:
+def _event(event: Any, state: WatchState, _view: View, columns: int) -> Line:
     at = times.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(events.tone(event.type) or "", "")
     inside = visible.directory_of(state, event.mission_id)
@@ -203,15 +155,7 @@ def _event(state: WatchState, event: Any, columns: int) -> Line:
     return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
 
 
-def checkpoint_rows(state: WatchState, view: View, columns: int) -> list[Row]:
-    """Return a line for each of the newest checkpoints of the chosen mission."""
-    return [
-        Row(each.id, partial(_checkpoint, each, view, columns), each)
-        for each in visible.checkpoints(state, view)
-    ]
-
-
-def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
+def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -> Line:
     ms = view.now_ms - moment(checkpoint.timestamp)
     sign = "◆ " if checkpoint.id == view.marked else "  "
     line: Line = [(sign, "key"), *_text(checkpoint.id, 14, "accent")]
@@ -225,6 +169,38 @@ def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
         end = _GAP + _text(told, 22, "dim") + end
     room = columns - sum(width(text) for text, _ in line + end)
     return fitted([*line, *_text(details, room, "dim"), *end], columns)
+
+
+class PaneKind(NamedTuple):
+    """A kind of pane: the records it shows, the line of each, and what it says without any."""
+
+    records: Callable[[WatchState, View], list[Any]]
+    line: Callable[[Any, WatchState, View, int], Line]
+    empty: str
+
+
+KINDS = {
+    "missions": PaneKind(visible.missions, _mission, "No missions yet: fleetctl mission create"),
+    "sorties": PaneKind(visible.sorties, _sortie, "No sorties."),
+    "agents": PaneKind(visible.agents, _agent, "Nobody works."),
+    "locks": PaneKind(visible.locks, _lock, "Nothing is locked."),
+    "mail": PaneKind(visible.messages, _message, "No letters."),
+    "checkpoints": PaneKind(visible.checkpoints, _checkpoint, "No checkpoints yet."),
+    "events": PaneKind(visible.events, _event, "Nothing happened yet."),
+}
+
+
+def rows_of(pane: str, state: WatchState, view: View, columns: int) -> list[Row]:
+    """Return the rows of a pane."""
+    kind = KINDS[pane]
+    return [
+        Row(
+            str(each.seq if pane == "events" else each.id),
+            partial(kind.line, each, state, view, columns),
+            each,
+        )
+        for each in kind.records(state, view)[: MOST if pane == "sorties" else None]
+    ]
 
 
 def position_of(rows: Sequence[Row], key: str | None, before: int, *, follows: bool = False) -> int:

@@ -1,8 +1,7 @@
 """Screens: the board of panes, the checkpoints of a mission, a page of text; header and footer."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -179,7 +178,39 @@ _STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### "
 _HEADS = ("Error:", "Warning:")
 
 
-class Page(Screen[None]):
+class Overlay(Screen[None]):
+    """A screen over the board, which closes to where it was opened from."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q,left,h,backspace", "back"),
+        Binding("tab,shift+tab", "nothing", show=False),
+    ]
+    DEFAULT_CSS = """
+    Overlay { overflow: hidden; }
+    Overlay > TextLines { width: 100%; height: 1; }
+    Overlay > #text, Overlay > Pane { height: 1fr; min-height: 1; }
+    """
+
+    def on_mount(self) -> None:
+        """Show what there is from the beginning."""
+        self.show()
+
+    def on_resize(self) -> None:
+        """Show it in its new size."""
+        self.show()
+
+    def show(self) -> None:
+        """Show what there is room for."""
+
+    def action_back(self) -> None:
+        """Close this screen."""
+        self.dismiss()
+
+    def action_nothing(self) -> None:
+        """Stay: there is one pane only."""
+
+
+class Page(Overlay):
     """Text with a title, a screen at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -189,16 +220,15 @@ class Page(Screen[None]):
         ("pagedown,space,ctrl+f", "page(1)"),
         ("home,g", "end(-1)"),
         ("end,G", "end(1)"),
-        ("escape,q,left,h,backspace", "back"),
-        Binding("tab,shift+tab", "nothing", show=False),
     ]
-    CSS = "Page { overflow: hidden; }"
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self._title = title
-        self._text = [shown(line.expandtabs(4)) for line in text.split("\n")]
-        self._top = 0
+        self._set_text(text)
+
+    def _set_text(self, text: str) -> None:
+        self._text, self._top = [shown(line.expandtabs(4)) for line in text.split("\n")], 0
 
     def compose(self) -> ComposeResult:
         """Return title, text and keys."""
@@ -206,25 +236,14 @@ class Page(Screen[None]):
         yield TextLines("text")
         yield TextLines("footer")
 
-    def on_mount(self) -> None:
-        """Show the beginning."""
-        self.show()
-
-    def on_resize(self) -> None:
-        """Break the lines anew."""
-        self.show()
-
     def say(self, text: str) -> None:
         """Show another text, from its beginning."""
-        self._text, self._top = [shown(line.expandtabs(4)) for line in text.split("\n")], 0
+        self._set_text(text)
         self.show()
 
     def show(self) -> None:
         """Show the part of the text that there is room for."""
         columns, lines = self.size
-        for name, y, height in (("title", 0, 1), ("text", 1, lines - 2), ("footer", lines - 1, 1)):
-            styles = self.query_one(f"#{name}").styles
-            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
         body, room = self._body(columns), max(1, lines - 2)
         self._top = max(0, min(self._top, len(body) - room))
         below = max(0, len(body) - self._top - room)
@@ -259,13 +278,6 @@ class Page(Screen[None]):
         self._top = 0 if which < 0 else 1_000_000
         self.show()
 
-    def action_back(self) -> None:
-        """Go back to where this was opened."""
-        self.dismiss()
-
-    def action_nothing(self) -> None:
-        """There is one pane only."""
-
 
 def _style(line: str) -> str:
     found = next((style for start, style in _STYLES.items() if line.startswith(start)), "")
@@ -277,14 +289,10 @@ def _style(line: str) -> str:
     return "strong" if head else ""
 
 
-class Checkpoints(Screen[None]):
+class Checkpoints(Overlay):
     """A mission's checkpoints, newest first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,q,left,h,backspace,c", "back"),
-        Binding("tab,shift+tab", "nothing", show=False),
-    ]
-    CSS = "Checkpoints { overflow: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [("c", "back")]
 
     def __init__(self, state: WatchState, view: View) -> None:
         super().__init__()
@@ -302,63 +310,23 @@ class Checkpoints(Screen[None]):
         return self.query_one("#checkpoints", Pane)
 
     def on_mount(self) -> None:
-        """Begin with the newest."""
+        """Give the keys to the list."""
         self.set_focus(self.here)
-        self.show()
-
-    def on_resize(self) -> None:
-        """Put everything in its place again."""
-        self.show()
 
     def show(self) -> None:
         """Show what the state holds by now."""
         columns, lines = self.size
-        for name, y, height in (("checkpoints", 0, lines - 1), ("footer", lines - 1, 1)):
-            styles = self.query_one(f"#{name}").styles
-            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
         title = shown(visible.title_of(self.state, self.view.mission_id))
-        found = rows.checkpoint_rows(self.state, self.view, columns - 1)
+        found = rows.rows_of("checkpoints", self.state, self.view, columns - 1)
         empty = "No checkpoints yet. fleetctl checkpoint takes one."
         titles = (f"Checkpoints {len(found)}", f"of {title}")
         self.here.fill(PaneArea(0, 0, columns, max(1, lines - 1)), titles, found, empty)
         self.query_one("#footer", TextLines).show_lines([footer(LIST_KEYS, columns)])
 
     def action_back(self) -> None:
-        """Go back to the panes."""
+        """Close the list, and take the mark away."""
         self.view.marked = None
         self.dismiss()
-
-    def action_nothing(self) -> None:
-        """There is one pane only."""
-
-
-_ROWS: dict[str, Callable[[WatchState, View, int], list[Row]]] = {
-    "missions": rows.mission_rows,
-    "sorties": rows.sortie_rows,
-    "agents": rows.agent_rows,
-    "locks": rows.lock_rows,
-    "mail": rows.message_rows,
-    "checkpoints": rows.checkpoint_rows,
-    "events": rows.event_rows,
-}
-_SHOWN: dict[str, Callable[[WatchState, View], Sequence[Any]]] = {
-    "missions": visible.missions,
-    "sorties": visible.sorties,
-    "agents": visible.agents,
-    "locks": visible.locks,
-    "mail": visible.messages,
-    "checkpoints": visible.checkpoints,
-    "events": visible.events,
-}
-_EMPTY = {
-    "missions": "No missions yet: fleetctl mission create",
-    "sorties": "No sorties.",
-    "agents": "Nobody works.",
-    "locks": "Nothing is locked.",
-    "mail": "No letters.",
-    "checkpoints": "No checkpoints yet.",
-    "events": "Nothing happened yet.",
-}
 
 
 class Board(Screen[None]):
@@ -373,7 +341,10 @@ class Board(Screen[None]):
         ("z", "zoom"),
         ("escape", "unzoom"),
     ]
-    CSS = "Board { layout: vertical; overflow: hidden; }"
+    CSS = """
+    Board { overflow: hidden; }
+    Board > TextLines { position: absolute; }
+    """
 
     def __init__(self, state: WatchState, view: View) -> None:
         super().__init__()
@@ -423,7 +394,7 @@ class Board(Screen[None]):
         """Return where everything stands on a screen of this size, with what there is to show."""
         columns, lines = self.size
         room = max(1, lines - 2 - alerts)
-        needs = {name: len(_SHOWN[name](self.state, self.view)) + 2 for name in PANES}
+        needs = {name: len(rows.KINDS[name].records(self.state, self.view)) + 2 for name in PANES}
         here = str(self.here.id)
         found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
         below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}
@@ -440,31 +411,24 @@ class Board(Screen[None]):
             widget.styles.offset = (place.x, place.y)
             widget.styles.width, widget.styles.height = place.width, place.height
 
-    def _told(self) -> list[Line]:
-        columns, lines = self.size
-        return alerts(self.state, self.view, columns, max(1, lines // 12))
-
     def show(self) -> None:
         """Show what the state holds by now."""
-        alerts = self._told()
-        arranged = self._arranged(len(alerts))
+        columns, lines = self.size
+        told = alerts(self.state, self.view, columns, max(1, lines // 12))
+        arranged = self._arranged(len(told))
         if arranged != self._placed:
             self._placed = arranged
             for name in ("header", "alerts", *PANES, "footer"):
                 self._put(name, arranged.get(name))
-        columns = self.size.width
         line = header(self.state, self.view, columns, self.waiting)
         self.query_one("#header", TextLines).show_lines([line])
-        self.query_one("#alerts", TextLines).show_lines(alerts)
+        self.query_one("#alerts", TextLines).show_lines(told)
         self.query_one("#footer", TextLines).show_lines([footer(KEYS, columns)])
-        for name in PANES:
-            if name in arranged:
-                self._fill(name, arranged[name])
-
-    def _fill(self, name: str, place: PaneArea) -> None:
-        found = _ROWS[name](self.state, self.view, place.width - 1)
-        titles = self._titled(name, found, place.width)
-        self.pane(name).fill(place, titles, found, self._empty(name))
+        for name, place in arranged.items():
+            if name in PANES:
+                found = rows.rows_of(name, self.state, self.view, place.width - 1)
+                titles = self._titled(name, found, place.width)
+                self.pane(name).fill(place, titles, found, self._empty(name))
 
     def _titled(self, name: str, found: list[Row], columns: int) -> tuple[str, str]:
         chosen = visible.selected(self.state, self.view)
@@ -474,7 +438,7 @@ class Board(Screen[None]):
             aside = f"of {shown(chosen.title)}{first}"
         elif name == "mail":
             aside = rows.deliveries_told(visible.messages(self.state, self.view), columns)
-        total = len(_SHOWN[name](self.state, self.view))
+        total = len(rows.KINDS[name].records(self.state, self.view))
         count = f" {total}" if total and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside
 
@@ -486,7 +450,7 @@ class Board(Screen[None]):
         # Not asked yet is not the same as none.
         if name in subject and subject[name] != self.view.mission_id:
             return ""
-        return _EMPTY[name]
+        return rows.KINDS[name].empty
 
     def action_next(self, by: int) -> None:
         """Give the keys to the next pane, or the one before."""

@@ -132,7 +132,7 @@ class UpdateQueue:
     ``notify`` is called, in whatever thread, when something lies in it that was empty before.
     """
 
-    def __init__(self, notify: Callable[[], None], tick: Callable[[], int]) -> None:
+    def __init__(self, notify: Callable[[], object], tick: Callable[[], int]) -> None:
         self._notify = notify
         self._tick = tick
         self._lock = threading.Lock()

@@ -37,8 +37,6 @@ STYLES = {
 class TextLines(Widget):
     """Lines; of those that are shown anew only the changed ones are drawn."""
 
-    DEFAULT_CSS = "TextLines { position: absolute; }"
-
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
         self._lines: list[Line] = []
@@ -107,11 +105,6 @@ class Pane(TextLines, can_focus=True):
         """What the cursor is on."""
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
-    @property
-    def rows(self) -> list[Row]:
-        """All rows, also those that have no room."""
-        return self._rows
-
     def fill(self, place: PaneArea, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
         """Show other rows, in a place that this may get a moment later.
 
@@ -125,10 +118,6 @@ class Pane(TextLines, can_focus=True):
         self._rows = rows
         self._draw()
         self._tell(before)
-
-    def put(self, key: str | None) -> None:
-        """Put the cursor on the row with this key, if there is one."""
-        self._to(next((at for at, row in enumerate(self._rows) if row.key == key), self._cursor))
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows."""

@@ -71,22 +71,13 @@ def everything(text: str) -> object:
     return state
 
 
-ROWS = (
-    rows.mission_rows,
-    rows.sortie_rows,
-    rows.agent_rows,
-    rows.lock_rows,
-    rows.message_rows,
-    rows.event_rows,
-    rows.checkpoint_rows,
-)
-
-
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("text", [HOSTILE, "", "plain", "日本語" * 60])
 def test_every_line_takes_exactly_its_columns_whatever_it_tells(text: str, columns: int) -> None:
     state, view = everything(text), shown_at()
-    lines: list[Line] = [row.line for make in ROWS for row in make(state, view, columns)]
+    lines: list[Line] = [
+        row.line for name in rows.KINDS for row in rows.rows_of(name, state, view, columns)
+    ]
     lines += [screens.header(state, view, columns), screens.footer(screens.KEYS, columns)]
     lines += screens.alerts(state, view, columns, 2)
     assert len(lines) == 11
@@ -97,7 +88,7 @@ def test_every_line_takes_exactly_its_columns_whatever_it_tells(text: str, colum
 
 
 def test_markup_is_shown_as_it_is() -> None:
-    (row,) = rows.mission_rows(everything("[bold]x[/] [/]"), shown_at(), 80)
+    (row,) = rows.rows_of("missions", everything("[bold]x[/] [/]"), shown_at(), 80)
     assert "[bold]x[/] [/]" in plain(row.line)
 
 
@@ -135,9 +126,11 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
     )
     states = ("completed", "completed", "in_progress", "pending")
     state.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
-    shown = [plain(row.line) for row in rows.mission_rows(state, shown_at(), 100)]
+    shown = [plain(row.line) for row in rows.rows_of("missions", state, shown_at(), 100)]
     assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
-    pages = [details.mission(seen, shown_at()) for seen in visible.missions(state, shown_at())]
+    pages = [
+        details.mission(seen, state, shown_at()) for seen in visible.missions(state, shown_at())
+    ]
     told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
     told += ("merged into msn-00000003", "cancelled")
     for page, standing in zip(pages, told, strict=True):
@@ -149,7 +142,7 @@ def test_an_agent_that_waits_for_a_permission_says_so() -> None:
     waits |= {"session_id": "s-1", "pid": None, "cwd": "/work", "registered_at": at(), "note": None}
     state = state_of(mission(1), told=status(line(1)))
     state.take("agents", [waits, agent("bob", status="waiting")], None, 0)
-    alice, bob = rows.agent_rows(state, shown_at(), 100)
+    alice, bob = rows.rows_of("agents", state, shown_at(), 100)
     assert " permission " in plain(alice.line)
     assert " waiting " in plain(bob.line)
     page = details.agent(waits, state, shown_at())
@@ -158,7 +151,7 @@ def test_an_agent_that_waits_for_a_permission_says_so() -> None:
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     told = status(line(1, "Login", silence_ms=4 * MINUTE))
-    (row,) = rows.mission_rows(state_of(mission(1, "Login"), told=told), shown_at(), 79)
+    (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
     text = plain(row.line)
     assert text.startswith("● Login ")
     assert text.rstrip().endswith(" 50%     2/4  silent 4 min")
@@ -178,14 +171,14 @@ def test_a_sortie_says_why_it_is_blocked() -> None:
     state = state_of()
     blocked = sortie(status="blocked", blocked_reason="no API")
     state.take("sorties", [blocked], "msn-00000001", 0)
-    (row,) = rows.sortie_rows(state, shown_at(), 79)
+    (row,) = rows.rows_of("sorties", state, shown_at(), 79)
     assert plain(row.line).startswith("■ Piece 1: no API ")
 
 
 def test_a_lock_says_who_and_for_how_long_yet() -> None:
     state = state_of()
     state.take("locks", [lock("src/a.py", 4 * MINUTE + 5)], None, 0)
-    (row,) = rows.lock_rows(state, shown_at(), 40)
+    (row,) = rows.rows_of("locks", state, shown_at(), 40)
     assert plain(row.line).split() == ["src/a.py", "alice", "4", "min"]
 
 
@@ -193,14 +186,14 @@ def test_events_are_sentences_newest_first_and_echoes_are_left_out() -> None:
     state = state_of(mission(1, "Login"))
     state.tell([event(1), event(2, "checkpoint_created"), event(3, "sortie_completed")])
     told = [plain(row.line).split("  ", 1)[1].rstrip() for row in
-            rows.event_rows(state, shown_at(), 60)]  # fmt: skip
+            rows.rows_of("events", state, shown_at(), 60)]  # fmt: skip
     assert told == ['alice completed "Piece 3"', 'alice began "Piece 1"']
 
 
 def test_of_thousands_of_sorties_the_first_are_gone_through() -> None:
     state = state_of()
     state.take("sorties", [sortie(n) for n in range(3_000)], "msn-00000001", 0)
-    assert len(rows.sortie_rows(state, shown_at(), 79)) == rows.MOST
+    assert len(rows.rows_of("sorties", state, shown_at(), 79)) == rows.MOST
 
 
 def test_help_fits_the_usual_terminal() -> None:
