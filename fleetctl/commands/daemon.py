@@ -9,10 +9,10 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
-from ..service import install, logs, service, start, status
+from ..service import control, install, logs, service, status
 from ..service.manager import Service, ServiceState
 from ..service.process import Running
-from ..service.setup import this_setup
+from ..service.spec import this_spec
 
 _LINES = 50
 NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
@@ -78,7 +78,7 @@ def _changing(parser: CommandParser) -> None:
 def run_install(args: Namespace) -> int:
     """Install the service, or say what there is instead."""
     with _log_shown(args):
-        report = install.install(args, _manager(), this_setup())
+        report = install.install(args, _manager(), this_spec())
     return _told(args, report)
 
 
@@ -102,15 +102,15 @@ def _told(args: Namespace, report: install.InstallReport) -> int:
 
 def run_start(args: Namespace) -> int:
     """Start the daemon, and return once it answers."""
-    with _log_shown(args), start.shown(args):
-        found, how = start.start()
+    with _log_shown(args), control.shown(args):
+        found, how = control.start()
     return _running(args, found, how)
 
 
 def run_restart(args: Namespace) -> int:
     """Stop and start the daemon."""
-    with _log_shown(args), start.shown(args):
-        found, how = start.restart()
+    with _log_shown(args), control.shown(args):
+        found, how = control.restart()
     return _running(args, found, how)
 
 
@@ -133,7 +133,7 @@ def _log_shown(args: Namespace) -> Iterator[None]:
 
 def run_stop(args: Namespace) -> int:
     """Stop the daemon and wait for its end."""
-    done = start.stop()
+    done = control.stop()
     return console.result(args, {"done": done}, f"fleetd: {done}")
 
 
@@ -184,7 +184,7 @@ def _service(told: ServiceState) -> str:
 
 def run_logs(args: Namespace) -> int:
     """Print the log."""
-    manager = start.managed()
+    manager = control.managed()
     if not args.json:
         return logs.show(manager, args.lines, follow=args.follow)
     if args.follow:
