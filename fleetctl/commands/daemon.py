@@ -9,10 +9,10 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
-from ..service import install, logs, service, start, status
+from ..service import control, install, logs, service, status
 from ..service.manager import ServiceState
 from ..service.process import Running
-from ..service.setup import this_setup
+from ..service.spec import this_spec
 
 _LINES = 50
 NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
@@ -84,7 +84,7 @@ def _run_install(args: Namespace) -> int:
                 hint="Start it with: fleetctl daemon start;"
                 " have your session do that when it begins.",
             )
-        report = install.install(args, manager, this_setup())
+        report = install.install(args, manager, this_spec())
     return _show_report(args, report)
 
 
@@ -97,15 +97,15 @@ def _show_report(args: Namespace, report: install.InstallReport) -> int:
 
 
 def _run_start(args: Namespace) -> int:
-    return _start(args, start.start)
+    return _start(args, control.start)
 
 
 def _run_restart(args: Namespace) -> int:
-    return _start(args, start.restart)
+    return _start(args, control.restart)
 
 
 def _start(args: Namespace, begin: Callable[[], tuple[Running, str]]) -> int:
-    with _log_shown(args), start.shown(args):
+    with _log_shown(args), control.shown(args):
         found, how = begin()
     document = {"pid": found.pid, "version": found.hello.version, "done": how}
     return console.result(args, document, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
@@ -124,7 +124,7 @@ def _log_shown(args: Namespace) -> Iterator[None]:
 
 
 def _run_stop(args: Namespace) -> int:
-    done = start.stop()
+    done = control.stop()
     return console.result(args, {"done": done}, f"fleetd: {done}")
 
 
@@ -169,7 +169,7 @@ def _service(told: ServiceState) -> str:
 
 
 def _run_logs(args: Namespace) -> int:
-    manager = start.managed()
+    manager = control.managed()
     if not args.json:
         return logs.show(manager, args.lines, follow=args.follow)
     if args.follow:

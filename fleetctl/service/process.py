@@ -17,7 +17,7 @@ from ..client import Fleet, TooSlow
 from ..client.models import Hello, SystemHello
 from ..client.transport import dial
 from ..integrations import config_file
-from .setup import command, places, this_interpreter
+from .spec import command, places
 
 if TYPE_CHECKING:
     import subprocess
@@ -187,7 +187,7 @@ def start(path: Path) -> Running:
     before = os.fstat(log).st_size
     try:
         process = subprocess.Popen(
-            command(this_interpreter()),
+            command(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

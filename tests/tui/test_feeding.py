@@ -10,7 +10,7 @@ import pytest
 from fleetctl.client import TooSlow
 from fleetctl.tui import poller
 from fleetctl.tui.poller import Poller
-from fleetctl.tui.state import EVERYTHING, Picture, Tray
+from fleetctl.tui.state import EVERYTHING, UpdateQueue, WatchState
 from fleetd.protocol.errors import FleetError, Unavailable
 
 
@@ -28,16 +28,16 @@ class FakeLog:
 
 
 class Stage:
-    """A feed with a daemon that is played, and the picture it fills."""
+    """A feed with a daemon that is played, and the state it fills."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log, self.asked = FakeLog(), []  # type: ignore[var-annotated]
         self.hangs = threading.Event()
         self.trouble: FleetError = TooSlow()
         self.failed: list[BaseException] = []
-        self.picture = Picture()
-        self._rung = threading.Event()
-        self._tray = Tray(self._rung.set, lambda: 0)
+        self.state = WatchState()
+        self._notified = threading.Event()
+        self._queue = UpdateQueue(self._notified.set, lambda: 0)
         stage = self
 
         class FakeFleet:
@@ -54,7 +54,7 @@ class Stage:
         monkeypatch.setattr(poller, "Fleet", FakeFleet)
         monkeypatch.setattr(poller, "read", self._read)
         monkeypatch.setattr(poller, "PAUSE_S", 0.05)
-        self.feed = Poller(self._tray, self.failed.append)
+        self.feed = Poller(self._queue, self.failed.append)
 
     def _read(self, client: Any, part: Any, mission_id: str | None) -> Any:
         self.asked.append((part, mission_id))
@@ -67,10 +67,10 @@ class Stage:
         for _ in range(1_000):
             if seen():
                 return
-            self._rung.wait(0.02)
-            self._rung.clear()
-            self._tray.take(self.picture)
-        raise AssertionError(f"never seen; asked: {self.asked}, link: {self.picture.link}")
+            self._notified.wait(0.02)
+            self._notified.clear()
+            self._queue.take(self.state)
+        raise AssertionError(f"never seen; asked: {self.asked}, link: {self.state.connection}")
 
     def parts(self) -> set[str]:
         return {part for part, _ in self.asked}
@@ -86,7 +86,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def test_everything_is_read_when_the_daemon_is_there(stage: Stage) -> None:
-    stage.until(lambda: stage.parts() == EVERYTHING and stage.picture.link == "connected")
+    stage.until(lambda: stage.parts() == EVERYTHING and stage.state.connection == "connected")
     assert len(stage.asked) == len(EVERYTHING)
 
 
@@ -95,7 +95,7 @@ def test_a_storm_of_events_is_read_once_for_many(stage: Stage) -> None:
     stage.asked.clear()
     for seq in range(5_000):
         stage.log.coming.put(_Told(seq))
-    stage.until(lambda: stage.picture.told > 0 and stage.log.coming.empty())
+    stage.until(lambda: stage.state.told > 0 and stage.log.coming.empty())
     stage.until(lambda: "sorties" in stage.parts())
     assert len(stage.asked) < 200
     assert "mail" not in stage.parts()
@@ -122,15 +122,15 @@ def test_another_mission_is_read_at_once(stage: Stage) -> None:
 def test_a_daemon_that_tells_nothing_is_away_and_back_when_it_answers(
     stage: Stage, trouble: FleetError
 ) -> None:
-    stage.until(lambda: stage.picture.link == "connected")
+    stage.until(lambda: stage.state.connection == "connected")
     stage.trouble = trouble
     stage.hangs.set()
     stage.feed.look_at("msn-00000001")
-    stage.until(lambda: stage.picture.link == "away")
-    assert stage.picture.trouble == trouble.message
+    stage.until(lambda: stage.state.connection == "away")
+    assert stage.state.trouble == trouble.message
     stage.hangs.clear()
     stage.asked.clear()
-    stage.until(lambda: stage.picture.link == "connected")
+    stage.until(lambda: stage.state.connection == "connected")
     stage.until(lambda: stage.parts() == EVERYTHING)
 
 

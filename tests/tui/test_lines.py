@@ -7,7 +7,7 @@ from fleetctl.tui import cells, details, rows, screens, visible
 from fleetctl.tui.cells import Line, bar, cut, cut_front, fitted, pad, plain, shown, width, wrapped
 from fleetctl.tui.layout import PANES, places
 from fleetctl.tui.rows import Row, position_of
-from fleetctl.tui.state import Picture
+from fleetctl.tui.state import WatchState
 from tests.tui.told import (
     MINUTE,
     NOON,
@@ -19,9 +19,9 @@ from tests.tui.told import (
     line,
     lock,
     mission,
-    picture_of,
     record,
     shown_at,
+    state_of,
     status,
 )
 
@@ -58,37 +58,28 @@ def checkpoint(**fields: object) -> object:
 
 
 def everything(text: str) -> object:
-    """Return a picture in which every text that somebody gave is this one."""
+    """Return a state in which every text that somebody gave is this one."""
     known = mission(1, text, project_dir=text)
     told = status(line(1, text), candidates=(candidate(1, text),))
-    picture = picture_of(known, told=told)
-    picture.take("sorties", [sortie(title=text, progress_notes=text)], "msn-00000001", 0)
-    picture.take("agents", [agent("alice", harness=text)], None, 0)
-    picture.take("locks", [lock(text, held_by="bob")], None, 0)
-    picture.take("mail", [letter(1, "queued", subject=text)], None, 0)
-    picture.take("checkpoints", [checkpoint(trigger_details=text)], "msn-00000001", 0)
-    picture.tell([event(1, data={"title": text, "reason": text}), event(2, "a_type", data={})])
-    return picture
-
-
-ROWS = (
-    rows.mission_rows,
-    rows.sortie_rows,
-    rows.agent_rows,
-    rows.lock_rows,
-    rows.letter_rows,
-    rows.event_rows,
-    rows.checkpoint_rows,
-)
+    state = state_of(known, told=told)
+    state.take("sorties", [sortie(title=text, progress_notes=text)], "msn-00000001", 0)
+    state.take("agents", [agent("alice", harness=text)], None, 0)
+    state.take("locks", [lock(text, held_by="bob")], None, 0)
+    state.take("mail", [letter(1, "queued", subject=text)], None, 0)
+    state.take("checkpoints", [checkpoint(trigger_details=text)], "msn-00000001", 0)
+    state.tell([event(1, data={"title": text, "reason": text}), event(2, "a_type", data={})])
+    return state
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("text", [HOSTILE, "", "plain", "日本語" * 60])
 def test_every_line_takes_exactly_its_columns_whatever_it_tells(text: str, columns: int) -> None:
-    picture, view = everything(text), shown_at()
-    lines: list[Line] = [row.line for make in ROWS for row in make(picture, view, columns)]
-    lines += [screens.header(picture, view, columns), screens.footer(screens.KEYS, columns)]
-    lines += screens.alerts(picture, view, columns, 2)
+    state, view = everything(text), shown_at()
+    lines: list[Line] = [
+        row.line for name in rows.KINDS for row in rows.rows_of(name, state, view, columns)
+    ]
+    lines += [screens.header(state, view, columns), screens.footer(screens.KEYS, columns)]
+    lines += screens.alerts(state, view, columns, 2)
     assert len(lines) == 11
     for each in lines:
         told = plain(each)
@@ -97,7 +88,7 @@ def test_every_line_takes_exactly_its_columns_whatever_it_tells(text: str, colum
 
 
 def test_markup_is_shown_as_it_is() -> None:
-    (row,) = rows.mission_rows(everything("[bold]x[/] [/]"), shown_at(), 80)
+    (row,) = rows.rows_of("missions", everything("[bold]x[/] [/]"), shown_at(), 80)
     assert "[bold]x[/] [/]" in plain(row.line)
 
 
@@ -127,17 +118,19 @@ def test_long_lines_go_on_below_their_text() -> None:
 
 def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() -> None:
     over = {"status": "cancelled", "progress_percent": 50}
-    picture = picture_of(
+    state = state_of(
         mission(3, closed_reason="session", **over),
         mission(2, closed_reason="merged", merged_into="msn-00000003", **over),
         mission(1, closed_reason="person", **over),
         told=status(),
     )
     states = ("completed", "completed", "in_progress", "pending")
-    picture.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
-    shown = [plain(row.line) for row in rows.mission_rows(picture, shown_at(), 100)]
+    state.take("sorties", [sortie(n, status=s) for n, s in enumerate(states)], "msn-00000003", 0)
+    shown = [plain(row.line) for row in rows.rows_of("missions", state, shown_at(), 100)]
     assert [text.split()[-1] for text in shown] == ["closed", "merged", "cancelled"]
-    pages = [details.mission(seen, shown_at()) for seen in visible.missions(picture, shown_at())]
+    pages = [
+        details.mission(seen, state, shown_at()) for seen in visible.missions(state, shown_at())
+    ]
     told = ("closed with its session, 2 of 4 sorties open; resumes with it",)
     told += ("merged into msn-00000003", "cancelled")
     for page, standing in zip(pages, told, strict=True):
@@ -147,18 +140,18 @@ def test_a_mission_that_was_closed_with_its_session_is_not_told_as_called_off() 
 def test_an_agent_that_waits_for_a_permission_says_so() -> None:
     waits = agent("alice", status="waiting", needs="permission", needs_since=at(NOON - 3 * MINUTE))
     waits |= {"session_id": "s-1", "pid": None, "cwd": "/work", "registered_at": at(), "note": None}
-    picture = picture_of(mission(1), told=status(line(1)))
-    picture.take("agents", [waits, agent("bob", status="waiting")], None, 0)
-    alice, bob = rows.agent_rows(picture, shown_at(), 100)
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", [waits, agent("bob", status="waiting")], None, 0)
+    alice, bob = rows.rows_of("agents", state, shown_at(), 100)
     assert " permission " in plain(alice.line)
     assert " waiting " in plain(bob.line)
-    page = details.agent(waits, picture, shown_at())
+    page = details.agent(waits, state, shown_at())
     assert "Status:      waiting: permission\nWaits since: 3 min ago" in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     told = status(line(1, "Login", silence_ms=4 * MINUTE))
-    (row,) = rows.mission_rows(picture_of(mission(1, "Login"), told=told), shown_at(), 79)
+    (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
     text = plain(row.line)
     assert text.startswith("● Login ")
     assert text.rstrip().endswith(" 50%     2/4  silent 4 min")
@@ -175,32 +168,32 @@ def test_a_bar_is_full_when_all_is_done_and_begun_when_something_is(
 
 
 def test_a_sortie_says_why_it_is_blocked() -> None:
-    picture = picture_of()
+    state = state_of()
     blocked = sortie(status="blocked", blocked_reason="no API")
-    picture.take("sorties", [blocked], "msn-00000001", 0)
-    (row,) = rows.sortie_rows(picture, shown_at(), 79)
+    state.take("sorties", [blocked], "msn-00000001", 0)
+    (row,) = rows.rows_of("sorties", state, shown_at(), 79)
     assert plain(row.line).startswith("■ Piece 1: no API ")
 
 
 def test_a_lock_says_who_and_for_how_long_yet() -> None:
-    picture = picture_of()
-    picture.take("locks", [lock("src/a.py", 4 * MINUTE + 5)], None, 0)
-    (row,) = rows.lock_rows(picture, shown_at(), 40)
+    state = state_of()
+    state.take("locks", [lock("src/a.py", 4 * MINUTE + 5)], None, 0)
+    (row,) = rows.rows_of("locks", state, shown_at(), 40)
     assert plain(row.line).split() == ["src/a.py", "alice", "4", "min"]
 
 
 def test_events_are_sentences_newest_first_and_echoes_are_left_out() -> None:
-    picture = picture_of(mission(1, "Login"))
-    picture.tell([event(1), event(2, "checkpoint_created"), event(3, "sortie_completed")])
+    state = state_of(mission(1, "Login"))
+    state.tell([event(1), event(2, "checkpoint_created"), event(3, "sortie_completed")])
     told = [plain(row.line).split("  ", 1)[1].rstrip() for row in
-            rows.event_rows(picture, shown_at(), 60)]  # fmt: skip
+            rows.rows_of("events", state, shown_at(), 60)]  # fmt: skip
     assert told == ['alice completed "Piece 3"', 'alice began "Piece 1"']
 
 
 def test_of_thousands_of_sorties_the_first_are_gone_through() -> None:
-    picture = picture_of()
-    picture.take("sorties", [sortie(n) for n in range(3_000)], "msn-00000001", 0)
-    assert len(rows.sortie_rows(picture, shown_at(), 79)) == rows.MOST
+    state = state_of()
+    state.take("sorties", [sortie(n) for n in range(3_000)], "msn-00000001", 0)
+    assert len(rows.rows_of("sorties", state, shown_at(), 79)) == rows.MOST
 
 
 def test_help_fits_the_usual_terminal() -> None:
@@ -219,19 +212,19 @@ def test_the_cursor_stays_with_what_it_is_on() -> None:
 
 def test_one_that_waits_is_told_whole_and_many_are_counted() -> None:
     view = shown_at(tick_ms=MINUTE)
-    one = picture_of(told=status(candidates=(candidate(1, "Login"),)))
+    one = state_of(told=status(candidates=(candidate(1, "Login"),)))
     (told,) = screens.alerts(one, view, 80, 2)
     assert "WAITS FOR RECOVERY  Login" in plain(told)
     assert "silent 7 min" in plain(told)
     assert "chk-11111111" in plain(screens.alerts(one, view, 120, 2)[0])
-    many = picture_of(told=status(candidates=tuple(candidate(n, f"M{n}") for n in range(5))))
+    many = state_of(told=status(candidates=tuple(candidate(n, f"M{n}") for n in range(5))))
     (told,) = screens.alerts(many, view, 80, 2)
     assert "5 MISSIONS WAIT FOR RECOVERY: M0, M1, M2, M3, M4" in plain(told)
 
 
 def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     left = {"reason": "agent_lost", "lost_agents": ["bob"]}
-    alone = picture_of(told=status(candidates=(candidate(1, "Login", **left),)))
+    alone = state_of(told=status(candidates=(candidate(1, "Login", **left),)))
     (told,) = screens.alerts(alone, shown_at(), 80, 2)
     assert "WAITS FOR RECOVERY  Login" in plain(told)
     assert "agent_lost" in plain(told)
@@ -239,50 +232,50 @@ def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     assert "\n  agent_lost: bob\n" in page
     assert "bring it back:         fleetctl resume --mission msn-00000001\n" in f"{page}\n"
 
-    others = picture_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
+    others = state_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
     page = details.waiting(others, shown_at())
     assert "\n  only the part of bob waits\n" in page
     assert f"{page}\n".endswith("resume --mission msn-00000001 --agent bob --scope agent\n")
 
 
 def test_the_daemon_is_connected_away_since_and_back() -> None:
-    picture = picture_of(told=status())
-    assert "● connected" in plain(screens.header(picture, shown_at(), 80))
-    picture.away("gone", 1_000)
+    state = state_of(told=status())
+    assert "● connected" in plain(screens.header(state, shown_at(), 80))
+    state.away("gone", 1_000)
     view = shown_at(NOON, 13_000)
-    assert "away for 12 s" in plain(screens.header(picture, view, 80))
+    assert "away for 12 s" in plain(screens.header(state, view, 80))
     at = times.clock(NOON - 12_000, seconds=True)
-    assert f"went away at {at}" in plain(screens.alerts(picture, view, 80, 2)[0])
-    picture.connected("epoch-1", 13_000)
-    assert "back after 12 s" in plain(screens.header(picture, shown_at(NOON, 14_000), 80))
-    assert "connected" in plain(screens.header(picture, shown_at(NOON, 60_000), 80))
+    assert f"went away at {at}" in plain(screens.alerts(state, view, 80, 2)[0])
+    state.connected("epoch-1", 13_000)
+    assert "back after 12 s" in plain(screens.header(state, shown_at(NOON, 14_000), 80))
+    assert "connected" in plain(screens.header(state, shown_at(NOON, 60_000), 80))
 
 
 def test_the_counts_say_what_they_count() -> None:
-    picture = picture_of(mission(1), told=status(line(1)))
-    picture.take("agents", [agent("ada"), agent("bob")], None, 0)
-    told = plain(screens.header(picture, shown_at(), 80))
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", [agent("ada"), agent("bob")], None, 0)
+    told = plain(screens.header(state, shown_at(), 80))
     assert "1 in progress · 2 agents · 1 lock · 2 undelivered" in told
-    picture.take("agents", [agent("ada"), agent("bob", status="lost")], None, 0)
-    assert "1 of 2 agents" in plain(screens.header(picture, shown_at(), 80))
+    state.take("agents", [agent("ada"), agent("bob", status="lost")], None, 0)
+    assert "1 of 2 agents" in plain(screens.header(state, shown_at(), 80))
 
 
 def test_where_machines_share_the_store_they_are_counted() -> None:
     shared = (record(name="build-1", status="here"), record(name="laptop", status="lost"))
-    picture = picture_of(told=status(machines=shared))
-    assert "0 in progress · 1 of 2 machines · " in plain(screens.header(picture, shown_at(), 80))
+    state = state_of(told=status(machines=shared))
+    assert "0 in progress · 1 of 2 machines · " in plain(screens.header(state, shown_at(), 80))
 
 
 def test_what_is_wrong_with_a_daemon_that_cannot_be_reached_is_said() -> None:
-    picture = Picture()
-    picture.away("The socket belongs to \x1b[2Janother user.", 0)
+    state = WatchState()
+    state.away("The socket belongs to \x1b[2Janother user.", 0)
     view = shown_at(NOON, 3_000)
-    assert "cannot be reached; waiting for it (3 s)" in plain(screens.header(picture, view, 80))
-    (told,) = screens.alerts(picture, view, 80, 2)
+    assert "cannot be reached; waiting for it (3 s)" in plain(screens.header(state, view, 80))
+    (told,) = screens.alerts(state, view, 80, 2)
     assert "The socket belongs to [2Janother user." in plain(told)
-    picture.away("", 4_000)
-    assert "not running; waiting" in plain(screens.header(picture, view, 80))
-    assert screens.alerts(picture, view, 80, 2) == []
+    state.away("", 4_000)
+    assert "not running; waiting" in plain(screens.header(state, view, 80))
+    assert screens.alerts(state, view, 80, 2) == []
 
 
 def test_keys_are_left_out_where_there_is_no_room_but_never_the_way_out() -> None:

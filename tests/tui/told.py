@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleetctl.client.models import Record, decode, encode
-from fleetctl.tui.state import Picture
+from fleetctl.tui.state import WatchState
 from fleetctl.tui.visible import View
 
 NOON = 1_767_614_400_000  # 2026-01-05T12:00:00Z
@@ -141,10 +141,10 @@ def shown_at(ms: int = NOON, tick_ms: int = 0, mission_id: str | None = "msn-000
     return View(mission_id=mission_id, now_ms=ms, tick_ms=tick_ms)
 
 
-def picture_of(*missions: Any, told: Any = None) -> Picture:
-    picture = Picture()
-    picture.connected("epoch-1", 0)
-    picture.take("missions", list(missions), None, 0)
+def state_of(*missions: Any, told: Any = None) -> WatchState:
+    state = WatchState()
+    state.connected("epoch-1", 0)
+    state.take("missions", list(missions), None, 0)
     if told is not None:
-        picture.take("status", told, None, 0)
-    return picture
+        state.take("status", told, None, 0)
+    return state

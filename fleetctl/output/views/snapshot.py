@@ -1,6 +1,5 @@
 """The page of ``fleetctl snapshot show``."""
 
-from collections.abc import Iterator, Sequence
 
 from fleetd.protocol.display import duration
 

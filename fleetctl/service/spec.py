@@ -1,4 +1,4 @@
-"""Setup: what of this installation and this shell goes into a service.
+"""Service specification: what of this installation and this shell goes into a service.
 
 A service is started without the shell's variables: those that say where things lie go along by
 name, or the service would serve other files than the ones that this shell's commands mean.
@@ -7,14 +7,13 @@ name, or the service would serve other files than the ones that this shell's com
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
-from ..integrations.hook_command import steady_interpreter
+from ..integrations.installation import run_program, this_interpreter
 
 if TYPE_CHECKING:
     from fleetd.config import Config
@@ -27,7 +26,7 @@ USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _TRY_S = 30
 
 
-class Setup(NamedTuple):
+class ServiceSpec(NamedTuple):
     """What a service needs to know; ``socket`` is None where it is the platform's own.
 
     ``networked`` says that its store is reached over the network. ``unheard`` names FLEET_*
@@ -42,24 +41,26 @@ class Setup(NamedTuple):
     networked: bool = False
 
 
-def this_setup() -> Setup:
+def this_spec() -> ServiceSpec:
     """Return what a service of this installation is made of; raises InvalidState.
 
     That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
     """
     config = _settings()
-    interpreter = this_interpreter()
-    environment = _environment(interpreter)
+    words = command()
+    environment = {"PATH": _path(), **places(), **_python_path(words[0])}
     own = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
+    unheard = {name for name in os.environ if name.startswith("FLEET_")}
+    known = {*PLACES, "FLEET_AGENT_ID", "FLEET_MISSION_ID"}
     moved = config.socket != paths.socket_path(own)
     if not moved:
         environment.pop("FLEET_SOCKET", None)
-    return Setup(
-        command=command(interpreter),
+    return ServiceSpec(
+        command=words,
         environment=environment,
         socket=config.socket if moved else None,
         writable=_unnested([config.database.parent, paths.state_path(), config.checkpoints]),
-        unheard=tuple(sorted(_unheard())),
+        unheard=tuple(sorted(unheard - known)),
         networked=networked(config.store),
     )
 
@@ -105,26 +106,12 @@ def networked(store: str) -> bool:
     return named or any(host and not host.startswith(("/", "@")) for host in each)
 
 
-def this_interpreter() -> str:
-    """Return the steadiest name of this interpreter; raises InvalidState where it has none."""
-    if not sys.executable:
-        raise InvalidState(
-            "This Python does not know its own executable, so no service could name it.",
-            hint="Run fleetctl with a Python that was installed as a program.",
-        )
-    return steady_interpreter(Path(sys.executable))
-
-
-def command(interpreter: str) -> tuple[str, ...]:
-    """Return the words that run fleetd; modules that lie about where it starts are not looked at.
+def command() -> tuple[str, ...]:
+    """Return the words that run fleetd; modules of the directory where it starts are ignored.
 
     The interpreter itself is named: a script could be a shim that looks for it every time.
     """
-    return (interpreter, "-P", "-m", "fleetd")
-
-
-def _environment(interpreter: str) -> dict[str, str]:
-    return {"PATH": _path(), **places(), **_python_path(interpreter)}
+    return (this_interpreter("service"), "-P", "-m", "fleetd")
 
 
 def places() -> dict[str, str]:
@@ -148,28 +135,15 @@ def _path() -> str:
 
 def _python_path(interpreter: str) -> dict[str, str]:
     """Return what the interpreter must be told to find fleetd; mostly nothing."""
-    # Imported here: most that load this module need it never.
-    import subprocess
-
     bare = {"HOME": str(Path.home()), "PATH": _path()}
-    given = os.environ.get("PYTHONPATH")
     wanted: list[dict[str, str]] = [{}]
-    if given:
+    if given := os.environ.get("PYTHONPATH"):
         made = os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))
         wanted.append({"PYTHONPATH": made})
     said = ""
     for each in wanted:
-        done = subprocess.run(
-            [interpreter, "-P", "-c", "import fleetd"],
-            env=bare | each,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TRY_S,
-            check=False,
-        )
+        words = [interpreter, "-P", "-c", "import fleetd"]
+        done = run_program(words, env=bare | each, cwd="/", timeout_s=_TRY_S)
         if done.returncode == 0:
             return each
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
@@ -187,8 +161,3 @@ def _unnested(directories: list[Path]) -> tuple[Path, ...]:
         for each in kept
         if not any(other != each and each.is_relative_to(other) for other in kept)
     )
-
-
-def _unheard() -> list[str]:
-    known = {*PLACES, "FLEET_AGENT_ID", "FLEET_MISSION_ID"}
-    return [name for name in os.environ if name.startswith("FLEET_") and name not in known]
