@@ -17,6 +17,7 @@ import trio
 
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
+from ..domain.core.batches import BatchSizes
 from ..domain.core.context import Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
@@ -70,8 +71,10 @@ class Engine:
         inline: bool = False,
         vfs: str | None = None,
         machine: str | None = None,
+        batches: BatchSizes | None = None,
     ) -> None:
         self.loaded = loaded
+        self.batches = batches or BatchSizes()
         self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
         self.store_back = Bell()
@@ -84,7 +87,7 @@ class Engine:
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
-        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
+        self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
@@ -283,6 +286,7 @@ class Engine:
             facts=facts,
             machine=self.machine,
             elapsed_ms=lambda: (time.monotonic_ns() - begun) // 1_000_000,
+            batches=self.batches,
         )
 
     def _committed(self, effects: list[Effect]) -> None:

@@ -14,7 +14,6 @@ from .kinds import KINDS, RecordKind
 from .latest import Latest, latest_of, newest_with_file
 
 # Rows of departed machines that go in one transaction.
-ROWS_AT_ONCE = 250
 _PURGED = "purged:"
 
 
@@ -91,7 +90,7 @@ def purge_departed(tx: Tx, ctx: Context) -> int:
             " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",
             machine=ctx.machine,
             old=ctx.days_ago(ctx.config.retention.days),
-            most=ROWS_AT_ONCE,
+            most=ctx.batches.rows,
         )
     ]
     for machine in sorted({row["machine"] for row in rows}):

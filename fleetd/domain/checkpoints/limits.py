@@ -15,7 +15,6 @@ from ..core.tx import Row, Tx
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
-DROPPED_AT_ONCE = 20
 # What the final checkpoint of a completed mission says of itself.
 COMPLETED = "Mission completed"
 # What the last checkpoint says of a mission that was closed with its session.
@@ -65,7 +64,7 @@ def make_room(tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None) 
         id=mission_id,
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, DROPPED_AT_ONCE)]:
+    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, ctx.batches.surplus)]:
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 

@@ -7,6 +7,7 @@ import msgspec
 
 from ...config import Config
 from ...protocol.timestamps import iso
+from .batches import BatchSizes
 
 NewId = Callable[[str], str]
 
@@ -88,6 +89,7 @@ class Context(msgspec.Struct, frozen=True):
     """This machine, in a store that several share; empty in one that it has to itself."""
     elapsed_ms: Callable[[], int] = lambda: 0
     """How long the request has been at work, by a clock that is never stepped."""
+    batches: BatchSizes = BatchSizes()
 
     @property
     def shared(self) -> bool:

@@ -22,9 +22,6 @@ from ..core.tx import Row, Tx
 from . import checkpoints, snapshots
 from .policy import RetentionPolicy
 
-# How much one batch looks at, and then marks: a few milliseconds' worth.
-ROWS_AT_ONCE = 25
-OWNERS_AT_ONCE = 20
 _EXPIRED: dict[Noun, Callable[[Tx, Context, RetentionPolicy, list[Row]], Iterable[Row]]] = {
     "checkpoint": checkpoints.expired,
     "snapshot": snapshots.expired,
@@ -80,13 +77,13 @@ def look(
 ) -> Batch[list[PruneCandidate], PruneCursor]:
     """Return what is expired among the next records, oldest first of each owner."""
     kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
-    for _ in range(OWNERS_AT_ONCE):
-        rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
+    for _ in range(ctx.batches.owners):
+        rows = _rows_after(tx, kind, cursor, ctx.batches.records - looked_at)
         if rows:
             found += map(_candidate, _EXPIRED[noun](tx, ctx, policy, rows))
             last, looked_at = rows[-1], looked_at + len(rows)
             cursor = PruneCursor(owner_id=cursor.owner_id, seq=last["seq"], record_id=last["id"])
-        if looked_at >= ROWS_AT_ONCE:
+        if looked_at >= ctx.batches.records:
             break
         owner_id = _next_owner(tx, kind, policy, cursor.owner_id)
         if owner_id is None:

@@ -5,7 +5,6 @@ of a run always stay; of the others the latest 50, for 14 days.
 """
 
 from ...protocol.events import SnapshotsPruned
-from ..checkpoints.limits import DROPPED_AT_ONCE
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.registry import frees_space
@@ -16,7 +15,6 @@ from .policy import RetentionPolicy, is_older
 
 # What a run can end in, and what its recovery context may have to go back to.
 TERMINAL = ("failed", "completed")
-RUNS_AT_ONCE = 250
 
 
 def expired(tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]) -> list[Row]:
@@ -37,7 +35,7 @@ def drop_surplus(tx: Tx, ctx: Context, run_id: str) -> None:
     kept = _preserved(rows)
     beyond = rows[ctx.config.retention.snapshots_per_run :]
     # A number that was lowered is reached step by step: a snapshot must not wait for it.
-    going = [row for row in reversed(beyond) if row["id"] not in kept][:DROPPED_AT_ONCE]
+    going = [row for row in reversed(beyond) if row["id"] not in kept][: ctx.batches.surplus]
     if not going:
         return
     for row in going:
@@ -75,6 +73,6 @@ def drop_empty_runs(tx: Tx, ctx: Context) -> list[str]:
         f" WHERE (a.id IS NULL OR a.status NOT IN {LIVING})"
         " AND NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id)"
         " ORDER BY r.id LIMIT :most) RETURNING id",
-        most=RUNS_AT_ONCE,
+        most=ctx.batches.rows,
     )
     return sorted(row["id"] for row in rows)

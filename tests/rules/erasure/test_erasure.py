@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from fleetd.domain.artifacts.removal import purge
 from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.core.batches import BatchSizes
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S
@@ -457,10 +458,8 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
         assert places_of(tmp_path, SECRET, mission.id) == []
 
 
-async def test_answers_are_searched_piece_by_piece(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fleetd.domain.erasure.erase.ANSWERS_AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(kept_answers=2)])
+async def test_answers_are_searched_batch_by_batch(fleet: Fleet) -> None:
     goes, stays = await fleet.mission(1), await fleet.mission(1)
     for number in range(7):
         about = stays if number % 3 == 2 else goes

@@ -20,8 +20,8 @@ from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.checkpoints import checkpoints
+from fleetd.domain.core.batches import BatchSizes
 from fleetd.domain.retention import pruning as rules
-from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.engine.jobs.liveness import scan
@@ -46,15 +46,14 @@ from fleetd.protocol.requests.sortie import SortieProgress
 from tests.support.fleet import DAY, HOUR, MINUTE, Fleet, meet_rules, opened
 from tests.support.processes import Daemon
 
-PORTION = 5
+BATCH = 5
 ALL_BUT_ONE = CheckpointPrune(older_than_days=0, keep_per_mission=1)
 
 
-@pytest.fixture(autouse=True)
-def portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make portions small, so that a few checkpoints are many of them."""
-    monkeypatch.setattr(rules, "ROWS_AT_ONCE", PORTION)
-    monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
+@pytest.fixture
+def batches() -> BatchSizes:
+    """Make batches small, so that a few checkpoints are many of them."""
+    return BatchSizes(records=BATCH)
 
 
 async def taken(fleet: Fleet, mission: Mission, number: int, apart: int = MINUTE) -> list[str]:
@@ -319,9 +318,9 @@ async def test_PRN_006_others_are_answered_between_the_portions(
     async def note(rule: Any, *args: Any) -> None:
         order.append((rule, answered))
         if rule is rules.mark:
-            assert len(args[-1]) <= PORTION
+            assert len(args[-1]) <= BATCH
         if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
+            assert len(getattr(args[-1], "record_ids", args[-1])) <= BATCH
 
     meet_rules(fleet.engine, monkeypatch, note)
 
@@ -339,7 +338,7 @@ async def test_PRN_006_others_are_answered_between_the_portions(
         over.cancel()
     assert pruned.deleted == 4 * 11
     marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= pruned.deleted / PORTION
+    assert len(marks) >= pruned.deleted / BATCH
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
     # Nothing is queued behind files: a portion's are gone before the next is marked.
     kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
@@ -392,7 +391,7 @@ async def test_nothing_to_prune_is_nothing_to_tell(fleet: Fleet) -> None:
 
 
 async def test_every_mission_is_looked_at_however_many_there_are(fleet: Fleet) -> None:
-    missions = [await fleet.mission(1) for _ in range(2 * rules.OWNERS_AT_ONCE + 1)]
+    missions = [await fleet.mission(1) for _ in range(2 * BatchSizes().owners + 1)]
     for mission in missions:
         await taken(fleet, mission, 2, apart=0)
     shown = await fleet.do(msgspec.structs.replace(ALL_BUT_ONE, dry_run=True))
@@ -604,14 +603,14 @@ async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.M
 async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         mission = await fleet.mission(1)
         ids = await taken(fleet, mission, 13, apart=0)
         pruned = await stuck(fleet)
         assert pruned.deleted == 12
         assert len(rows(fleet)) == 13
         assert await left(fleet, mission) == ids[12:]
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         await fleet.settle()
         assert rows(fleet) == ids[12:]
         assert fleet.files().keys() == {f"{mission.id}/{ids[12]}.json", f"{mission.id}/latest.json"}
@@ -726,7 +725,7 @@ async def test_the_cap_spares_the_newest_milestone_and_not_the_ones_before(tmp_p
 
 
 async def test_a_cap_that_was_lowered_is_reached_step_by_step(tmp_path: Path) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         mission = await fleet.mission(1)
         ids = await taken(fleet, mission, 50, apart=0)
     async with opened(tmp_path, limits=Limits(checkpoints_per_mission=10)) as fleet:

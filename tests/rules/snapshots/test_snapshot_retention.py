@@ -18,11 +18,11 @@ from fleetd.config import Retention
 from fleetd.domain.artifacts.outbox import backup
 from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.artifacts.repair import stored
+from fleetd.domain.core.batches import BatchSizes
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.compression import note_compressed
-from fleetd.engine.files import outbox
 from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
@@ -39,7 +39,7 @@ from fleetd.protocol.snapshots import Snapshot
 from tests.support.fleet import DAY, HOUR, MINUTE, Clock, Fleet, meet_rules, opened
 
 RUN = "run-1"
-PORTION = 5
+BATCH = 5
 
 
 async def record(fleet: Fleet, run_id: str = RUN, **said: Any) -> Snapshot:
@@ -474,10 +474,9 @@ async def test_latest_json_holds_nothing_that_was_pruned_though_the_newest_has_n
 
 
 @pytest.fixture
-def portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make portions small, so that a few snapshots are many of them."""
-    monkeypatch.setattr(rules, "ROWS_AT_ONCE", PORTION)
-    monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
+def batches() -> BatchSizes:
+    """Make batches small, so that a few snapshots are many of them."""
+    return BatchSizes(records=BATCH)
 
 
 async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
@@ -490,7 +489,6 @@ async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
     return names(taken)
 
 
-@pytest.mark.usefixtures("portions")
 async def test_others_are_answered_between_the_portions(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,9 +499,9 @@ async def test_others_are_answered_between_the_portions(
     async def note(rule: Any, *args: Any) -> None:
         order.append((rule, answered))
         if rule is rules.mark:
-            assert len(args[-1]) <= PORTION
+            assert len(args[-1]) <= BATCH
         if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
+            assert len(getattr(args[-1], "record_ids", args[-1])) <= BATCH
 
     meet_rules(fleet.engine, monkeypatch, note)
 
@@ -521,13 +519,12 @@ async def test_others_are_answered_between_the_portions(
         over.cancel()
     assert sorted(each.id for each in pruned.details) == sorted(old)
     marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= len(old) / PORTION
+    assert len(marks) >= len(old) / BATCH
     assert all(later > earlier for earlier, later in itertools.pairwise(marks))
     kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
     assert kinds == [rules.mark, purge] * len(marks)
 
 
-@pytest.mark.usefixtures("portions")
 async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) -> None:
     old = await aged(fleet, runs=3)
     results: list[PrunedSnapshots] = []
@@ -544,7 +541,6 @@ async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) 
     assert sum(event.data["deleted"] for event in told) == len(old)
 
 
-@pytest.mark.usefixtures("portions")
 async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,7 +562,6 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
     assert (await fleet.do(SnapshotPrune())).deleted == len(old) - 5
 
 
-@pytest.mark.usefixtures("portions")
 async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     old = await aged(fleet)
 
@@ -607,7 +602,6 @@ async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
         assert latest(fleet) == to_file(newest)
 
 
-@pytest.mark.usefixtures("portions")
 async def test_one_that_becomes_the_latest_failed_meanwhile_stays(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
