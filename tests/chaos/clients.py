@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError
-from tests.chaos import ill_behaved as bad
-from tests.chaos.beside import Noticed, judge, polite
+from tests.chaos import bad_clients as bad
+from tests.chaos.bystanders import Noticed, judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.gauge import MB, Gauge, dial, measured, shut
 from tests.chaos.hostile import line, request
+from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
 from tests.support.hook_client import start as start_hook
 
 SETTINGS = "[limits]\nline_timeout_ms = {line}\nreply_timeout_ms = {reply}\nconnections = {slots}\n"

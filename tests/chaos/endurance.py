@@ -14,7 +14,7 @@ from pathlib import Path
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.everyday import Everybody
-from tests.chaos.gauge import MB, Gauge, measured
+from tests.chaos.measured_daemon import MB, Gauge, measured
 
 SETTINGS = (
     "[retention]\ndays = 0\nkeep = 1\ncompleted_days = 0\nevent_days = 0\nsnapshot_days = 0\n"

@@ -14,10 +14,10 @@ from typing import Any
 
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.request import Mutation
-from tests.chaos.beside import judge, polite
+from tests.chaos.bystanders import judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.gauge import MB, Gauge, dial, measured, shut
 from tests.chaos.hostile import TABLE, Frame, generated
+from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
 
 SETTINGS = "[limits]\nline_timeout_ms = 300\nconnections = 16\n"
 FENCE = b'\n{"jsonrpc":"2.0","id":"fence","method":"system.health"}\n'

@@ -15,8 +15,8 @@ from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.store.sqlite.disk_reserve import DiskReserve
 from tests.chaos import worker
 from tests.chaos.campaign import Campaign, CannotRun, Red, Run
+from tests.chaos.checker import Witness
 from tests.chaos.view import wait_until
-from tests.chaos.witness import Witness
 from tests.chaos.work import Crew
 from tests.support.hook_client import take_in_spool
 from tests.support.processes import Daemon, with_checkpoints

@@ -154,7 +154,7 @@ async def test_DET_005_context_compacted_is_emitted_once_with_its_data(watched, 
 
 @pytest.mark.case("DET-006")
 async def test_DET_006_auto_resume_needs_nobody_to_answer(fleet):
-    # The command line's part is tests/cli/test_start_up.py; this is what it asks for.
+    # The command line's part is tests/cli/test_imports.py; this is what it asks for.
     mission = await fleet.mission()
     fleet.clock.pass_by(THRESHOLD + 1)
     registered = await fleet.do(AgentRegister("dispatch-1", "dispatch", mission_id=mission.id))

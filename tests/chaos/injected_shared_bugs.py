@@ -1,6 +1,6 @@
 """A fleetd of a machine whose clock is wrong, perhaps with a defect; nothing else imports this.
 
-``python -m tests.chaos.misbehaving_shared FILE [DEFECT]``: the wall clock of this daemon is off
+``python -m tests.chaos.injected_shared_bugs FILE [DEFECT]``: the wall clock of this daemon is off
 by as many ns as stand in the first eight bytes of a file, which may change at any moment.
 """
 

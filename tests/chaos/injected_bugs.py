@@ -1,6 +1,6 @@
 """Daemons with a defect that only somebody notices who kills them; nothing else imports this.
 
-``python -c "from tests.chaos import misbehaving; misbehaving.serve('NAME')"`` runs one.
+``python -c "from tests.chaos import injected_bugs as bugs; bugs.serve('NAME')"`` runs one.
 """
 
 import sys
