@@ -28,18 +28,17 @@ READERS_MEMORY = 350 * MB
 AGAIN = line(request("system.health", {})) + b"\n"
 DEFECTS = {
     "no_line_deadline": "import math; from fleetd.server import connection\n"
-    "old = connection.LineReader\n"
-    "connection.LineReader = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})",
+    "late = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})\n"
+    "old = plant(connection, 'LineReader', late)",
     "no_reply_deadline": "import math; from fleetd.server import connection\n"
-    "old = connection.LineWriter\n"
-    "connection.LineWriter = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})",
-    "accept_dies": "from fleetd.server import server\nserver._PASSING = frozenset()",
+    "late = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})\n"
+    "old = plant(connection, 'LineWriter', late)",
+    "accept_dies": "from fleetd.server import server\nplant(server, '_PASSING', frozenset())",
     "slot_leak": "from fleetd.server import server\n"
-    "old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"
     "    await old(self, stream)\n"
     "    self._limit._free._value -= 1\n"
-    "server.Server._serve_peer = leaky",
+    "old = plant(server.Server, '_serve_peer', leaky)",
 }
 
 

@@ -35,15 +35,14 @@ TABLES = (
     "events WHERE activity",
 )
 DEFECTS = {
-    "no_limit": "from fleetd.server import reader; old = reader.LineDecoder\n"
-    "reader.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
+    "no_limit": "from fleetd.server import reader\n"
+    "old = plant(reader, 'LineDecoder', lambda limit, hook=0: old(1 << 30, 1 << 30))",
     "no_depth": "from fleetd.server import rpc_envelope\n"
-    "rpc_envelope._check_structure = lambda *given: None",
-    "slot_leak": "import trio; from fleetd.server import connection, server\n"
-    "class Leaky(connection.ClientConnection):\n"
-    "    async def _linger(self):\n"
-    "        await trio.sleep_forever()\n"
-    "server.ClientConnection = Leaky",
+    "plant(rpc_envelope, '_check_structure', lambda *given: None)",
+    "slot_leak": "import trio; from fleetd.server import connection\n"
+    "async def linger(self):\n"
+    "    await trio.sleep_forever()\n"
+    "plant(connection.ClientConnection, '_linger', linger)",
 }
 
 

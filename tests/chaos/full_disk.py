@@ -34,6 +34,7 @@ import contextlib
 import os
 import sys
 from fleetd.store.sqlite import disk_reserve, group_commit
+from tests.chaos.plant import plant
 import apsw
 {defect}
 from fleetd.__main__ import main
@@ -42,9 +43,9 @@ sys.exit(main([]))
 DEFECTS = {
     None: "",
     # Nothing is given up, so that pruning finds no room either.
-    "no_ballast": "disk_reserve.DiskReserve.give = lambda self: False",
+    "no_ballast": "plant(disk_reserve.DiskReserve, 'give', lambda self: False)",
     # A full disk is taken for a broken one.
-    "leaves": "group_commit.leaves_doubt = lambda error: isinstance(error, apsw.Error)",
+    "leaves": "plant(group_commit, 'leaves_doubt', lambda error: isinstance(error, apsw.Error))",
 }
 
 

@@ -18,10 +18,11 @@ HASTY = """
 import os
 from fleetd import daemon
 from tests.chaos.injected_bugs import serve
+from tests.chaos.plant import plant
 async def leave(signals, stop):
     async for _ in signals:
         os._exit(0)
-daemon._watch_signals = leave
+plant(daemon, "_watch_signals", leave)
 serve("reply-before-commit")
 """
 
