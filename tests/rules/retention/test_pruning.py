@@ -3,7 +3,6 @@
 What stays for whose sake is tested rule by rule; ``test_contract`` has the plan's own examples.
 """
 
-import itertools
 import logging
 import os
 import time
@@ -18,7 +17,7 @@ import trio
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
 from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
+from fleetd.domain.artifacts.removal import removals
 from fleetd.domain.checkpoints import checkpoints
 from fleetd.domain.core.batches import BatchSizes
 from fleetd.domain.retention import pruning as rules
@@ -26,7 +25,7 @@ from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.services import pruning
-from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
@@ -305,46 +304,6 @@ async def test_PRN_005_it_runs_daily(
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 7, 7, 7, 7, 7]
 
 
-@pytest.mark.case("PRN-006")
-async def test_PRN_006_others_are_answered_between_the_portions(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missions = [await fleet.mission(1) for _ in range(4)]
-    for mission in missions:
-        await taken(fleet, mission, 12, apart=0)
-    order: list[Any] = []
-    answered = 0
-
-    async def note(rule: Any, *args: Any) -> None:
-        order.append((rule, answered))
-        if rule is rules.mark:
-            assert len(args[-1]) <= BATCH
-        if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= BATCH
-
-    meet_rules(fleet.engine, monkeypatch, note)
-
-    async def client(over: trio.CancelScope) -> None:
-        nonlocal answered
-        with over:
-            while True:
-                await fleet.engine.store.write(lambda tx: tx.value("SELECT 1"))
-                answered += 1
-
-    async with trio.open_nursery() as nursery:
-        over = trio.CancelScope()
-        nursery.start_soon(client, over)
-        pruned = await fleet.do(ALL_BUT_ONE)
-        over.cancel()
-    assert pruned.deleted == 4 * 11
-    marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= pruned.deleted / BATCH
-    assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    # Nothing is queued behind files: a portion's are gone before the next is marked.
-    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
-    assert kinds == [rules.mark, purge] * len(marks)
-
-
 @pytest.mark.case("PRN-007")
 async def test_PRN_007_rows_and_files_go_together(fleet: Fleet) -> None:
     mission, other = await fleet.mission(), await fleet.mission(title="Another")
@@ -513,91 +472,6 @@ async def test_a_mission_that_is_deleted_meanwhile_is_passed_over(
     assert gone == others[:2]
     assert rows(fleet) == others[2:]
     assert (await fleet.do(ALL_BUT_ONE)).deleted == 0
-
-
-async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) -> None:
-    missions = [await fleet.mission(1) for _ in range(3)]
-    ids = [await taken(fleet, mission, 12, apart=0) for mission in missions]
-    results = []
-
-    async def prune() -> None:
-        results.append(await fleet.do(ALL_BUT_ONE))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(prune)
-        nursery.start_soon(prune)
-    gone = [each.id for result in results for each in result.details]
-    assert len(gone) == len(set(gone)) == 3 * 11
-    assert sum(result.deleted for result in results) == 3 * 11
-    assert rows(fleet) == sorted((each[-1] for each in ids), key=rows(fleet).index)
-    told = await fleet.events(kind="checkpoints_pruned")
-    assert sum(event.data["deleted"] for event in told) == 3 * 11
-
-
-async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "fleetd")
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-    marks = 0
-
-    async def fill_up(rule: Any, *_: Any) -> None:
-        nonlocal marks
-        marks += rule is rules.mark
-        if marks == 2 and rule in (rules.mark, rules.announce):
-            raise Storage("The disk is full; nothing was stored.")
-
-    with monkeypatch.context() as patch:
-        meet_rules(fleet.engine, patch, fill_up)
-        with pytest.raises(Storage, match="5 checkpoints were pruned before") as caught:
-            await fleet.do(ALL_BUT_ONE)
-    assert caught.value.values["deleted"] == 5
-    assert rows(fleet) == ids[5:]
-    assert "Pruned 5 checkpoints" in caplog.text
-    assert "No event tells of the pruning: The disk is full" in caplog.text
-    assert (await fleet.do(CheckpointGet(ids[5]))).storage_locations == ["sqlite", "file"]
-    assert (await fleet.do(ALL_BUT_ONE)).deleted == 4
-    assert rows(fleet) == ids[9:]
-
-
-async def test_one_whose_client_goes_has_deleted_whole_portions_and_says_so(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-    scope = trio.CancelScope()
-
-    async def leave(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            scope.cancel()
-
-    with monkeypatch.context() as patch, scope:
-        meet_rules(fleet.engine, patch, leave)
-        await fleet.do(ALL_BUT_ONE)
-    assert scope.cancelled_caught
-    await fleet.settle()
-    gone = len(ids) - len(rows(fleet))
-    assert gone in (0, 5)
-    told = [event.data["deleted"] for event in await fleet.events(kind="checkpoints_pruned")]
-    assert told == ([gone] if gone else [])
-    await fleet.do(ALL_BUT_ONE)
-    assert rows(fleet) == ids[9:]
-
-
-async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-
-    async def end(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            fleet.engine.stop_waiting()
-
-    meet_rules(fleet.engine, monkeypatch, end)
-    with pytest.raises(Unavailable, match=r"shutting down\. 5 checkpoints were pruned") as ended:
-        await fleet.do(ALL_BUT_ONE)
-    assert ended.value.values["retry"] is True
-    assert rows(fleet) == ids[5:]
 
 
 async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(

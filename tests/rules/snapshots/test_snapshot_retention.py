@@ -5,7 +5,6 @@ What holds for the pruning of checkpoints as well is asked of both in ``test_pru
 
 import gzip
 import hashlib
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import trio.testing
 
 from fleetd.config import Retention
 from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
 from fleetd.domain.artifacts.repair import stored
 from fleetd.domain.core.batches import BatchSizes
 from fleetd.domain.core.tx import WriteBackup
@@ -25,9 +23,8 @@ from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.compression import note_compressed
 from fleetd.engine.files.compress import compress as compress_files
 from fleetd.engine.jobs.daily import DAY_S, keep_house
-from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.requests.snapshot import (
-    PrunedSnapshots,
     SnapshotGet,
     SnapshotLatest,
     SnapshotList,
@@ -487,92 +484,6 @@ async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
         await record(fleet, f"run-{number + 1}")
     await fleet.settle()
     return names(taken)
-
-
-async def test_others_are_answered_between_the_portions(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = await aged(fleet, runs=4)
-    order: list[tuple[Any, int]] = []
-    answered = 0
-
-    async def note(rule: Any, *args: Any) -> None:
-        order.append((rule, answered))
-        if rule is rules.mark:
-            assert len(args[-1]) <= BATCH
-        if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= BATCH
-
-    meet_rules(fleet.engine, monkeypatch, note)
-
-    async def client(over: trio.CancelScope) -> None:
-        nonlocal answered
-        with over:
-            while True:
-                await fleet.engine.store.write(lambda tx: tx.value("SELECT 1"))
-                answered += 1
-
-    async with trio.open_nursery() as nursery:
-        over = trio.CancelScope()
-        nursery.start_soon(client, over)
-        pruned = await fleet.do(SnapshotPrune())
-        over.cancel()
-    assert sorted(each.id for each in pruned.details) == sorted(old)
-    marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= len(old) / BATCH
-    assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
-    assert kinds == [rules.mark, purge] * len(marks)
-
-
-async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) -> None:
-    old = await aged(fleet, runs=3)
-    results: list[PrunedSnapshots] = []
-
-    async def prune() -> None:
-        results.append(await fleet.do(SnapshotPrune()))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(prune)
-        nursery.start_soon(prune)
-    gone = [each.id for result in results for each in result.details]
-    assert sorted(gone) == sorted(old)
-    told = await fleet.events(kind="snapshots_pruned")
-    assert sum(event.data["deleted"] for event in told) == len(old)
-
-
-async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = await aged(fleet)
-    marks = 0
-
-    async def fill_up(rule: Any, *_: Any) -> None:
-        nonlocal marks
-        marks += rule is rules.mark
-        if marks == 2 and rule in (rules.mark, rules.announce):
-            raise Storage("The disk is full; nothing was stored.")
-
-    with monkeypatch.context() as patch:
-        meet_rules(fleet.engine, patch, fill_up)
-        with pytest.raises(Storage, match="5 snapshots were pruned before") as caught:
-            await fleet.do(SnapshotPrune())
-    assert caught.value.values["deleted"] == 5
-    assert rows(fleet)[:-1] == old[5:]
-    assert (await fleet.do(SnapshotPrune())).deleted == len(old) - 5
-
-
-async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = await aged(fleet)
-
-    async def end(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            fleet.engine.stop_waiting()
-
-    meet_rules(fleet.engine, monkeypatch, end)
-    with pytest.raises(Unavailable, match=r"shutting down\. 5 snapshots were pruned"):
-        await fleet.do(SnapshotPrune())
-    assert rows(fleet)[:-1] == old[5:]
 
 
 async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
