@@ -1,6 +1,6 @@
 """Pruning, by itself and on request: PRN-001 to PRN-008 of the test plan, and more.
 
-What stays for whose sake is tested rule by rule; ``test_contract`` has the plan's own examples.
+What stays for whose sake is tested rule by rule; also the plan's own examples.
 """
 
 import logging
@@ -38,6 +38,7 @@ from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionDelete,
+    MissionFail,
     MissionGet,
 )
 from fleetd.protocol.requests.recovery import RecoveryDetect
@@ -80,12 +81,15 @@ def rows(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.case("PRN-001")
-async def test_PRN_001_what_is_older_than_the_threshold_goes(fleet: Fleet) -> None:
+@pytest.mark.parametrize("prune", [CheckpointPrune(), CheckpointPrune(older_than_days=7)])
+async def test_PRN_001_what_is_older_than_the_threshold_goes(
+    fleet: Fleet, prune: CheckpointPrune
+) -> None:
     mission = await fleet.mission()
     old = await taken(fleet, mission, 5, DAY)
-    fleet.clock.pass_by(10 * DAY)
+    fleet.clock.pass_by(8 * DAY)
     recent = await taken(fleet, mission, 3)
-    pruned = await fleet.do(CheckpointPrune(older_than_days=7))
+    pruned = await fleet.do(prune)
     assert pruned.deleted == 5
     assert [each.id for each in pruned.details] == old
     assert await left(fleet, mission) == recent
@@ -114,6 +118,7 @@ async def test_exactly_at_the_threshold_it_is_not_older_yet(fleet: Fleet) -> Non
     fleet.clock.pass_by(7 * DAY - 3 * MINUTE)
     await stir(fleet, mission)
     assert (await fleet.do(CheckpointPrune())).deleted == 0
+    assert await left(fleet, mission) == [first, *others]
     fleet.clock.pass_by(1)
     assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == [first]
     assert await left(fleet, mission) == others
@@ -155,30 +160,29 @@ async def test_the_newest_are_those_of_the_log_and_not_of_the_clock(fleet: Fleet
 
 
 @pytest.mark.case("PRN-003")
-async def test_PRN_003_of_a_completed_mission_only_the_final_one_stays(fleet: Fleet) -> None:
+@pytest.mark.parametrize("end", [MissionComplete, MissionFail, MissionCancel])
+async def test_PRN_003_of_a_finished_mission_only_the_final_one_stays_for_30_days_from_its_end(
+    fleet: Fleet, end: type[MissionComplete | MissionFail | MissionCancel]
+) -> None:
     mission = await fleet.mission(4)
     await taken(fleet, mission, 5)
-    await fleet.complete(mission, 0, 1, 2, 3)
-    await fleet.do(MissionComplete(mission.id))
-    await fleet.do(CheckpointPrune())
-    (final,) = await left(fleet, mission)
-    kept = await fleet.do(CheckpointGet(final))
-    assert (kept.progress_percent, kept.trigger_details) == (100, "Mission completed")
-
-
-async def test_the_final_one_of_a_cancelled_mission_stays_for_30_days_from_its_end(
-    fleet: Fleet,
-) -> None:
-    mission = await fleet.mission()
-    ids = await taken(fleet, mission, 2)
     fleet.clock.pass_by(40 * DAY)
-    await fleet.do(MissionCancel(mission.id, "enough"))
-    await fleet.do(CheckpointPrune())
-    assert await left(fleet, mission) == ids[1:]
+    if end is MissionComplete:
+        await fleet.complete(mission, 0, 1, 2, 3)
+        await fleet.do(MissionComplete(mission.id))
+        final = await fleet.do(CheckpointGet((await left(fleet, mission))[-1]))
+        assert (final.trigger, final.trigger_details) == ("progress", "Mission completed")
+        assert final.progress_percent == 100
+    else:
+        await fleet.do(end(mission.id, "enough"))
+    ids = await left(fleet, mission)
+    assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == ids[:-1]
+    assert await left(fleet, mission) == ids[-1:]
     fleet.clock.pass_by(30 * DAY)
     assert (await fleet.do(CheckpointPrune())).deleted == 0
     fleet.clock.pass_by(1)
     assert (await fleet.do(CheckpointPrune())).deleted == 1
+    assert await left(fleet, mission) == []
     assert fleet.files() == {}
 
 
@@ -209,6 +213,38 @@ async def test_undo_checkpoints_are_pruned_like_others(fleet: Fleet) -> None:
     assert await left(fleet, mission) == recent
 
 
+async def test_the_target_of_latest_json_stays_behind_an_undo_checkpoint(fleet: Fleet) -> None:
+    mission = await fleet.mission(2)
+    target = await fleet.checkpoint(mission)
+    sortie = (await fleet.sorties(mission))[0]
+    for percent in (10, 20):
+        fleet.clock.pass_by(MINUTE)
+        await fleet.do(SortieProgress(sortie.id, percent))
+        await fleet.restore(target)
+    newest_undo = (await left(fleet, mission))[-1]
+    await fleet.do(ALL_BUT_ONE)
+    assert await left(fleet, mission) == [target.id, newest_undo]
+    assert os.readlink(fleet.file_of(target).parent / "latest.json") == f"{target.id}.json"
+
+
+async def test_pruning_one_mission_leaves_the_others(fleet: Fleet) -> None:
+    mission, other = await fleet.mission(1), await fleet.mission(1)
+    mine, theirs = await taken(fleet, mission, 3), await taken(fleet, other, 3)
+    prune = msgspec.structs.replace(ALL_BUT_ONE, mission_id=other.id)
+    assert (await fleet.do(prune)).deleted == 2
+    assert await left(fleet, mission) == mine
+    assert await left(fleet, other) == theirs[2:]
+    with pytest.raises(NotFound):
+        await fleet.do(CheckpointPrune(mission_id="msn-00000000"))
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_at_least_one_checkpoint_is_kept(value: int) -> None:
+    with pytest.raises(msgspec.ValidationError, match="keep_per_mission"):
+        msgspec.convert({"keep_per_mission": value}, CheckpointPrune)
+    assert msgspec.convert({"older_than_days": 0}, CheckpointPrune).older_than_days == 0
+
+
 async def test_the_target_of_latest_json_stays_while_the_newest_has_no_file(fleet: Fleet) -> None:
     mission = await fleet.mission()
     first, target, *_ = await taken(fleet, mission, 4)
@@ -230,6 +266,16 @@ async def test_what_waits_for_recovery_keeps_what_no_recovery_has_used(fleet: Fl
     assert await left(fleet, mission) == ids
     await stir(fleet, mission)
     assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == ids[:2]
+
+
+async def test_of_what_waits_for_recovery_goes_what_one_has_used(fleet: Fleet) -> None:
+    mission = await fleet.mission()
+    ids = await taken(fleet, mission, 6)
+    await fleet.restore(checkpoint_id=ids[0])
+    fleet.clock.pass_by(30 * DAY)
+    pruned = await fleet.do(CheckpointPrune(keep_per_mission=1))
+    assert [each.id for each in pruned.details] == [ids[0]]
+    assert await left(fleet, mission) == ids[1:]
 
 
 async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_for_recovery(
@@ -305,19 +351,29 @@ async def test_PRN_005_it_runs_daily(
 
 
 @pytest.mark.case("PRN-007")
-async def test_PRN_007_rows_and_files_go_together(fleet: Fleet) -> None:
-    mission, other = await fleet.mission(), await fleet.mission(title="Another")
-    ids, others = await taken(fleet, mission, 4), await taken(fleet, other, 4)
-    await fleet.do(ALL_BUT_ONE)
-    assert rows(fleet) == [ids[3], others[3]]
+@pytest.mark.parametrize("keep", [1, 2])
+async def test_PRN_007_rows_and_files_go_together(fleet: Fleet, keep: int) -> None:
+    missions = [await fleet.mission(1) for _ in range(3)]
+    ids = [await taken(fleet, mission, 12, apart=0) for mission in missions]
+    sizes = {row["id"]: row["size_bytes"] for row in fleet.sql("SELECT * FROM checkpoints")}
+    before = fleet.files()
+    prune = msgspec.structs.replace(ALL_BUT_ONE, keep_per_mission=keep)
+    shown = await fleet.do(msgspec.structs.replace(prune, dry_run=True))
+    assert fleet.files() == before
+    pruned = await fleet.do(prune)
+    assert shown == pruned
+    assert pruned.deleted == len(pruned.details) == 3 * (12 - keep)
+    assert pruned.freed_bytes == sum(sizes[each.id] for each in pruned.details)
+    assert rows(fleet) == [kept for each in ids for kept in each[-keep:]]
     assert fleet.files().keys() == {
-        f"{mission.id}/{ids[3]}.json",
-        f"{mission.id}/latest.json",
-        f"{other.id}/{others[3]}.json",
-        f"{other.id}/latest.json",
+        f"{mission.id}/{name}.json"
+        for mission, each in zip(missions, ids, strict=True)
+        for name in (*each[-keep:], "latest")
     }
-    with pytest.raises(NotFound):
-        await fleet.do(CheckpointGet(ids[0]))
+    for gone in pruned.details:
+        with pytest.raises(NotFound):
+            await fleet.do(CheckpointGet(gone.id))
+    assert (await fleet.do(prune)).deleted == 0
 
 
 @pytest.mark.case("PRN-008")
