@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import sync as fleetctl_client
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.redaction.redact import redact
 from fleetd.host import trace
 from fleetd.store.sqlite import page_checksums
@@ -53,9 +54,15 @@ def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+def batches() -> BatchSizes:
+    """Return how large the batches of ``fleet`` are; tests put small ones in its place."""
+    return BatchSizes()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, batches: BatchSizes) -> AsyncIterator[Fleet]:
     """Open an engine on real files, with a clock that the test sets."""
-    async with opened(tmp_path) as running:
+    async with opened(tmp_path, batches=batches) as running:
         yield running
 
 

@@ -17,7 +17,7 @@ import trio
 
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
-from ..domain.core.context import Caller, Context, Facts
+from ..domain.core.context import BatchSizes, Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
 from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
@@ -156,8 +156,10 @@ class Engine:
         inline: bool = False,
         vfs: str | None = None,
         machine: str | None = None,
+        batches: BatchSizes | None = None,
     ) -> None:
         self.loaded = loaded
+        self.batches = batches or BatchSizes()
         self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
         self.store_back = Bell()
@@ -170,7 +172,7 @@ class Engine:
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
-        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
+        self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
@@ -369,6 +371,7 @@ class Engine:
             facts=facts,
             machine=self.machine,
             elapsed_ms=lambda: (time.monotonic_ns() - begun) // 1_000_000,
+            batches=self.batches,
         )
 
     def _committed(self, effects: list[Effect]) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ..config import Loaded
+from ..domain.core.context import BatchSizes
 from ..domain.erasure.scope import ErasureTarget
 from ..domain.system import relocation
 from ..domain.system.epoch import continue_after_loss, start_up
@@ -44,6 +45,7 @@ async def open_engine(
     inline: bool = False,
     vfs: str | None = None,
     machine: str | None = None,
+    batches: BatchSizes | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the store and serve requests until the block ends; then finish what was begun.
 
@@ -61,6 +63,7 @@ async def open_engine(
             inline=inline,
             vfs=vfs,
             machine=machine,
+            batches=batches,
         ),
     )
     engine.disk_reserve.close_to_others()

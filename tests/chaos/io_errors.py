@@ -27,9 +27,9 @@ from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
 from fleetd.store.files import layout, record_files
 from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
 from fleetd.store.sqlite.migrate import migrations
+from tests.chaos.actions import Deeds
 from tests.chaos.broken_daemon import break_a_daemon
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.deeds import Deeds
 from tests.chaos.ledger import quietly
 from tests.support.disk_faults import Faults, faults
 from tests.support.fleet import settings

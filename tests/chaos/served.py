@@ -17,8 +17,8 @@ from fleetd.engine import repositories
 from fleetd.host.systemd import Notifier
 from fleetd.server.listener import ListeningSockets
 from fleetd.server.server import Server
+from tests.chaos.inflight import LARGE_BYTES, LINE_BYTES
 from tests.chaos.steps import tasks_of
-from tests.chaos.under_way import LARGE_BYTES, LINE_BYTES
 from tests.support.fleet import Clock, Fleet, opened
 
 CONNECTIONS = 4

@@ -1,7 +1,6 @@
 """What a client may send by mistake or on purpose: a typed error, and nobody else notices."""
 
 import json
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -130,15 +129,21 @@ async def test_brackets_within_strings_and_side_by_side_are_not_nesting(
     assert reply["error"]["data"]["kind"] == "invalid_params"  # it was read, and has no such field
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_brackets_are_followed_in_pieces(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    chance = random.Random(seed)
-    lines = [bytes(chance.choices(b'[]{}[]"\\,1 ', k=chance.randrange(60))) for _ in range(1_000)]
-    lines += [b"[" + line for line in lines]
-    whole = [_refusal(line) for line in lines]
-    monkeypatch.setattr(rpc, "_AT_ONCE", 5)
-    assert [_refusal(line) for line in lines] == whole
-    assert {"depth", "batch"} <= set(whole)
+@pytest.mark.parametrize("pairs", [1, 2, 3, 10, 2_047, 2_048, 2_049, 4_096, 10_000])
+@pytest.mark.parametrize("around", ["[]", "{}"])
+def test_brackets_are_followed_however_many_there_are(around: str, pairs: int) -> None:
+    """In a line of many brackets one is too deep, or one element too many, wherever that is."""
+    begin, end = (f'{around[0]}"a":[', f"]{around[1]}") if around == "{}" else ("[[", "]]")
+    inner = ["[]"] * pairs
+    for at in {0, pairs // 2, pairs - 1}:
+        deep = [*inner[:at], "[[]]", *inner[at + 1 :]]
+        assert _refusal(f"{begin}{','.join(inner)}{end}".encode()) != "depth"
+        assert _refusal(f"{begin}{','.join(deep)}{end}".encode()) != "depth"
+        deep[at] = "[[[]]]"
+        assert _refusal(f"{begin}{','.join(deep)}{end}".encode()) == "depth"
+    whole = f"[{','.join(inner)}]"
+    for more, refused in (("", False), (",{}", False), (",{},[]", False), (",{},[],{}", True)):
+        assert (_refusal(f"[{whole}{more}]".encode()) == "batch") is refused
 
 
 def _refusal(line: bytes) -> object:

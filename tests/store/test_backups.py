@@ -15,7 +15,7 @@ from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.types import Noun
 from fleetd.store.files.layout import Listing
 from fleetd.store.files.record_files import RecordFile
-from tests.store.stages import (
+from tests.store.noun_files import (
     KilledError,
     Recorder,
     Stage,

@@ -1,6 +1,5 @@
 """The page of ``fleetctl snapshot show``."""
 
-
 from fleetd.protocol.display import duration
 
 from ...client.models import Artifact, CommandOutcome, Snapshot, SourceDetail

@@ -180,8 +180,6 @@ def files_verified(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> N
     )
 
 
-AT_ONCE = 100
-
 PullCursor = tuple[int, str]
 """Position in the log and id of the last checkpoint that was looked at."""
 NEWEST: PullCursor = (2**62, "")
@@ -200,9 +198,9 @@ def batch(
         mission=mission_id,
         seq=cursor[0],
         id=cursor[1],
-        most=AT_ONCE,
+        most=ctx.batches.pulled,
     )
-    following = (rows[-1]["seq"], rows[-1]["id"]) if len(rows) == AT_ONCE else None
+    following = (rows[-1]["seq"], rows[-1]["id"]) if len(rows) == ctx.batches.pulled else None
     return Batch({row["id"]: not row["undo"] for row in rows}, following)
 
 

@@ -200,7 +200,6 @@ def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
 
 
 # Rows of departed machines that go in one transaction.
-ROWS_AT_ONCE = 250
 _PURGED = "purged:"
 
 
@@ -277,7 +276,7 @@ def purge_departed(tx: Tx, ctx: Context) -> int:
             " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",
             machine=ctx.machine,
             old=ctx.days_ago(ctx.config.retention.days),
-            most=ROWS_AT_ONCE,
+            most=ctx.batches.rows,
         )
     ]
     for machine in sorted({row["machine"] for row in rows}):

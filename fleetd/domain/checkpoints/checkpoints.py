@@ -231,7 +231,6 @@ def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> Checkpoin
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
-DROPPED_AT_ONCE = 20
 # What the final checkpoint of a completed mission says of itself.
 COMPLETED = "Mission completed"
 # What the last checkpoint says of a mission that was closed with its session.
@@ -283,7 +282,7 @@ def drop_surplus_checkpoints(
         id=mission_id,
     )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, DROPPED_AT_ONCE)]:
+    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, ctx.batches.surplus)]:
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 

@@ -24,10 +24,7 @@ from ..core.tx import Row, Tx
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope
 
-# How many rows of a large table a batch looks at.
-AT_ONCE = 250
-# How many answers are in hand at a time, and for how many words the store looks by itself.
-ANSWERS_AT_ONCE = 500
+# For how many words the store looks by itself.
 _FEW = 20
 _FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -41,7 +38,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     clauses, params = scope.clauses(since), scope.params
     ends = {run_id: _end_of(tx, run_id) for run_id in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
-    _drop_results(tx, scope)
+    _drop_results(tx, ctx, scope)
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in clauses.items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
@@ -137,7 +134,7 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
     )
 
 
-def _drop_results(tx: Tx, scope: Scope) -> None:
+def _drop_results(tx: Tx, ctx: Context, scope: Scope) -> None:
     # Missions and places stand inside sentences too; an agent's name may be any short word.
     inside = [*scope.missions]
     ends = r"(?!)"
@@ -145,11 +142,11 @@ def _drop_results(tx: Tx, scope: Scope) -> None:
         inside.append(place := scope.params["quoted"][1:-1])
         ends = re.escape(place) + r"(?![\w.-])"
     named = re.compile("|".join([*map(re.escape, scope.missions), ends]))
-    drop_answers(tx, named, {*scope.agents, *scope.runs}, inside)
+    drop_answers(tx, ctx, named, {*scope.agents, *scope.runs}, inside)
 
 
 def drop_answers(
-    tx: Tx, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
+    tx: Tx, ctx: Context, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
 ) -> None:
     """Drop kept answers that mention what goes: they would say it again to whoever repeats.
 
@@ -162,9 +159,10 @@ def drop_answers(
     where = f"{_FURTHER} AND ({contains_any('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
-        f" WHERE {where} ORDER BY method, key LIMIT {ANSWERS_AT_ONCE}",
+        f" WHERE {where} ORDER BY method, key LIMIT :most",
         method=after[0],
         after=after[1],
+        most=ctx.batches.kept_answers,
         **sought,
     ):
         for row in rows:
@@ -251,14 +249,14 @@ def find_batch(
         f"SELECT {strand.key} AS key FROM {strand.table} WHERE {beyond}"
         f" ORDER BY {strand.key} LIMIT :limit",
         **params,
-        limit=AT_ONCE,
+        limit=ctx.batches.rows,
     )
     until = rows[-1]["key"] if rows else None
     where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
     count = f"SELECT count(*) FROM {strand.table} WHERE {where}"
     going = tx.value(count, **params, until=until) if rows else 0
     following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
-    if len(rows) == AT_ONCE:
+    if len(rows) == ctx.batches.rows:
         following = TableCursor(strand=number, since=until)
     found = BatchFound(table=strand.table, rows=going, cursor=cursor, until=until)
     return Batch(found, following)

@@ -59,7 +59,7 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
         soft_delete.mark_deleted(tx, ctx, "snapshot", snapshot_id)
     # Only now is it known which ones: a row may be gone when the others go.
     if snapshots:
-        drop_answers(tx, _NOTHING, set(snapshots))
+        drop_answers(tx, ctx, _NOTHING, set(snapshots))
     return {"checkpoints": len(checkpoints), "snapshots": len(snapshots)}
 
 

@@ -34,9 +34,6 @@ from ..snapshots.triggers import resume_timer
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024
 AT_ONCE = 8
-# How many events of an agent a page looks at for those of a type or a mission: an index for that
-# would cost something with each event that is appended.
-LOOKED_AT = 1_000
 
 
 class EventQuery(NamedTuple):
@@ -110,6 +107,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     before = end + 1 if request.before is None else min(request.before, end + 1)
     return _page(
         tx,
+        ctx,
         EventQuery(
             since=since,
             before=before,
@@ -165,6 +163,7 @@ def tail(
         mission_id = _mission(tx, mission_id)
     return _page(
         tx,
+        ctx,
         EventQuery(
             since=since,
             before=event_log.position(tx) + 1,
@@ -176,9 +175,9 @@ def tail(
     )
 
 
-def _page(tx: Tx, wanted: EventQuery) -> EventPage:
+def _page(tx: Tx, ctx: Context, wanted: EventQuery) -> EventPage:
     if wanted.looks_on:
-        wanted = _within_reach(tx, wanted)
+        wanted = _within_reach(tx, ctx, wanted)
     rows, full = _rows(tx, wanted)
     if full:
         position = rows[-1]["seq"]
@@ -191,7 +190,7 @@ def _page(tx: Tx, wanted: EventQuery) -> EventPage:
     return EventPage(events=found, position=position, epoch=event_log.epoch(tx))
 
 
-def _within_reach(tx: Tx, wanted: EventQuery) -> EventQuery:
+def _within_reach(tx: Tx, ctx: Context, wanted: EventQuery) -> EventQuery:
     """Return what is wanted of as many of the agent's events as one page looks at."""
     order = "DESC" if wanted.newest else "ASC"
     last = tx.one(
@@ -200,7 +199,7 @@ def _within_reach(tx: Tx, wanted: EventQuery) -> EventQuery:
         agent=wanted.agent_id,
         since=wanted.since,
         before=wanted.before,
-        others=LOOKED_AT - 1,
+        others=ctx.batches.looked_at - 1,
     )
     if last is None:
         return wanted

@@ -17,7 +17,7 @@ from ...protocol.records import Record
 from ...protocol.types import OPEN_MISSION, Noun
 from ..artifacts.kinds import KINDS, RecordKind
 from ..artifacts.outbox import newest_with_file
-from ..checkpoints.checkpoints import COMPLETED, DROPPED_AT_ONCE
+from ..checkpoints.checkpoints import COMPLETED
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
@@ -120,7 +120,6 @@ def _newest_checkpoint(tx: Tx, mission_id: str, also: str = "", **params: str) -
 
 # What a run can end in, and what its recovery context may have to go back to.
 TERMINAL = ("failed", "completed")
-RUNS_AT_ONCE = 250
 
 
 def _expired_snapshots(tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]) -> list[Row]:
@@ -141,7 +140,7 @@ def drop_surplus(tx: Tx, ctx: Context, run_id: str) -> None:
     kept = _preserved(rows)
     beyond = rows[ctx.config.retention.snapshots_per_run :]
     # A number that was lowered is reached step by step: a snapshot must not wait for it.
-    going = [row for row in reversed(beyond) if row["id"] not in kept][:DROPPED_AT_ONCE]
+    going = [row for row in reversed(beyond) if row["id"] not in kept][: ctx.batches.surplus]
     if not going:
         return
     for row in going:
@@ -179,14 +178,11 @@ def drop_empty_runs(tx: Tx, ctx: Context) -> list[str]:
         f" WHERE (a.id IS NULL OR a.status NOT IN {LIVING})"
         " AND NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id)"
         " ORDER BY r.id LIMIT :most) RETURNING id",
-        most=RUNS_AT_ONCE,
+        most=ctx.batches.rows,
     )
     return sorted(row["id"] for row in rows)
 
 
-# How much one batch looks at, and then marks: a few milliseconds' worth.
-ROWS_AT_ONCE = 25
-OWNERS_AT_ONCE = 20
 _EXPIRED: dict[Noun, Callable[[Tx, Context, RetentionPolicy, list[Row]], Iterable[Row]]] = {
     "checkpoint": _expired_checkpoints,
     "snapshot": _expired_snapshots,
@@ -242,13 +238,13 @@ def look(
 ) -> Batch[list[PruneCandidate], PruneCursor]:
     """Return what is expired among the next records, oldest first of each owner."""
     kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
-    for _ in range(OWNERS_AT_ONCE):
-        rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
+    for _ in range(ctx.batches.owners):
+        rows = _rows_after(tx, kind, cursor, ctx.batches.records - looked_at)
         if rows:
             found += map(_candidate, _EXPIRED[noun](tx, ctx, policy, rows))
             last, looked_at = rows[-1], looked_at + len(rows)
             cursor = PruneCursor(owner_id=cursor.owner_id, seq=last["seq"], record_id=last["id"])
-        if looked_at >= ROWS_AT_ONCE:
+        if looked_at >= ctx.batches.records:
             break
         owner_id = _next_owner(tx, kind, policy, cursor.owner_id)
         if owner_id is None:

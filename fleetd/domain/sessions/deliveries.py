@@ -16,7 +16,6 @@ from ..core.tx import Row, Tx
 
 DOUBLE_MS = 2_000
 KEPT_MS = 86_400_000
-DROPPED_AT_ONCE = 500
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -117,7 +116,7 @@ def prune_deliveries(tx: Tx, ctx: Context) -> bool:
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
         " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
         old=ctx.at(-KEPT_MS),
-        limit=DROPPED_AT_ONCE,
+        limit=ctx.batches.kept_answers,
     )
     return dropped is not None
 

@@ -305,7 +305,6 @@ def _summary_of(row: Row) -> SnapshotSummary:
 
 
 HOUR_MS = 3_600_000
-AT_ONCE = 50
 
 
 def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | None]:
@@ -323,9 +322,10 @@ def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | Non
         old=ctx.at(-hours * HOUR_MS),
         since=since,
         machine=ctx.machine,
-        limit=AT_ONCE,
+        limit=ctx.batches.compressed,
     )
-    return [row["id"] for row in rows], rows[-1]["timestamp"] if len(rows) == AT_ONCE else None
+    is_full = len(rows) == ctx.batches.compressed
+    return [row["id"] for row in rows], rows[-1]["timestamp"] if is_full else None
 
 
 def note_compressed(tx: Tx, ctx: Context, snapshot_id: str, digest: str, size_bytes: int) -> bool:

@@ -20,18 +20,15 @@ from ..files.inventory import check_latest
 from ..files.repair import check
 
 log = logging.getLogger("fleetd")
-# What a round takes at most: files, and seconds of this process's CPU.
-MOST_FILES = 500
+# What a round takes at most, in seconds of this process's CPU.
 CPU_S = 3.0
-# How many are noted in one transaction: each note writes a row anew.
-AT_ONCE = 25
 
 
 class _Budget:
     """What a round may still take."""
 
-    def __init__(self) -> None:
-        self.files = MOST_FILES
+    def __init__(self, files: int) -> None:
+        self.files = files
         self._end_s = time.process_time() + CPU_S
 
     @property
@@ -63,11 +60,12 @@ async def verify_some(engine: Engine) -> Round:
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
-    began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
+    began_ms, budget, tally = engine.clock(), _Budget(engine.batches.verified_daily), _Tally()
     nouns: list[Noun] = list(KINDS)
     while nouns and not (budget.is_spent or engine.closing):
         noun = nouns.pop(0)
-        most = min(AT_ONCE, budget.files)
+        # Each note of a check writes a row anew.
+        most = min(engine.batches.records, budget.files)
         found = await engine.read(unverified, noun, iso(began_ms), most)
         await _verify(engine, noun, found, budget, tally)
         if len(found) == most:

@@ -31,7 +31,6 @@ SPOOL_MS = 120_000
 APART_MS = 60_000
 SOME = 500
 LOST_SHOWN = 3
-MOST_CURSORS = 50
 
 
 @method(SystemDoctor, without_store=True)
@@ -88,7 +87,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
-    known = await engine.read(least_used_cursors, MOST_CURSORS)
+    known = await engine.read(least_used_cursors, engine.batches.listed_cursors)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has one")]
     found = [

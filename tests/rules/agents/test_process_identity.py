@@ -17,7 +17,7 @@ from fleetd.protocol.requests.agent import (
 )
 from fleetd.protocol.requests.mission import MissionCreate
 from tests.support.fleet import Fleet
-from tests.support.windows import PROJECT, SOMEBODY, Window
+from tests.support.hook_sessions import PROJECT, SOMEBODY, Window
 
 CLI = (4_711, "12345")
 

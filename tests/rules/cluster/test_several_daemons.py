@@ -20,7 +20,7 @@ from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, Missi
 from fleetd.protocol.requests.snapshot import SnapshotList
 from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import DAY, MINUTE, SECOND, Clock, opened
-from tests.support.windows import Window
+from tests.support.hook_sessions import Window
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
 

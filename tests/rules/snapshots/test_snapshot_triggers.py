@@ -46,8 +46,8 @@ from fleetd.protocol.requests.sortie import (
 from fleetd.protocol.snapshots import SnapshotDocument
 from fleetd.protocol.timestamps import to_ms
 from tests.support.fleet import HOUR, MINUTE, SECOND, Clock, Fleet, opened
+from tests.support.hook_sessions import Window
 from tests.support.snapshots import line
-from tests.support.windows import Window
 
 RUN = "12f459b8-ddba"
 AGENT = "claude-12f459b8"

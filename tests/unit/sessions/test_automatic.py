@@ -20,7 +20,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.sortie import SortieFail
-from tests.unit.sessions.desk import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, Desk
 
 PROJECT = "/home/me/project"
 

@@ -8,7 +8,7 @@ from fleetctl.tui.cells import Line, bar, cut, cut_front, fitted, pad, plain, sh
 from fleetctl.tui.layout import PANES, places
 from fleetctl.tui.rows import Row, position_of
 from fleetctl.tui.state import WatchState
-from tests.tui.told import (
+from tests.tui.records import (
     MINUTE,
     NOON,
     agent,

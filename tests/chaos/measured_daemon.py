@@ -14,6 +14,7 @@ from tests.support.processes import Daemon
 
 MB = 1024 * 1024
 _BAD = re.compile(r"Traceback|Incident|\[ERROR\]|A connection failed")
+_PLANT = "from tests.chaos.plant import plant\n"
 _MAIN = "\nimport sys\nfrom fleetd.__main__ import main\nsys.exit(main())"
 
 
@@ -25,7 +26,7 @@ def measured(
     directory = home / "config" / "fleet"
     directory.mkdir(mode=0o700, exist_ok=True)
     (directory / "config.toml").write_text(settings)
-    command = (sys.executable, "-c", defect + _MAIN)
+    command = (sys.executable, "-c", _PLANT + defect + _MAIN)
     daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=dict(env), command=command)
     daemon.start()
     try:

@@ -14,8 +14,8 @@ from fleetd.protocol.requests.checkpoint import (
     CheckpointVerify,
 )
 from fleetd.protocol.requests.recovery import RecoveryContextGet
+from tests.property.checker import Step, work_of
 from tests.property.machine import AGENT, Machine, present, some
-from tests.property.witness import Step, work_of
 from tests.support.fleet import DAY, HOUR, MINUTE, SECOND
 
 TIMES = [SECOND, 4 * SECOND, 6 * MINUTE, 3 * HOUR, 4 * DAY, 8 * DAY]

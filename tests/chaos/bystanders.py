@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import Red, Run
 
-PROGRAM = Path(__file__).with_name("polite.py")
+PROGRAM = Path(__file__).with_name("good_client.py")
 P99_MS = 10.0
 # When a pause comes out longer by this, other programs keep the machine busy.
 LATE_MS = 3.0

@@ -6,7 +6,7 @@ from fleetctl.tui import visible
 from fleetctl.tui.state import EVERYTHING, TAIL, UpdateQueue, WatchState, moment
 from fleetd.protocol.event_types import event_type
 from fleetd.protocol.events import PAYLOADS, REPORTED_ACTIVITY
-from tests.tui.told import (
+from tests.tui.records import (
     MINUTE,
     NOON,
     agent,

@@ -1,5 +1,6 @@
 """A fleetd whose locks are wrong in one way, named by its first argument; for planted defects."""
 
+import inspect
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from fleetd.domain.core.context import Facts
 from fleetd.domain.locks import leases, queue
 from fleetd.engine.services import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
+from tests.chaos.plant import plant
 
 
 def tokens_again() -> None:
@@ -18,7 +20,7 @@ def tokens_again() -> None:
     def next_token(tx: Any) -> int:
         return 1 + (tx.value("SELECT max(fencing_token) AS token FROM locks") or 0) // 4 * 4
 
-    leases.next_token = next_token
+    plant(leases, "next_token", next_token)
 
 
 def lease_ignored() -> None:
@@ -31,12 +33,14 @@ def lease_ignored() -> None:
             leases.end(tx, row["id"], "expired", ctx.now)
         leases.serve(tx, ctx, path)
 
-    leases.expire = expire
+    plant(leases, "expire", expire)
 
 
 def last_come_first() -> None:
     """Serve whoever came last."""
-    serve = leases.serve
+    first = "ORDER BY id LIMIT 1"
+    if first not in inspect.getsource(leases.serve):
+        raise LookupError(f"leases.serve does not say {first}")
 
     class Turned:
         def __init__(self, tx: Any) -> None:
@@ -46,26 +50,22 @@ def last_come_first() -> None:
             return getattr(self._tx, name)
 
         def one(self, sql: str, **values: Any) -> Any:
-            return self._tx.one(
-                sql.replace("ORDER BY id LIMIT 1", "ORDER BY id DESC LIMIT 1"), **values
-            )
+            return self._tx.one(sql.replace(first, "ORDER BY id DESC LIMIT 1"), **values)
 
-    leases.serve = lambda tx, ctx, path: serve(Turned(tx), ctx, path)
+    serve = plant(leases, "serve", lambda tx, ctx, path: serve(Turned(tx), ctx, path))
 
 
 def gone_are_served() -> None:
     """Leave a waiter in the line whose client has gone."""
-    leave = queue.dequeue
 
     def stay(tx: Any, ctx: Any, ticket: Any, *, keep: bool) -> Any:
         return leave(tx, ctx, ticket, keep=True) if keep else None
 
-    queue.dequeue = stay
+    leave = plant(queue, "dequeue", stay)
 
 
 def look_then_take() -> None:
     """Look whether a file is free, and take it a moment later without another look."""
-    take = asked._take
 
     async def taken(engine: Any, request: LockAcquire, caller: Any, facts: Facts) -> Any:
         free = not await engine.store.read(lambda tx: leases.holder(tx, facts.lock_key))
@@ -76,7 +76,7 @@ def look_then_take() -> None:
             await engine.store.write(lambda tx: tx.run(end + where, path=facts.lock_key))
         return await take(engine, request, caller, facts)
 
-    asked._take = taken
+    take = plant(asked, "_take", taken)
 
 
 if __name__ == "__main__":

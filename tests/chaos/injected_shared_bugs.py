@@ -1,6 +1,6 @@
 """A fleetd of a machine whose clock is wrong, perhaps with a defect; nothing else imports this.
 
-``python -m tests.chaos.misbehaving_shared FILE [DEFECT]``: the wall clock of this daemon is off
+``python -m tests.chaos.injected_shared_bugs FILE [DEFECT]``: the wall clock of this daemon is off
 by as many ns as stand in the first eight bytes of a file, which may change at any moment.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from fleetd import __main__
 from fleetd.store.postgres import batch, connection, group_commit, server_clock
+from tests.chaos.plant import plant
 
 MOMENT_S = 0.02
 
@@ -34,7 +35,6 @@ def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
     assert batch.LOCK.encode() in batch._PREPARED
     batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
-    run = connection.PostgresExecutor.__call__
 
     def slowly(self: connection.PostgresExecutor, sql: str, params: Any) -> Any:
         rows = run(self, sql, params)
@@ -42,12 +42,12 @@ def no_lock() -> None:
             time.sleep(MOMENT_S)
         return rows
 
-    connection.PostgresExecutor.__call__ = slowly  # type: ignore[method-assign]
+    run = plant(connection.PostgresExecutor, "__call__", slowly)
 
 
 def no_notify() -> None:
     """Commit without a word to other machines."""
-    batch._RING = f"SELECT {batch.END}; COMMIT".encode()
+    plant(batch, "_RING", f"SELECT {batch.END}; COMMIT".encode())
 
 
 def run_twice() -> None:
@@ -61,21 +61,18 @@ def believed() -> None:
 
 
 def _in_doubt(says: bool) -> None:
-    was_committed = group_commit.PostgresCommitter._was_committed
-
     def answer(self: group_commit.PostgresCommitter, number: int, error: Any) -> bool:
         was_committed(self, number, error)
         counted = batch.counted(self._slot.get(), self._machine)
         self._lost_commits.note(counted, 0)
         return says
 
-    group_commit.PostgresCommitter._was_committed = answer  # type: ignore[method-assign]
+    was_committed = plant(group_commit.PostgresCommitter, "_was_committed", answer)
 
 
 def own_clock() -> None:
     """Go by this machine's wall clock, whatever the server's says."""
-    clock = server_clock.ServerClock
-    clock.now_ms = lambda self: time.time_ns() // 1_000_000  # type: ignore[method-assign]
+    plant(server_clock.ServerClock, "now_ms", lambda self: time.time_ns() // 1_000_000)
 
 
 DEFECTS = {

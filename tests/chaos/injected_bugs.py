@@ -1,6 +1,6 @@
 """Daemons with a defect that only somebody notices who kills them; nothing else imports this.
 
-``python -c "from tests.chaos import misbehaving; misbehaving.serve('NAME')"`` runs one.
+``python -c "from tests.chaos import injected_bugs as bugs; bugs.serve('NAME')"`` runs one.
 """
 
 import sys
@@ -22,6 +22,7 @@ from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit, store
 from fleetd.store.worker_thread import Job
+from tests.chaos.plant import plant
 
 # How long the daemon is in the wrong state, so that somebody kills it there.
 WINDOW_S = 0.02
@@ -43,11 +44,6 @@ def reply_before_commit() -> None:
     """Tell clients that it is done, and commit a moment later."""
     told: set[int] = set()
     lanes: list[worker_thread.WorkerThread] = []
-    report, run, read = (
-        worker_thread.WorkerThread._report,
-        worker_thread.WorkerThread._run,
-        store.SqliteStore._read,
-    )
     committing = threading.Lock()
 
     def later(self: store.SqliteStore, jobs: list[Job]) -> None:
@@ -77,25 +73,24 @@ def reply_before_commit() -> None:
             self._connection.execute("COMMIT")
         return True
 
-    store.SqliteStore._read = later  # type: ignore[method-assign]
-    worker_thread.WorkerThread._run = remember  # type: ignore[method-assign]
-    worker_thread.WorkerThread._report = once  # type: ignore[method-assign]
-    group_commit.SqliteCommitter._together = together  # type: ignore[method-assign]
+    read = plant(store.SqliteStore, "_read", later)
+    run = plant(worker_thread.WorkerThread, "_run", remember)
+    report = plant(worker_thread.WorkerThread, "_report", once)
+    plant(group_commit.SqliteCommitter, "_together", together)
 
 
 def key_apart() -> None:
     """Remember what a request was answered in a transaction after its own."""
-    run, remember = engine.Engine.run, idempotency.remember
 
     async def apart(self: engine.Engine, rule: Any, request: Any, *more: Any, **named: Any) -> Any:
         result = await run(self, rule, request, *more, **named)
         if getattr(request, "idempotency_key", None) is not None:
             await trio.sleep(5 * WINDOW_S)
-            await self.write(remember, request, result)
+            await self.write(idempotency.remember, request, result)
         return result
 
-    engine.remember = lambda *_: None  # type: ignore[attr-defined,assignment]
-    engine.Engine.run = apart  # type: ignore[method-assign,assignment]
+    plant(engine, "remember", lambda *_: None)
+    run = plant(engine.Engine, "run", apart)
 
 
 def no_catching_up() -> None:
@@ -104,7 +99,7 @@ def no_catching_up() -> None:
     async def nothing(self: outbox.Outbox) -> None:
         return
 
-    outbox.Outbox.catch_up = nothing  # type: ignore[method-assign]
+    plant(outbox.Outbox, "catch_up", nothing)
 
 
 def no_key() -> None:
@@ -120,18 +115,17 @@ def no_key() -> None:
 
 def told_twice() -> None:
     """Tell of every recovery twice."""
-    announce = recovery._announce
 
     def twice(*given: Any) -> None:
         announce(*given)
         announce(*given)
 
-    recovery._announce = twice
+    announce = plant(recovery, "_announce", twice)
 
 
 def told_apart() -> None:
     """Tell of a recovery in a transaction after its own."""
-    announce, restore = recovery._announce, service.restore
+    restore = service.restore
     untold: list[tuple[Any, ...]] = []
 
     async def apart(self: engine.Engine, request: Any, caller: Any) -> Any:
@@ -150,7 +144,7 @@ def told_apart() -> None:
         if not case.request.dry_run:
             untold.append((case, *more))
 
-    recovery._announce = later
+    announce = plant(recovery, "_announce", later)
     answer(apart)
 
 

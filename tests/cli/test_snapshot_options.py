@@ -22,7 +22,7 @@ from fleetd.protocol.records import Finding
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
 
-from .test_render import EVIL, controls
+from .test_text_escapes import EVIL, controls
 
 DIGEST = "0" * 64
 COMPLETE: dict[str, Any] = {

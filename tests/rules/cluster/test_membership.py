@@ -31,7 +31,7 @@ from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.timestamps import to_ms
 from tests.support import shared_store
 from tests.support.fleet import MINUTE, SECOND, Clock, opened
-from tests.support.windows import Window
+from tests.support.hook_sessions import Window
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.chaos.gauge import Gauge, dial, shut
 from tests.chaos.hostile import line, request
+from tests.chaos.measured_daemon import Gauge, dial, shut
 
 HALF = b'{"jsonrpc":"2.0","id":1,"method":"system.he'
 BEGUN_HOOK = b'{"jsonrpc":"2.0","method":"hook.deliver","params":{' + b"x" * 200_000

@@ -14,10 +14,10 @@ from fleetd.protocol.requests.checkpoint import (
 )
 from fleetd.protocol.requests.recovery import RecoveryDetect, RecoveryRestore
 from fleetd.protocol.timestamps import to_ms
+from tests.property.checker import Step, work_of
 from tests.property.machine import AGENT, present, some
 from tests.property.model import CLOSED, OPEN, Kept, Lease
 from tests.property.traffic import TrafficRules
-from tests.property.witness import Step, work_of
 from tests.property.work import WorkRules
 from tests.support.fleet import DAY, MINUTE, SECOND
 
