@@ -13,8 +13,8 @@ from fleetd.engine.metrics.counters import Traffic
 from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.event import EventPage
-from fleetd.server import rpc_envelope
-from fleetd.server.rpc_dispatch import Dispatcher, methods_for
+from fleetd.server import rpc
+from fleetd.server.rpc import Dispatcher, methods_for
 
 from .bench import Bench
 from .measure import Operation
@@ -94,7 +94,7 @@ def _dispatcher() -> Dispatcher:
 
 
 async def _answer(dispatcher: Dispatcher, line: bytes) -> bytes | None:
-    message = rpc_envelope.read(line, depth=DEPTH, batch=BATCH)
+    message = rpc.parse(line, depth=DEPTH, batch=BATCH)
     return await dispatcher.answer(message, None, time.perf_counter_ns())
 
 

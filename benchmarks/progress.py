@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import apsw
 
 from fleetd.domain.core.tx import Tx
-from fleetd.domain.missions.milestones import passed, recount
+from fleetd.domain.missions.milestones import highest_milestone, update_sortie_counts
 from fleetd.protocol.records import percent
 from fleetd.store.sqlite.group_commit import SqliteExecutor
 from fleetd.store.sqlite.migrate import schema
@@ -25,8 +25,8 @@ def progress(bench: Bench) -> Iterator[Row]:
     _fill(tx)
 
     def calculate() -> int:
-        row = recount(tx, MISSION)
-        return passed(percent(row["completed_sorties"], row["total_sorties"]))
+        row = update_sortie_counts(tx, MISSION)
+        return highest_milestone(percent(row["completed_sorties"], row["total_sorties"]))
 
     try:
         yield bench.beside_fsync(

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import apsw
 
 from fleetd.config import Config
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due_work
 from fleetd.domain.core.context import Caller, Context
 from fleetd.domain.core.tx import Tx
 from fleetd.engine.engine import random_id
@@ -78,7 +78,7 @@ def _scan(connection: apsw.Connection) -> Operation:
 
     def scan() -> None:
         for _ in range(AT_ONCE):
-            if due(tx, ctx, up.awake_ms).missions:
+            if due_work(tx, ctx, up.awake_ms).missions:
                 raise AssertionError("none of these missions is silent")
 
     return scan

@@ -109,18 +109,23 @@ class CommandParser(argparse.ArgumentParser):
     ) -> argparse.Action:
         """Add an argument, and say what a shell completes its value with: see ``marked``.
 
-        Many choices stand in the help, not in the usage, where nothing breaks them.
+        What is completed is an ID, unless ``metavar`` says otherwise. Many choices stand in the
+        help, not in the usage, where nothing breaks them.
         """
-        if completes and not names[0].startswith("-"):
-            settings.setdefault("help", IDS.get(completes.partition(".")[0]))
         if completes:
-            settings.setdefault("type", _named)
+            settings = {"metavar": "ID", "type": _not_empty, **settings}
+            if not names[0].startswith("-"):
+                settings.setdefault("help", IDS.get(completes.partition(".")[0]))
         choices = settings.get("choices")
         if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
             settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
             told = f"one of {', '.join(choices)}"
             settings["help"] = f"{settings['help']}: {told}" if settings.get("help") else told
         return marked(super().add_argument(*names, **settings), completes)
+
+    def flag(self, *names: str, help: str) -> None:  # noqa: A002 - argparse's word for it
+        """Add an option without a value."""
+        self.add_argument(*names, action="store_true", help=help)
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal."""
@@ -190,7 +195,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]}?" if found else ""
 
 
-def _named(text: str) -> str:
+def _not_empty(text: str) -> str:
     """Refuse an empty id: it comes from a variable that is not set, and means no default."""
     if not text:
         raise argparse.ArgumentTypeError("it is empty; leave it out, or say which one is meant")

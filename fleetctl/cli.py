@@ -174,7 +174,8 @@ def _run(arguments: list[str]) -> int:
 
 def build_parser(arguments: Sequence[str]) -> CommandParser:
     """Return the parser for these arguments, with the options of the command they name."""
-    parser = _parser(_program())
+    program = Path(sys.argv[0]).name
+    parser = _parser(program if program in ("fleetctl", "fleet") else "fleetctl")
     subparsers = parser.commands("command")
     named = next((word for word in arguments if not word.startswith("-")), "")
     if named in INSTEAD:
@@ -216,11 +217,6 @@ def _parser(prog: str) -> CommandParser:
     return parser
 
 
-def _program() -> str:
-    name = Path(sys.argv[0]).name
-    return name if name in ("fleetctl", "fleet") else "fleetctl"
-
-
 def _report(error: FleetError, *, as_json: bool) -> int:
     if as_json:
         document = {"code": error.code, "message": error.message, **error.data()}
@@ -247,14 +243,8 @@ def _report_text(error: FleetError) -> None:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):
         console.complain("Hint:", console.clean(error.hint))
-    elif hint := _hint_of_id(error):
-        console.complain("Hint:", hint)
-
-
-def _hint_of_id(error: FleetError) -> str:
-    """Return where to find the ids of what a malformed one was given for."""
-    noun = LISTS.get(str(error.values.get("field")))
-    return f"fleetctl {noun} list shows the ids there are." if noun else ""
+    elif noun := LISTS.get(str(error.values.get("field"))):
+        console.complain("Hint:", f"fleetctl {noun} list shows the ids there are.")
 
 
 def _tolerate_narrow_terminals() -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleetd.protocol.errors import (
     Corrupt,
@@ -19,6 +20,9 @@ from fleetd.protocol.patterns import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
 from .client.models import MissionSelect, SelectedMission, SystemStatus
+
+if TYPE_CHECKING:
+    from fleetd.config import Loaded
 
 # How the key of a lock begins, which is the same on every machine.
 KEYS = ("project:", "machine:")
@@ -88,6 +92,17 @@ def selected(
             raise
         # It can be done as soon as the command line names one of them.
         raise InvalidParams(error.message, hint=error.hint, **error.values) from error
+
+
+def loaded_settings() -> "Loaded":
+    """Return the settings as this shell sees them; raises InvalidState."""
+    # Imported here: reading the configuration needs platformdirs and a TOML parser.
+    from fleetd.config import ConfigError, load
+
+    try:
+        return load()
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
 
 
 def this_agent() -> str | None:

@@ -1,8 +1,12 @@
 """Prompts: questions to the person at the terminal."""
 
 import sys
+from argparse import Namespace
+from collections.abc import Iterable
 
 from fleetd.protocol.errors import FleetError, InvalidParams
+
+from .output.console import clean
 
 
 class Cancelled(FleetError):
@@ -32,3 +36,15 @@ def confirm(question: str) -> bool:
     sys.stdout.flush()
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def confirm_or_cancel(question: str, cancelled: str) -> None:
+    """Ask a yes-or-no question; raises Cancelled with this message unless the answer is yes."""
+    if not confirm(question):
+        raise Cancelled(cancelled)
+
+
+def show_preview(args: Namespace, lines: Iterable[str]) -> None:
+    """Print what is about to happen, and a blank line; on stderr where stdout is for JSON."""
+    stream = sys.stderr if args.json else sys.stdout
+    print("\n".join(map(clean, lines)), end="\n\n", file=stream)

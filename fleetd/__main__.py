@@ -12,8 +12,8 @@ import msgspec
 
 from . import __version__, config
 from .domain.redaction.redact import redact
-from .host import logs
-from .protocol.invisible import escaped
+from .host import trace
+from .protocol.display import escaped
 
 _EXIT_REFUSED = 78
 _LEVELS = get_args(config.LogLevel)
@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # First of all: nothing that is made from here on may be read by others.
     os.umask(0o077)
     options = parser().parse_args(arguments)
-    logs.configure("INFO", redact)
+    trace.configure("INFO", redact)
     try:
         loaded = _load(options.log_level)
     except config.ConfigError as error:
         logging.getLogger(__package__).error("%s", error)
         return _EXIT_REFUSED
-    logs.configure(loaded.config.log_level, redact)
+    trace.configure(loaded.config.log_level, redact)
     if options.restore is not None:
         from .engine.offline import restore_command
 

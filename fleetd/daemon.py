@@ -31,7 +31,7 @@ from .server.listener import ListeningSockets, listening
 from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
-from .store.sqlite.row_check import named_in
+from .store.sqlite.integrity_check import named_in
 
 log = logging.getLogger(__name__)
 

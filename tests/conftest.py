@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import sync as fleetctl_client
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.redaction.redact import redact
-from fleetd.host import logs
+from fleetd.host import trace
 from fleetd.store.sqlite import page_checksums
 from tests.support import shared_store
 from tests.support.fleet import Fleet, opened
@@ -53,9 +54,15 @@ def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+def batches() -> BatchSizes:
+    """Return how large the batches of ``fleet`` are; tests put small ones in its place."""
+    return BatchSizes()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, batches: BatchSizes) -> AsyncIterator[Fleet]:
     """Open an engine on real files, with a clock that the test sets."""
-    async with opened(tmp_path) as running:
+    async with opened(tmp_path, batches=batches) as running:
         yield running
 
 
@@ -129,7 +136,7 @@ def out() -> Iterator[io.StringIO]:
     before, level, raising = root.handlers[:], root.level, logging.raiseExceptions
     own_level = logging.getLogger("fleetd").level
     stream = io.StringIO()
-    logs.configure("INFO", redact, stream)
+    trace.configure("INFO", redact, stream)
     yield stream
     root.handlers[:] = before
     root.setLevel(level)

@@ -155,7 +155,7 @@ def test_the_protocol_needs_the_standard_library_and_msgspec_only() -> None:
 
 
 def test_one_file_knows_the_rpc_library() -> None:
-    assert importers(ROOT, "jsonrpcserver") == {"fleetd.server.rpc_dispatch"}
+    assert importers(ROOT, "jsonrpcserver") == {"fleetd.server.rpc"}
 
 
 def test_only_the_server_of_tools_knows_the_package_of_its_protocol() -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from fleetd.store.sqlite.schema_check import DIGESTS, digests
+from fleetd.store.sqlite.integrity_check import DIGESTS, digests
 
 
 def files() -> Mapping[str, str]:

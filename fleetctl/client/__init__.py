@@ -10,6 +10,7 @@ from .protocol import ConnectionLost as ConnectionLost
 from .protocol import Progress as Progress
 from .protocol import TooSlow as TooSlow
 from .sync import Fleet as Fleet
+from .sync import call as call
 
 if TYPE_CHECKING:
     from .aio import AsyncEvents as AsyncEvents

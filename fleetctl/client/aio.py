@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import trio
@@ -17,16 +16,15 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 
 from .models import encode
-from .protocol import Progress, Reply, RpcProtocol, SentCall, TooSlow, lost, progress_of
+from .protocol import OutgoingCall, Progress, Reply, RpcProtocol, TooSlow, lost, progress_of
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
     keyed,
-    new_key,
+    outgoing,
     reconnect,
-    reply_timeout,
     retried,
     users_socket,
 )
@@ -99,10 +97,6 @@ UNSENT = 32
 FOR_EVER = float("inf")
 
 
-def _ignored(_: Progress) -> None:
-    """Hear what is said of a call that nobody waits for any more."""
-
-
 class _PendingReply:
     """One call that waits for its reply."""
 
@@ -120,34 +114,24 @@ class AsyncConnection:
         self._protocol = protocol
         self._waiting: dict[int, _PendingReply] = {}
         self._hearing: dict[str, Callable[[Progress], None]] = {}
-        self._give, self._take = trio.open_memory_channel[SentCall](UNSENT)
+        self._give, self._take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
 
-    async def exchange(
-        self,
-        method: str,
-        params: bytes,
-        reply_s: float,
-        token: str = "",
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Any:
-        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost.
-
-        ``progress`` hears what is said of the ``token`` meanwhile.
-        """
-        asked = self._protocol.ask(method, params)
-        waiting = self._waiting[asked.number] = _PendingReply()
-        if progress is not None:
-            self._hearing[token] = progress
+    async def exchange(self, call: OutgoingCall) -> Any:
+        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost."""
+        number, line = self._protocol.ask(call.method, call.params)
+        waiting = self._waiting[number] = _PendingReply()
+        if call.progress is not None:
+            self._hearing[call.token] = call.progress
         try:
-            with trio.move_on_after(reply_s):
+            with trio.move_on_after(call.reply_s):
                 with suppress(trio.ClosedResourceError):  # it ended, and has said so
-                    await self._give.send(asked)
+                    await self._give.send((number, line))
                 await waiting.over.wait()
         finally:
             # Whoever was cancelled leaves the others whole: his reply is passed over.
-            del self._waiting[asked.number]
-            self._protocol.forget(asked.number)
-            self._hearing.pop(token, None)
+            del self._waiting[number]
+            self._protocol.forget(number)
+            self._hearing.pop(call.token, None)
         if not waiting.over.is_set():
             raise TooSlow
         if isinstance(waiting.outcome, FleetError):
@@ -168,10 +152,10 @@ class AsyncConnection:
             self._end(why)
 
     async def _send(self) -> None:
-        async for asked in self._take:
-            if asked.number in self._waiting:
+        async for number, line in self._take:
+            if number in self._waiting:
                 # Half a line would spoil all that follow: who is cancelled is not waited for here.
-                await self._transport.send(asked.line, FOR_EVER)
+                await self._transport.send(line, FOR_EVER)
 
     async def _receive(self) -> FleetError:
         """Hand out replies; return why there are no more."""
@@ -180,16 +164,13 @@ class AsyncConnection:
                 self._protocol.feed(await self._transport.receive(FOR_EVER))
                 while (message := self._protocol.next_message()) is not None:
                     if isinstance(message, Reply):
-                        self._hand_out(message)
-                    elif (told := progress_of(message)) is not None:
-                        self._hearing.get(told[0], _ignored)(told[1])
+                        if (waiting := self._waiting.get(message.number)) is not None:
+                            waiting.outcome = message
+                            waiting.over.set()
+                    elif (told := progress_of(message)) is not None and told[0] in self._hearing:
+                        self._hearing[told[0]](told[1])
         except FleetError as error:
             return error
-
-    def _hand_out(self, reply: Reply) -> None:
-        if (waiting := self._waiting.get(reply.number)) is not None:
-            waiting.outcome = reply
-            waiting.over.set()
 
     def _end(self, why: FleetError) -> None:
         self.broken = True
@@ -219,21 +200,13 @@ class AsyncEvents(EventPosition):
     """
 
     def __init__(self, fleet: "AsyncFleet", path: Path, wanted: SubscriptionOptions) -> None:
-        async def call(request: Request[R]) -> R:
-            return await fleet.call(request)
-
-        self._log = LogSubscription(path, TrioTransport(), wanted, call)
+        self._log = LogSubscription(path, TrioTransport(), wanted, fleet.call)
 
     async def __aenter__(self) -> Self:
         await self._log.begin()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 await self._log.save()
@@ -286,12 +259,7 @@ class AsyncFleet:
         self._adopt(transport)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         nursery, self._nursery = self._nursery, None
         if nursery is None:
             return
@@ -307,38 +275,18 @@ class AsyncFleet:
         reply_s: float | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> R:
-        """Send a request and return its result; waits up to ``reply_s`` seconds in all.
-
-        By default that is two minutes for what changes something, else 15 seconds; longer by what
-        the daemon is told to wait, and a day for what takes long.
-
-        A call that may change something carries an idempotency key, so that it can be sent again
-        when the daemon went away before it answered, and is applied once all the same.
-
-        ``progress`` is told a few times a second how far a call is that takes long.
-        """
-        request, token = keyed(request), new_key()
-        if progress is not None:
-            request = request.tracked(token)
-        wait_s = reply_timeout(request, reply_s)
-        result = await self._with_retries(
-            request.method, request.encoded(), wait_s, token, progress
-        )
-        return answer(request, result)
+        """Send a request and return its result; see ``Fleet.call``."""
+        request = keyed(request)
+        return answer(request, await self._result(outgoing(request, reply_s, progress)))
 
     async def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
     ) -> Any:
-        """Send any method with any parameters and return its result as plain data.
-
-        ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
-        and for what has an idempotency key.
-        """
-        sent = encode({} if params is None else params)
+        """Send any method and return its result as plain data; see ``Fleet.call_raw``."""
+        call = OutgoingCall(method, encode({} if params is None else params), reply_s)
         if again:
-            return await self._with_retries(method, sent, reply_s)
-        connection = await self._connected()
-        return await connection.exchange(method, sent, reply_s)
+            return await self._result(call)
+        return await (await self._connected()).exchange(call)
 
     def events(
         self,
@@ -352,33 +300,19 @@ class AsyncFleet:
         agent_id: str | None = None,
         on_link: Callable[[Link], None] | None = None,
     ) -> AsyncEvents:
-        """Follow the event log from after ``since``, or from now on; see ``AsyncEvents``.
-
-        The parameters are those of ``Fleet.events``.
-        """
+        """Follow the event log; see ``AsyncEvents``, and ``Fleet.events`` for the parameters."""
         wanted = SubscriptionOptions(
             since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
         )
         return AsyncEvents(self, self._path, wanted)
 
-    async def _with_retries(
-        self,
-        method: str,
-        params: bytes,
-        reply_s: float,
-        token: str = "",
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Any:
+    async def _result(self, call: OutgoingCall) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
-            connection = await self._connected(patient=True)
-            return await connection.exchange(method, params, reply_s, token, progress)
+            return await (await self._connected(patient=True)).exchange(call)
 
-        async def come_back(deadline: float) -> AsyncConnection:
-            return await reconnect(self._open, TrioTransport(), deadline)
-
-        return await retried(exchange, come_back, TrioTransport(), self._restart_s)
+        return await retried(exchange, self._open, TrioTransport(), self._restart_s)
 
     async def _first(self) -> TrioTransport:
         """Connect for the first time; raises Unavailable when nobody is there in time."""

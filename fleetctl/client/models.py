@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.sortie import *  # noqa: F403
     from fleetd.protocol.requests.system import *  # noqa: F403
     from fleetd.protocol.snapshots import *  # noqa: F403
-    from fleetd.protocol.status import *  # noqa: F403  # noqa: F403
+    from fleetd.protocol.status import *  # noqa: F403
 
 # Fields that go by another name on the wire, since Python has no room for it.
 WIRE_NAMES = {"sender": "from"}

@@ -27,26 +27,17 @@ def every(page: Callable[..., Sequence[T]]) -> list[T]:
 
 
 def newest(
-    client: Fleet,
-    *,
-    mission_id: str | None = None,
-    types: list[str] | None = None,
-    agent_id: str | None = None,
-    since_time: str | None = None,
-    limit: int = PAGE,
+    client: Fleet, *, limit: int = PAGE, agent_id: str | None = None, **terms: Any
 ) -> Iterator[Event]:
-    """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most."""
+    """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most.
+
+    ``terms`` are others of ``EventList``.
+    """
     before = None
     while True:
         page = client.call(
             EventList(
-                mission_id=mission_id,
-                types=types,
-                agent_id=agent_id,
-                since_time=since_time,
-                newest=True,
-                before=before,
-                limit=min(limit, PAGE),
+                **terms, agent_id=agent_id, newest=True, before=before, limit=min(limit, PAGE)
             )
         )
         yield from page.events

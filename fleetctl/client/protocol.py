@@ -3,6 +3,7 @@
 The blocking client and the one for trio both speak by this.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
@@ -22,13 +23,6 @@ class TooSlow(LimitExceeded):
 
     def __init__(self) -> None:
         super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
-
-
-class SentCall(NamedTuple):
-    """A call as it is sent: its number and its line."""
-
-    number: int
-    line: bytes
 
 
 class Reply(NamedTuple):
@@ -52,6 +46,16 @@ class Progress(NamedTuple):
     what: str
     done: int
     total: int | None
+
+
+class OutgoingCall(NamedTuple):
+    """A call: what is sent, how long its reply is waited for, and who hears how far it is."""
+
+    method: str
+    params: bytes
+    reply_s: float
+    token: str = ""
+    progress: Callable[[Progress], None] | None = None
 
 
 def progress_of(notice: Notice) -> tuple[str, Progress] | None:
@@ -83,13 +87,13 @@ class RpcProtocol:
         self._lines = LineDecoder(REPLY_BYTES)
         self._lengths.clear()
 
-    def ask(self, method: str, params: bytes) -> SentCall:
-        """Return the line to send for a call."""
+    def ask(self, method: str, params: bytes) -> tuple[int, bytes]:
+        """Return the number of a call and the line to send."""
         self._last += 1
         head = b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":' % (self._last, encode(method))
         line = head + params + b"}\n"
         self._lengths[self._last] = len(line)
-        return SentCall(self._last, line)
+        return self._last, line
 
     def forget(self, number: int) -> None:
         """Wait no more for a reply; should it come, it is passed over."""

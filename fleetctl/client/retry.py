@@ -13,7 +13,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
 from .models import Request, not_understood
-from .protocol import ConnectionLost
+from .protocol import ConnectionLost, OutgoingCall, Progress
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.
@@ -41,11 +41,11 @@ class Clock(Protocol):
 
 
 async def retried(
-    exchange: Callable[[], Awaitable[Any]],
-    come_back: Callable[[float], Awaitable[Any]],
+    exchange: Callable[[], Awaitable[R]],
+    open_one: Callable[[float], Awaitable[Any]],
     time: Clock,
     restart_s: float,
-) -> Any:
+) -> R:
     """Exchange a call for its result, over restarts of the daemon that end within ``restart_s``.
 
     Raises ConnectionLost when it does not come back in time, or the error of a daemon that
@@ -60,11 +60,14 @@ async def retried(
             if not ends(error) or losses > LOSSES:
                 raise
             if deadline is None:
-                deadline = time.now() + max(0.0, restart_s - away_s(error))
+                # The store may have been away for a while: the wait counts from when it went.
+                away_ms = error.values.get("away_ms")
+                away_s = away_ms / 1_000 if isinstance(away_ms, int) else 0.0
+                deadline = time.now() + max(0.0, restart_s - away_s)
             elif time.now() > deadline:
                 raise
         try:
-            await come_back(deadline)
+            await reconnect(open_one, time, deadline)
         except Unavailable as error:
             raise ConnectionLost(
                 "fleetd went away before it answered; whether it acted is not known.",
@@ -89,13 +92,15 @@ def ends(error: FleetError) -> bool:
     return isinstance(error, ConnectionLost) or error.values.get("retry") is True
 
 
-def away_s(error: FleetError) -> float:
-    """Return for how many seconds the store has been away that a daemon refuses for.
-
-    Whoever waits for it waits as long as for a restart, counted from when it went.
-    """
-    away_ms = error.values.get("away_ms")
-    return away_ms / 1_000 if isinstance(away_ms, int) else 0.0
+def outgoing(
+    request: Request[Any], reply_s: float | None, progress: Callable[[Progress], None] | None
+) -> OutgoingCall:
+    """Return the call that a request makes; one with ``progress`` is tracked by a token."""
+    token = new_key()
+    if progress is not None:
+        request = request.tracked(token)
+    wait_s = reply_timeout(request, reply_s)
+    return OutgoingCall(request.method, request.encoded(), wait_s, token, progress)
 
 
 def run_blocking(steps: Coroutine[Any, Any, R]) -> R:

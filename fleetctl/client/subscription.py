@@ -8,8 +8,7 @@ import time as wall
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -28,9 +27,12 @@ from fleetd.protocol.requests.event import (
 from fleetd.protocol.requests.system import SystemHello
 
 from .models import not_understood
-from .protocol import ConnectionLost, Notice, Reply, RpcProtocol, TooSlow
+from .protocol import ConnectionLost, Reply, RpcProtocol, TooSlow
 from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, ends, run_blocking
 from .transport import SocketTransport
+
+if TYPE_CHECKING:
+    from .sync import Fleet
 
 R = TypeVar("R")
 
@@ -280,7 +282,7 @@ class LogSubscription:
         )
 
     async def _ask(self, request: Request[Any]) -> None:
-        line = self._protocol.ask(request.method, request.encoded()).line
+        _, line = self._protocol.ask(request.method, request.encoded())
         self._asked = self._transport.now()
         try:
             await self._transport.send(line, READ_S)
@@ -310,17 +312,9 @@ class LogSubscription:
         while (message := self._protocol.next_message()) is not None:
             if isinstance(message, Reply):
                 self._answered(message)
-            elif (event := self._event(message)) is not None:
-                return event
+            elif message.method == "event":
+                return _converted(message.params.event, Event)
         return None
-
-    def _event(self, notice: Notice) -> Event | None:
-        if notice.method != "event":
-            return None
-        try:
-            return msgspec.convert(notice.params.event, learned(Event))
-        except ValueError as error:
-            raise not_understood(error) from error
 
     def _answered(self, reply: Reply) -> None:
         self._asked = None
@@ -328,10 +322,7 @@ class LogSubscription:
             raise self._refused(error)
         if self._started:
             return
-        try:
-            started = msgspec.convert(reply.result, learned(Subscription))
-        except ValueError as error:
-            raise not_understood(error) from error
+        started = _converted(reply.result, Subscription)
         self._started, self._heard_at = True, self._transport.now()
         if self.position is None:
             self.position = started.position
@@ -394,6 +385,14 @@ class LogSubscription:
             self._wanted.on_link(self.link)
 
 
+def _converted(told: Any, kind: type[R]) -> R:
+    """Return plain data as a record; raises Incompatible for what is none."""
+    try:
+        return msgspec.convert(told, learned(kind))
+    except ValueError as error:
+        raise not_understood(error) from error
+
+
 class EventPosition:
     """What blocking and trio subscriptions tell of themselves."""
 
@@ -420,13 +419,6 @@ class EventPosition:
         return self._log.link
 
 
-class BlockingCalls(Protocol):
-    """What a subscription needs of the client that it belongs to."""
-
-    def call(self, request: Request[R]) -> R:
-        """Send a request and return its result."""
-
-
 class Events(EventPosition):
     """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
 
@@ -440,7 +432,7 @@ class Events(EventPosition):
 
     def __init__(
         self,
-        fleet: BlockingCalls,
+        fleet: "Fleet",
         path: Path,
         transport: SocketTransport,
         wanted: SubscriptionOptions,
@@ -472,12 +464,7 @@ class Events(EventPosition):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 run_blocking(self._log.save())

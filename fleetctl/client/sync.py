@@ -5,22 +5,20 @@ import time
 from _thread import RLock
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fleetd.protocol.errors import Unavailable
 
 from .models import Request, encode
-from .protocol import Progress, Reply, RpcProtocol, SentCall, TooSlow, progress_of
+from .protocol import OutgoingCall, Progress, Reply, RpcProtocol, TooSlow, progress_of
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
     keyed,
-    new_key,
+    outgoing,
     reconnect,
-    reply_timeout,
     retried,
     run_blocking,
     users_socket,
@@ -31,6 +29,12 @@ if TYPE_CHECKING:
     from .subscription import Events, Link
 
 R = TypeVar("R")
+
+
+def call(request: Request[R], *, progress: Callable[[Progress], None] | None = None) -> R:
+    """Send one request over a connection of its own and return its result, as ``Fleet.call``."""
+    with Fleet() as client:
+        return client.call(request, progress=progress)
 
 
 class Fleet:
@@ -66,12 +70,7 @@ class Fleet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -99,11 +98,7 @@ class Fleet:
         ``progress`` is told a few times a second how far a call is that takes long.
         """
         request = keyed(request)
-        if progress is not None:
-            request = request.tracked(new_key())
-        wait_s = reply_timeout(request, reply_s)
-        result = self._with_retries(request.method, request.encoded(), wait_s, progress)
-        return answer(request, result)
+        return answer(request, self._result(outgoing(request, reply_s, progress)))
 
     def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -113,8 +108,8 @@ class Fleet:
         ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
         and for what has an idempotency key.
         """
-        send = self._with_retries if again else self._once
-        return send(method, encode({} if params is None else params), reply_s)
+        sent = encode({} if params is None else params)
+        return self._result(OutgoingCall(method, sent, reply_s), again=again)
 
     def events(
         self,
@@ -160,34 +155,18 @@ class Fleet:
                 raise
             await reconnect(self._open, self._transport, time.monotonic() + self._restart_s)
 
-    def _with_retries(
-        self,
-        method: str,
-        params: bytes,
-        reply_s: float,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Any:
-        """Exchange a call for its result, over restarts of the daemon."""
+    def _result(self, call: OutgoingCall, *, again: bool = True) -> Any:
+        """Exchange a call for its result, ``again`` over restarts of the daemon."""
 
         async def exchange() -> Any:
             if not self._transport.open:
-                await self._reopen()
-            return await self._exchange(method, params, reply_s, progress)
-
-        async def come_back(deadline: float) -> None:
-            await reconnect(self._open, self._transport, deadline)
+                await (self._reopen() if again else self._open(time.monotonic() + self._connect_s))
+            return await self._exchange(call)
 
         with self._my_turn():
-            return run_blocking(retried(exchange, come_back, self._transport, self._restart_s))
-
-    def _once(self, method: str, params: bytes, reply_s: float) -> Any:
-        async def exchange() -> Any:
-            if not self._transport.open:
-                await self._open(time.monotonic() + self._connect_s)
-            return await self._exchange(method, params, reply_s)
-
-        with self._my_turn():
-            return run_blocking(exchange())
+            if not again:
+                return run_blocking(exchange())
+            return run_blocking(retried(exchange, self._open, self._transport, self._restart_s))
 
     def _my_turn(self) -> RLock:
         """Return the lock of those who share this client; a fork may have copied it locked."""
@@ -195,15 +174,9 @@ class Fleet:
             self._turn, self._turns_of = RLock(), os.getpid()
         return self._turn
 
-    async def _exchange(
-        self,
-        method: str,
-        params: bytes,
-        reply_s: float,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Any:
+    async def _exchange(self, call: OutgoingCall) -> Any:
         try:
-            reply = await self._reply(self._protocol.ask(method, params), reply_s, progress)
+            reply = await self._reply(call)
         except BaseException:
             # Whatever comes on this connection now may be half of something.
             self._transport.close()
@@ -212,18 +185,17 @@ class Fleet:
             raise reply.error
         return reply.result
 
-    async def _reply(
-        self, asked: SentCall, reply_s: float, progress: Callable[[Progress], None] | None
-    ) -> Reply:
-        deadline = self._transport.now() + reply_s
-        await self._transport.send(asked.line, reply_s)
+    async def _reply(self, call: OutgoingCall) -> Reply:
+        number, line = self._protocol.ask(call.method, call.params)
+        deadline = self._transport.now() + call.reply_s
+        await self._transport.send(line, call.reply_s)
         while True:
             while (message := self._protocol.next_message()) is None:
                 if (left := deadline - self._transport.now()) <= 0:
                     raise TooSlow
                 self._protocol.feed(await self._transport.receive(left))
             if isinstance(message, Reply):
-                if message.number == asked.number:
+                if message.number == number:
                     return message
-            elif progress is not None and (told := progress_of(message)) is not None:
-                progress(told[1])
+            elif call.progress is not None and (told := progress_of(message)) is not None:
+                call.progress(told[1])

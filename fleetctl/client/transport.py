@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetd.host import paths
-from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import Denied, FleetError, Unavailable
+from fleetd.protocol.framing import credentials
 
 from .protocol import TooSlow, lost
 
@@ -46,7 +46,15 @@ def attempt(path: Path, left_s: float) -> socket | None:
         if error.errno != errno.EAGAIN or left_s < 0:
             raise _connect_error(path, error) from error
         return None
-    return _checked(sock, path)
+    try:
+        uid, _ = credentials(sock)
+    except OSError as error:  # nobody knows whose it is
+        sock.close()
+        raise _foreign(path) from error
+    if uid != os.getuid():  # it could answer anything
+        sock.close()
+        raise _foreign(path, uid=uid)
+    return sock
 
 
 def _connect_error(path: Path, error: OSError) -> FleetError:
@@ -59,32 +67,12 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
             f"{path} is not a socket, so fleetd cannot listen there.",
             hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
         )
+    systemd = os.path.isdir(BOOTED)  # noqa: PTH112 - for every client
+    start = "systemctl --user start fleetd" if systemd else "fleetctl daemon start"
+    hint = START if systemd else LOOK
     if path != paths.socket_path():
-        return Unavailable(_not_running(), hint=f"Nobody listens at {path}.")
-    return Unavailable(_not_running(), hint=START if _has_systemd() else LOOK)
-
-
-def _has_systemd() -> bool:
-    return os.path.isdir(BOOTED)  # noqa: PTH112 - for every client
-
-
-def _not_running() -> str:
-    """Return what is said where nobody listens, with what starts fleetd on this machine."""
-    start = "systemctl --user start fleetd" if _has_systemd() else "fleetctl daemon start"
-    return f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)"
-
-
-def _checked(sock: socket, path: Path) -> socket:
-    """Refuse a server that runs as somebody else: it could answer anything."""
-    try:
-        uid, _ = credentials(sock)
-    except OSError as error:  # nobody knows whose it is
-        sock.close()
-        raise _foreign(path) from error
-    if uid == os.getuid():
-        return sock
-    sock.close()
-    raise _foreign(path, uid=uid)
+        hint = f"Nobody listens at {path}."
+    return Unavailable(f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)", hint=hint)
 
 
 def _foreign(path: Path, **values: Any) -> Denied:

@@ -1,30 +1,12 @@
-"""Recovery: choose what to restore, restore it, show the outcome."""
+"""Recovery at the terminal: what is about to be restored, and its outcome."""
 
-from argparse import Namespace
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fleetd.protocol.errors import (
-    InvalidParams,
-    InvalidState,
-)
 from fleetd.protocol.patterns import CandidateReason
 
-from ..args import threshold_ms
-from ..client import Fleet
-from ..client.models import (
-    CheckpointGet,
-    CheckpointList,
-    Detection,
-    Mission,
-    MissionGet,
-    RecoveryCandidate,
-    RecoveryDetect,
-    RestoreResult,
-)
-from ..context import selected
+from ..client.models import RecoveryCandidate, RestoreResult
 from ..output import console
-from ..output.views.recovery import lost
 
 QUESTION = "Proceed with recovery?"
 FOUND: dict[CandidateReason | None, str] = {
@@ -49,33 +31,6 @@ class RestoreTarget(NamedTuple):
     others: tuple[RecoveryCandidate, ...] = ()
 
 
-def choose(client: Fleet, args: Namespace) -> RestoreTarget:
-    """Return what to restore: what was named, else what the daemon says is meant.
-
-    Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
-    InvalidParams for a checkpoint that is another mission's, and when missions wait elsewhere only.
-    """
-    if args.checkpoint:
-        return _named_checkpoint(client, args.checkpoint, args.mission)
-    if args.mission:
-        return _mission(client, client.call(MissionGet(mission_id=args.mission)))
-    found = selected(
-        client,
-        "recovery",
-        agent=args.agent,
-        take_over_from=args.take_over_from,
-        threshold_ms=threshold_ms(),
-    )
-    if found.candidates:
-        return candidate_target(found.candidates[0], tuple(found.candidates))
-    return _mission(client, found.mission)
-
-
-def detect(client: Fleet, mission: str | None = None) -> Detection:
-    """Return the silent missions, by the threshold of this shell when it names one."""
-    return client.call(RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms()))
-
-
 def candidate_target(
     candidate: RecoveryCandidate, candidates: tuple[RecoveryCandidate, ...] = ()
 ) -> RestoreTarget:
@@ -88,48 +43,6 @@ def candidate_target(
         candidate.checkpoint_progress or 0,
         candidate.reason,
         others=candidates if len(candidates) > 1 else (),
-    )
-
-
-def _mission(client: Fleet, mission: Mission) -> RestoreTarget:
-    silent = detect(client, mission.id).candidates
-    if silent and silent[0].checkpoint_id:
-        return candidate_target(silent[0])
-    # The summaries: the newest one may be damaged, and the daemon then takes the one before.
-    page = client.call(CheckpointList(mission_id=mission.id, limit=1_000))
-    latest = next((summary for summary in page.checkpoints if not summary.undo), None)
-    if latest is None:
-        raise InvalidState(
-            f"No checkpoint found for mission: {mission.id}",
-            hint=f"Take one: fleetctl checkpoint --mission {mission.id}",
-        )
-    return RestoreTarget(
-        mission.id,
-        mission.title,
-        mission.last_activity_at,
-        latest.id,
-        latest.progress_percent,
-        None,
-    )
-
-
-def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> RestoreTarget:
-    checkpoint = client.call(CheckpointGet(checkpoint_id=given))
-    for warning in checkpoint.warnings:
-        console.warn(warning)
-    found = client.call(MissionGet(mission_id=checkpoint.mission_id))
-    if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
-        raise InvalidParams(
-            f"Checkpoint {checkpoint.id} belongs to mission {found.id}, not to {mission}.",
-            hint="Leave --mission out, or name another checkpoint.",
-        )
-    return RestoreTarget(
-        found.id,
-        found.title,
-        found.last_activity_at,
-        checkpoint.id,
-        checkpoint.progress_percent,
-        "silent" if detect(client, found.id).candidates else None,
     )
 
 
@@ -155,12 +68,12 @@ def choices(target: RestoreTarget) -> Iterator[str]:
             f"{checkpoint}  {other.mission_title}"
         )
         if other.lost_agents:
-            yield f"    {lost(other)}"
+            yield f"    {console.lost_agents(other)}"
     yield "Taking the one that was active last; --mission <id> takes another."
     yield ""
 
 
-def show(outcome: RestoreResult) -> None:
+def show_outcome(outcome: RestoreResult) -> None:
     """Print the outcome of a recovery, or of its dry run."""
     console.line("[DRY RUN] Would restore:" if outcome.dry_run else "Recovery complete:")
     restored = outcome.restored
@@ -168,7 +81,12 @@ def show(outcome: RestoreResult) -> None:
     console.line(f"- Locks: {restored.locks}")
     console.line(f"- Messages: {restored.messages}")
     if outcome.dry_run:
-        console.lines(_meant(outcome))
+        agent = outcome.agent_id or "none named (--agent says who is briefed)"
+        if outcome.take_over_from:
+            agent += f", takes over from {outcome.take_over_from}"
+        console.line(f"Mission: {outcome.mission_id}  {outcome.mission_title}")
+        console.line(f"Directory: {outcome.project_dir or 'none'}")
+        console.line(f"Agent: {agent}")
     changes = outcome.would_restore or outcome.changed
     console.bullets(
         "Changes", [f"{each.what} {each.id}: {each.before} -> {each.after}" for each in changes]
@@ -183,31 +101,5 @@ def show(outcome: RestoreResult) -> None:
         console.line(f"To undo this: {undo}")
     if not outcome.dry_run:
         print()
-        show_prompt(outcome.prompt)
-
-
-def _meant(outcome: RestoreResult) -> list[str]:
-    """Return the lines that say what a dry run was about."""
-    agent = outcome.agent_id or "none named (--agent says who is briefed)"
-    if outcome.take_over_from:
-        agent += f", takes over from {outcome.take_over_from}"
-    return [
-        f"Mission: {outcome.mission_id}  {outcome.mission_title}",
-        f"Directory: {outcome.project_dir or 'none'}",
-        f"Agent: {agent}",
-    ]
-
-
-def show_prompt(prompt: str) -> None:
-    """Print the briefing as it is, without what a terminal would obey."""
-    print("--- Recovery Context ---")
-    print(console.clean_block(prompt))
-
-
-def show_outcome(args: Namespace, outcome: RestoreResult) -> int:
-    """Print the outcome as JSON or text; lock conflicts that are left are no failure."""
-    if args.json:
-        console.print_json(outcome)
-    else:
-        show(outcome)
-    return 0
+        print("--- Recovery Context ---")
+        print(console.clean_block(outcome.prompt))

@@ -7,7 +7,7 @@ from fleetd.protocol.errors import InvalidParams, InvalidState
 from fleetd.protocol.patterns import AgentStatus, Role
 
 from ..args import CommandParser, Run, Subparsers, UsageError, command, group, threshold_ms, whole
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     Agent,
     AgentDeregister,
@@ -16,7 +16,6 @@ from ..client.models import (
     AgentList,
     AgentNote,
     AgentRegister,
-    Detection,
     RecoveryCandidate,
     RecoveryRestore,
     RestoreResult,
@@ -25,9 +24,8 @@ from ..client.pagination import every
 from ..context import cwd, failing_as, machine_name, machine_names, selected
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.recovery import resume_command
 from ..prompts import confirm, interactive
-from ._recovery import QUESTION, announcement, candidate_target, show
+from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
@@ -50,15 +48,13 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "agent", "Register agents and see who works.")
     _register_start(actions)
-    listing = command(actions, "list", run_list, "List agents.")
-    listing.add_argument(
-        "--mission", metavar="ID", completes="mission", help="only those of this mission"
-    )
+    listing = command(actions, "list", _run_list, "List agents.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
     listing.add_argument("--status", choices=get_args(AgentStatus))
-    _on_agent(actions, "show", run_show, "Show an agent.")
+    _on_agent(actions, "show", _run_show, "Show an agent.")
     _register_note(actions)
-    _on_agent(actions, "heartbeat", run_heartbeat, "Say that an agent lives.")
-    leave = _on_agent(actions, "deregister", run_deregister, "Let an agent leave in good order.")
+    _on_agent(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
+    leave = _on_agent(actions, "deregister", _run_deregister, "Let an agent leave in good order.")
     leave.add_argument("--reason", metavar="TEXT", help="why")
 
 
@@ -66,7 +62,7 @@ def _on_agent(
     actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
 ) -> CommandParser:
     parser = command(actions, name, run, summary, examples)
-    parser.add_argument("agent_id", metavar="ID", completes="agent")
+    parser.add_argument("agent_id", completes="agent")
     return parser
 
 
@@ -74,7 +70,7 @@ def _register_start(actions: Subparsers) -> None:
     start = _on_agent(
         actions,
         "start",
-        run_start,
+        _run_start,
         "Register an agent, and offer it the mission that waits for recovery.",
         START_EXAMPLES,
     )
@@ -84,23 +80,19 @@ def _register_start(actions: Subparsers) -> None:
         default="specialist",
         help="a dispatch coordinates (default: specialist)",
     )
-    start.add_argument(
-        "--mission", metavar="ID", completes="mission", help="the mission it works on"
-    )
+    start.add_argument("--mission", completes="mission", help="the mission it works on")
     start.add_argument("--pid", type=whole(1, 2**31 - 1), metavar="N", help="its process")
     start.add_argument(
         "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
     )
-    start.add_argument(
-        "--auto-resume", action="store_true", help="restore without asking and print the briefing"
-    )
+    start.flag("--auto-resume", help="restore without asking and print the briefing")
 
 
 def _register_note(actions: Subparsers) -> None:
     note = _on_agent(
         actions,
         "note",
-        run_note,
+        _run_note,
         "Say what an agent did last, what comes next, what blocks it.",
         '  fleetctl agent note alice --last-action "Wrote the form" --next-step "Test it"',
     )
@@ -113,34 +105,32 @@ def _register_note(actions: Subparsers) -> None:
     )
 
 
-def run_list(args: Namespace) -> int:
-    """List agents, with their machines where there are several."""
+def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
         agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
         known = machine_names(client) if any(each.machine for each in agents) else {}
+    columns = (*COLUMNS, MACHINE) if known else COLUMNS
     rows = [
-        (each.id, each.role, console.agent_state(each.status, each.needs), each.harness or "",
-         each.mission_id or "", each.last_seen_at)
+        (
+            each.id,
+            each.role,
+            console.agent_state(each.status, each.needs),
+            each.harness or "",
+            each.mission_id or "",
+            each.last_seen_at,
+            machine_name(known, each.machine),
+        )[: len(columns)]
         for each in agents
-    ]  # fmt: skip
-    if not known:
-        return tables.show(args, agents, COLUMNS, rows, "No agents found.")
-    places = [machine_name(known, each.machine) for each in agents]
-    wider = [(*row, place) for row, place in zip(rows, places, strict=True)]
-    return tables.show(args, agents, (*COLUMNS, MACHINE), wider, "No agents found.")
+    ]
+    return tables.show(args, agents, columns, rows, "No agents found.")
 
 
-def run_show(args: Namespace) -> int:
-    """Show an agent."""
+def _run_show(args: Namespace) -> int:
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
         known = machine_names(client) if agent.machine else {}
-    if args.json:
-        console.print_json(agent)
-    else:
-        _show(agent, machine_name(known, agent.machine))
-    return 0
+    return console.show(args, agent, lambda _: _show(agent, machine_name(known, agent.machine)))
 
 
 def _show(agent: Agent, machine: str) -> None:
@@ -166,67 +156,55 @@ def _show(agent: Agent, machine: str) -> None:
         console.bullets("Blockers", note.blockers)
 
 
-def run_note(args: Namespace) -> int:
-    """Store what an agent declares."""
+def _run_note(args: Namespace) -> int:
     if args.last_action is None and args.next_step is None and args.blocker is None:
         raise UsageError("Nothing to note: use --last-action, --next-step or --blocker.")
-    request = AgentNote(
-        agent_id=args.agent_id,
-        last_action=args.last_action,
-        next_steps=args.next_step,
-        blockers=args.blocker,
+    agent = call(
+        AgentNote(
+            agent_id=args.agent_id,
+            last_action=args.last_action,
+            next_steps=args.next_step,
+            blockers=args.blocker,
+        )
     )
-    with Fleet() as client:
-        agent = client.call(request)
     return console.result(args, agent, f"Noted for {agent.id}.")
 
 
-def run_heartbeat(args: Namespace) -> int:
-    """Say that an agent lives."""
-    with Fleet() as client:
-        agent = client.call(AgentHeartbeat(agent_id=args.agent_id))
+def _run_heartbeat(args: Namespace) -> int:
+    agent = call(AgentHeartbeat(agent_id=args.agent_id))
     return console.result(args, agent, f"Agent {agent.id} is {agent.status}.")
 
 
-def run_deregister(args: Namespace) -> int:
-    """Let an agent leave."""
-    with Fleet() as client:
-        agent = client.call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
+def _run_deregister(args: Namespace) -> int:
+    agent = call(AgentDeregister(agent_id=args.agent_id, reason=args.reason))
     return console.result(args, agent, f"Agent deregistered: {agent.id}")
 
 
-def run_start(args: Namespace) -> int:
-    """Register the agent; restore when a mission waits and the person or the option says so."""
+def _run_start(args: Namespace) -> int:
     with Fleet() as client:
-        registration = client.call(_registration(args))
-        waiting = registration.recovery
+        registration = client.call(
+            AgentRegister(
+                agent_id=args.agent_id,
+                role=args.role,
+                harness=args.harness,
+                pid=args.pid,
+                mission_id=args.mission,
+                cwd=cwd(),
+                threshold_ms=threshold_ms(),
+            )
+        )
+        agent, waiting = registration.agent, registration.recovery
         if not args.json:
-            console.line(f"Agent registered: {registration.agent.id} ({registration.agent.role})")
-        own_mission = registration.agent.mission_id
-        candidate = _own(waiting, own_mission) if own_mission else _here(client)
-        outcome = _recover(client, args, candidate, sure=bool(own_mission))
+            console.line(f"Agent registered: {agent.id} ({agent.role})")
+        if agent.mission_id:
+            own = (each for each in waiting.candidates if each.mission_id == agent.mission_id)
+            candidate = next((each for each in own if each.checkpoint_id), None)
+        else:
+            candidate = _here(client)
+        outcome = _recover(client, args, candidate, sure=bool(agent.mission_id))
     if args.json:
-        document: dict[str, Any] = {"agent": registration.agent, "recovery": waiting}
-        console.print_json({**document, "restored": outcome})
+        console.print_json({"agent": agent, "recovery": waiting, "restored": outcome})
     return 0
-
-
-def _registration(args: Namespace) -> AgentRegister:
-    return AgentRegister(
-        agent_id=args.agent_id,
-        role=args.role,
-        harness=args.harness,
-        pid=args.pid,
-        mission_id=args.mission,
-        cwd=cwd(),
-        threshold_ms=threshold_ms(),
-    )
-
-
-def _own(waiting: Detection, mission_id: str) -> RecoveryCandidate | None:
-    """Return the agent's mission when that waits and has a checkpoint."""
-    mine = (each for each in waiting.candidates if each.mission_id == mission_id)
-    return next((each for each in mine if each.checkpoint_id), None)
 
 
 def _here(client: Fleet) -> RecoveryCandidate | None:
@@ -256,7 +234,7 @@ def _recover(
     with failing_as("Failed to restore from checkpoint"):
         outcome = client.call(request)
     if not args.json:
-        show(outcome)
+        show_outcome(outcome)
     return outcome
 
 
@@ -264,7 +242,7 @@ def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
     """Ask when somebody is there; else say what waits and how to restore it."""
     if args.json:
         return False
-    later = resume_command(candidate, args.agent_id)
+    later = console.resume_command(candidate, args.agent_id)
     if not interactive():
         console.line(
             f"Mission {candidate.mission_id} ({candidate.mission_title}) waits for recovery. "

@@ -4,6 +4,7 @@ import os
 import shutil
 from argparse import Namespace
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from fleetd.protocol.errors import InvalidParams, Storage
@@ -12,7 +13,7 @@ from ..args import Subparsers, UsageError, command
 from ..client import Fleet
 from ..client.models import BackupResult, SystemBackup, SystemHello
 from ..output import console
-from ..output.progress import bar
+from ..output.progress import call_with_bar
 
 
 def register(subparsers: Subparsers) -> None:
@@ -35,11 +36,13 @@ def run(args: Namespace) -> int:
     target = Path.cwd() / args.file
     with Fleet() as client:
         try:
-            copied = _copied(client, args, target)
+            copied = call_with_bar(args, "Copying", client, SystemBackup(path=str(target)))
         except Storage as error:
-            if "unwritable" not in error.values or not _ours_to_write(target):
+            # We may do what the daemon could not: a service may see a read-only home.
+            ours = not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
+            if "unwritable" not in error.values or not ours:
                 raise
-            copied = _by_way_of_its_own_place(client, args, target)
+            copied = _copy_beside_and_move(client, args, target)
     return console.result(
         args,
         copied,
@@ -47,21 +50,11 @@ def run(args: Namespace) -> int:
     )
 
 
-def _ours_to_write(target: Path) -> bool:
-    """Return whether we may do what the daemon could not: a service may see a read-only home."""
-    return not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
-
-
-def _copied(client: Fleet, args: Namespace, target: Path) -> BackupResult:
-    with bar(args, "Copying") as progress:
-        return client.call(SystemBackup(path=str(target)), progress=progress)
-
-
-def _by_way_of_its_own_place(client: Fleet, args: Namespace, target: Path) -> BackupResult:
+def _copy_beside_and_move(client: Fleet, args: Namespace, target: Path) -> BackupResult:
     """Have the copy made beside the database, and move it to where it is wanted."""
     database = Path(client.call(SystemHello()).paths.database)
     aside = database.with_name(f"{database.name}.backup-{os.urandom(8).hex()}")
-    copied = _copied(client, args, aside)
+    copied = call_with_bar(args, "Copying", client, SystemBackup(path=str(aside)))
     try:
         _move(aside, target)
     except FileExistsError:
@@ -88,7 +81,7 @@ def _move(source: Path, target: Path) -> None:
         raise
     except OSError:
         pass  # another file system, or one without links
-    with open(target, "xb", opener=_private) as copy:
+    with open(target, "xb", opener=partial(os.open, mode=0o600)) as copy:
         try:
             with source.open("rb") as file:
                 shutil.copyfileobj(file, copy)
@@ -97,7 +90,3 @@ def _move(source: Path, target: Path) -> None:
         except OSError:
             target.unlink()
             raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

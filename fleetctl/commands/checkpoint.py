@@ -18,9 +18,7 @@ def register(subparsers: Subparsers) -> None:
     )
     mission_option(parser)
     parser.add_argument("--note", metavar="TEXT", help="say what the checkpoint is for")
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="print nothing unless something is wrong"
-    )
+    parser.flag("-q", "--quiet", help="print nothing unless something is wrong")
 
 
 def run(args: Namespace) -> int:
@@ -30,8 +28,7 @@ def run(args: Namespace) -> int:
         request = CheckpointCreate(mission_id=mission, trigger_details=args.note)
         with failing_as("Failed to create checkpoint"):
             checkpoint = client.call(request)
-    for warning in checkpoint.warnings:
-        console.warn(warning)
+    console.warn(*checkpoint.warnings)
     if args.json:
         console.print_json(checkpoint)
     elif not args.quiet:

@@ -1,12 +1,14 @@
 """``fleetctl checkpoints``: list, show, compare, prune, delete, verify and pull checkpoints."""
 
 from argparse import Namespace
+from functools import partial
 
 from fleetd.protocol.errors import InvalidState
 
 from ..args import (
     HERE,
     Subparsers,
+    UsageError,
     command,
     group,
     limit_option,
@@ -14,8 +16,9 @@ from ..args import (
     mission_option,
     whole,
 )
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
+    CheckpointCompare,
     CheckpointDelete,
     CheckpointGet,
     CheckpointList,
@@ -25,17 +28,21 @@ from ..client.models import (
     CheckpointSummary,
     CheckpointVerify,
     PrunedCheckpoint,
-    PulledCheckpoints,
 )
 from ..context import mission_id
 from ..output import console, tables
-from ..output.progress import bar
+from ..output.progress import call_with_bar
 from ..output.tables import Column
 from ..output.views.checkpoint import show_checkpoint
-from ..output.views.findings import show
-from . import _checkpoint_diff
-from ._prune import Pruning, options
+from ._prune import options, prune
 
+DIFF_EXAMPLES = """\
+  fleetctl checkpoints diff                 the newest checkpoint and now
+  fleetctl checkpoints diff chk-1a2b3c4d    that one and now
+  fleetctl checkpoints diff chk-1a2b3c4d chk-5e6f7a8b
+  fleetctl checkpoints diff --last          the newest two"""
+# A mission keeps no more checkpoints than this by default; some of them are for undoing.
+NEWEST = 100
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 COLUMNS = (
     Column("ID"),
@@ -54,29 +61,21 @@ def register(subparsers: Subparsers) -> None:
         "checkpoints",
         "List, show, compare, prune, delete, verify and pull checkpoints.",
     )
-    listing = command(actions, "list", run_list, "List a mission's checkpoints, newest first.")
+    listing = command(actions, "list", _run_list, "List a mission's checkpoints, newest first.")
     mission_option(listing)
     limit_option(listing, 10)
 
-    shown = command(actions, "show", run_show, "Show what a checkpoint holds.")
-    shown.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
-    _checkpoint_diff.options(
-        command(
-            actions,
-            "diff",
-            _checkpoint_diff.run,
-            _checkpoint_diff.SUMMARY,
-            _checkpoint_diff.EXAMPLES,
-        )
-    )
+    shown = command(actions, "show", _run_show, "Show what a checkpoint holds.")
+    shown.add_argument("checkpoint_id", completes="checkpoint")
+    _register_diff(actions)
     _register_prune(actions)
-    deleting = command(actions, "delete", run_delete, "Delete a checkpoint, row and file.")
-    deleting.add_argument("checkpoint_id", metavar="ID", completes="checkpoint")
+    deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
+    deleting.add_argument("checkpoint_id", completes="checkpoint")
 
     verifying = command(
         actions,
         "verify",
-        run_verify,
+        _run_verify,
         "Check rows and files against their digests; exit status 1 when something wrong is left.",
         "  fleetctl checkpoints verify --all\n"
         "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
@@ -91,23 +90,42 @@ def register(subparsers: Subparsers) -> None:
         "mission",
     )
     which.add_argument("--all", action="store_true", help="every mission")
-    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+    verifying.flag("--repair", help="heal one copy from the other")
 
     pulling = command(
         actions,
         "pull",
-        run_pull,
+        _run_pull,
         "Write the files of a mission's checkpoints on this machine, also those that others keep.",
         "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
     )
     mission_option(pulling)
 
 
+def _register_diff(actions: Subparsers) -> None:
+    diff = command(
+        actions,
+        "diff",
+        _run_diff,
+        "Show what differs between two checkpoints, or a checkpoint and now.",
+        DIFF_EXAMPLES,
+    )
+    for name, meaning in (
+        ("before", "the older one (default: the newest there is)"),
+        ("after", "the newer one (default: the mission as it is now)"),
+    ):
+        diff.add_argument(
+            name, metavar=name.upper(), completes="checkpoint", nargs="?", help=meaning
+        )
+    diff.flag("--last", help="compare the newest two")
+    mission_option(diff)
+
+
 def _register_prune(actions: Subparsers) -> None:
     pruning = command(
         actions,
         "prune",
-        run_prune,
+        _run_prune,
         "Delete checkpoints past their retention.",
         "  fleetctl checkpoints prune --older-than 30 --dry-run\n"
         "  fleetctl checkpoints prune --mission msn-1a2b3c4d --keep 5 --yes",
@@ -128,18 +146,12 @@ def _register_prune(actions: Subparsers) -> None:
     options(pruning)
 
 
-def run_list(args: Namespace) -> int:
-    """Print the checkpoints of a mission."""
+def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         mission = mission_id(client, args.mission)
         page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
-    if args.json:
-        console.print_json(page.checkpoints)
-    elif page.checkpoints:
-        _print_list(page)
-    else:
-        tables.nothing("No checkpoints found.")
-    return 0
+    show = partial(_print_list, page)
+    return tables.show_list(args, page.checkpoints, show, "No checkpoints found.")
 
 
 def _print_list(page: CheckpointPage) -> None:
@@ -149,9 +161,7 @@ def _print_list(page: CheckpointPage) -> None:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
         print("-" * 70)
         console.lines(_list_line(summary) for summary in page.checkpoints)
-    print(f"\nTotal: {page.total} checkpoints")
-    if page.total > len(page.checkpoints):
-        print(f"Showing the newest {len(page.checkpoints)}; --limit N shows more.")
+    tables.footer(page.total, len(page.checkpoints), f"{page.total} checkpoints")
 
 
 def _row(summary: CheckpointSummary) -> tuple[str, ...]:
@@ -174,22 +184,47 @@ def _list_line(summary: CheckpointSummary) -> str:
     return f"{columns}  (undo)" if summary.undo else columns
 
 
-def run_show(args: Namespace) -> int:
-    """Print one checkpoint."""
+def _run_show(args: Namespace) -> int:
+    checkpoint = call(CheckpointGet(checkpoint_id=args.checkpoint_id))
+    console.warn(*checkpoint.warnings)
+    return console.show(args, checkpoint, show_checkpoint)
+
+
+def _run_diff(args: Namespace) -> int:
+    # Imported here: no other command of the group needs it.
+    from ..output.views.checkpoint_diff import show_difference
+
+    if args.before and (args.last or args.mission):
+        option = "--last" if args.last else "--mission"
+        raise UsageError(f"argument {option}: not allowed with the id of a checkpoint")
     with Fleet() as client:
-        checkpoint = client.call(CheckpointGet(checkpoint_id=args.checkpoint_id))
-    for warning in checkpoint.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(checkpoint)
-    else:
-        show_checkpoint(checkpoint)
-    return 0
+        before, after = (args.before, args.after) if args.before else _newest(client, args)
+        found = client.call(CheckpointCompare(before=before, after=after))
+    console.warn(*found.warnings)
+    return console.show(args, found, show_difference)
 
 
-def run_prune(args: Namespace) -> int:
-    """Show what would go, ask, and delete it."""
+def _newest(client: Fleet, args: Namespace) -> tuple[str, str | None]:
+    """Return the ids of the newest two, or of the newest and None; raises InvalidState."""
+    mission = mission_id(client, args.mission)
+    page = client.call(CheckpointList(mission_id=mission, limit=NEWEST))
+    found = [each.id for each in page.checkpoints if not each.undo]
+    if not found:
+        raise InvalidState(
+            f"Mission {mission} has no checkpoint.",
+            hint=f"fleetctl checkpoint --mission {mission} takes one.",
+        )
+    if not args.last:
+        return found[0], None
+    if len(found) == 1:
+        raise InvalidState(
+            f"Mission {mission} has only one checkpoint.",
+            hint="fleetctl checkpoints diff compares it with now.",
+        )
+    return found[1], found[0]
 
+
+def _run_prune(args: Namespace) -> int:
     def request(dry_run: bool) -> CheckpointPrune:
         return CheckpointPrune(
             older_than_days=args.older_than,
@@ -198,7 +233,7 @@ def run_prune(args: Namespace) -> int:
             dry_run=dry_run,
         )
 
-    return Pruning("checkpoints", request, _pruned_line).run(args)
+    return prune(args, "checkpoints", request, _pruned_line)
 
 
 def _pruned_line(each: PrunedCheckpoint) -> str:
@@ -206,15 +241,12 @@ def _pruned_line(each: PrunedCheckpoint) -> str:
     return f"{each.id}  {each.mission_id}  {console.ago(each.timestamp)}  {each.trigger}  {size}"
 
 
-def run_delete(args: Namespace) -> int:
-    """Delete one checkpoint."""
-    with Fleet() as client:
-        deleted = client.call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
+def _run_delete(args: Namespace) -> int:
+    deleted = call(CheckpointDelete(checkpoint_id=args.checkpoint_id))
     return console.result(args, deleted, f"Deleted checkpoint: {args.checkpoint_id}")
 
 
-def run_verify(args: Namespace) -> int:
-    """Check checkpoints and say what is wrong."""
+def _run_verify(args: Namespace) -> int:
     with Fleet() as client:
         mission = None
         if args.checkpoint_id is None and not args.all:
@@ -222,30 +254,8 @@ def run_verify(args: Namespace) -> int:
         request = CheckpointVerify(
             mission_id=mission, checkpoint_id=args.checkpoint_id, repair=args.repair
         )
-        with bar(args, "Verifying") as progress:
-            findings = client.call(request, progress=progress)
-    return show(args, findings)
-
-
-def run_pull(args: Namespace) -> int:
-    """Have the files written and say where; 1 when the row of a checkpoint is damaged."""
-    with Fleet() as client:
-        request = CheckpointPull(mission_id=mission_id(client, args.mission))
-        with bar(args, "Pulling") as progress:
-            pulled = client.call(request, progress=progress)
-    for warning in pulled.warnings:
-        console.warn(warning)
-    console.result(args, pulled, _pulled(pulled))
-    return 1 if pulled.warnings else 0
-
-
-def _pulled(pulled: PulledCheckpoints) -> str:
-    there = console.plural(pulled.written + pulled.unchanged, "checkpoint")
-    written = f"{pulled.written} written ({console.size(pulled.bytes)})"
-    return (
-        f"Pulled {there} of {pulled.mission_id} to {pulled.directory}:"
-        f" {written}, {pulled.unchanged} unchanged, {pulled.removed} removed."
-    )
+        findings = call_with_bar(args, "Verifying", client, request)
+    return console.findings(args, findings)
 
 
 def _mission_to_verify(client: Fleet, given: str | None) -> str:
@@ -256,3 +266,20 @@ def _mission_to_verify(client: Fleet, given: str | None) -> str:
             "No active mission found. Use --mission <id>, or --all for every mission.",
             hint="fleetctl mission list shows the missions.",
         ) from none
+
+
+def _run_pull(args: Namespace) -> int:
+    """Have the files written and say where; 1 when the row of a checkpoint is damaged."""
+    with Fleet() as client:
+        request = CheckpointPull(mission_id=mission_id(client, args.mission))
+        pulled = call_with_bar(args, "Pulling", client, request)
+    console.warn(*pulled.warnings)
+    there = console.plural(pulled.written + pulled.unchanged, "checkpoint")
+    console.result(
+        args,
+        pulled,
+        f"Pulled {there} of {pulled.mission_id} to {pulled.directory}:"
+        f" {pulled.written} written ({console.size(pulled.bytes)}),"
+        f" {pulled.unchanged} unchanged, {pulled.removed} removed.",
+    )
+    return 1 if pulled.warnings else 0

@@ -22,12 +22,8 @@ def register(subparsers: Subparsers) -> None:
         EXAMPLES,
     )
     parser.add_argument("shell", choices=SHELLS, nargs="?", metavar="SHELL", help="bash or zsh")
-    parser.add_argument(
-        "--install",
-        action="store_true",
-        help="write files that load it to where your shell looks for them",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show the files, write nothing")
+    parser.flag("--install", help="write files that load it to where your shell looks for them")
+    parser.flag("--dry-run", help="show the files, write nothing")
     yes_option(parser)
     # What the scripts ask with: a kind, and the beginning of an id.
     parser.add_argument("--ids", nargs=2, help=SUPPRESS)
@@ -45,8 +41,4 @@ def run(args: Namespace) -> int:
     if args.install:
         return install(args, args.shell)
     text = script(args.shell)
-    if args.json:
-        console.print_json({"shell": args.shell, "script": text})
-    else:
-        print(text, end="")
-    return 0
+    return console.show(args, {"shell": args.shell, "script": text}, lambda _: print(text, end=""))

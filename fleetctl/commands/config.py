@@ -1,18 +1,15 @@
 """``fleetctl config``: the settings as this shell sees them, beside those of the daemon."""
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from fleetd.protocol.errors import InvalidState, Unavailable
+from fleetd.protocol.errors import Unavailable
 
 from ..args import Subparsers, command
-from ..client import Fleet
+from ..client import call
 from ..client.models import Setting, SystemConfig
+from ..context import loaded_settings
 from ..output import console, tables
 from ..output.tables import Column
-
-if TYPE_CHECKING:
-    from fleetd.config import Loaded
 
 COLUMNS = (
     Column("SETTING"),
@@ -34,47 +31,30 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Print the settings and warn about those that the daemon sees differently."""
-    here = _of_this_shell()
+    here = loaded_settings()
     settings = [Setting(key=s.key, value=s.value, origin=s.origin) for s in here.settings()]
-    daemon = _of_the_daemon()
+    try:
+        daemon = call(SystemConfig()).settings
+    except Unavailable:
+        daemon = None
     differences = [] if daemon is None else _differences(settings, daemon)
     if args.json:
-        told = {"settings": settings, "daemon": daemon, "differences": differences}
-        console.print_json(told | {"file": str(here.file)})
+        document = {"settings": settings, "daemon": daemon, "differences": differences}
+        console.print_json(document | {"file": str(here.file)})
         return 0
-    rows = [(setting.key, _shown(setting.value), setting.origin) for setting in settings]
-    tables.table(COLUMNS, rows)
-    console.flow(
-        "File: ",
-        f"{console.path(str(here.file))}{'' if here.file.exists() else ' (not there yet)'}",
-    )
+    tables.table(COLUMNS, [(each.key, _shown(each.value), each.origin) for each in settings])
+    missing = "" if here.file.exists() else " (not there yet)"
+    console.flow("File: ", f"{console.path(str(here.file))}{missing}")
     if daemon is None:
         console.warn("fleetd is not running; these are the settings that it would start with.")
     for each in differences:
+        ours, theirs = (_shown(each[name]) or "not set" for name in ("here", "daemon"))
         console.warn(
-            f"{each['key']} is {_told(each['here'])} here and {_told(each['daemon'])} in the "
-            f"daemon ({each['daemon_origin']}). Restart fleetd after a change of the file; a "
+            f"{each['key']} is {ours} here and {theirs} in the daemon "
+            f"({each['daemon_origin']}). Restart fleetd after a change of the file; a "
             "variable of this shell does not reach a service."
         )
     return 0
-
-
-def _of_this_shell() -> "Loaded":
-    # Imported here: reading the configuration needs platformdirs and a TOML parser.
-    from fleetd.config import ConfigError, load
-
-    try:
-        return load()
-    except ConfigError as error:
-        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
-
-
-def _of_the_daemon() -> list[Setting] | None:
-    try:
-        with Fleet() as client:
-            return client.call(SystemConfig()).settings
-    except Unavailable:
-        return None
 
 
 def _differences(settings: list[Setting], daemon: list[Setting]) -> list[dict[str, object]]:
@@ -89,10 +69,6 @@ def _differences(settings: list[Setting], daemon: list[Setting]) -> list[dict[st
         for ours in settings
         if ours.key in theirs and theirs[ours.key].value != ours.value
     ]
-
-
-def _told(value: object) -> str:
-    return _shown(value) or "not set"
 
 
 def _shown(value: object) -> str:

@@ -17,12 +17,8 @@ def register(subparsers: Subparsers) -> None:
         subparsers, "context", run, "Print the briefing of a mission, changing nothing.", EXAMPLES
     )
     mission_option(parser)
-    parser.add_argument(
-        "--agent", metavar="ID", completes="agent", help="only this agent's part, of its mission"
-    )
-    parser.add_argument(
-        "--checkpoint", metavar="ID", completes="checkpoint", help="from this checkpoint"
-    )
+    parser.add_argument("--agent", completes="agent", help="only this agent's part, of its mission")
+    parser.add_argument("--checkpoint", completes="checkpoint", help="from this checkpoint")
     parser.add_argument(
         "--max-chars", type=whole(500, 9_500), metavar="N", help="the longest text (500 to 9500)"
     )
@@ -43,10 +39,5 @@ def run(args: Namespace) -> int:
                 max_chars=args.max_chars,
             )
         )
-    for warning in briefing.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(briefing)
-    else:
-        print(console.clean_block(briefing.prompt))
-    return 0
+    console.warn(*briefing.warnings)
+    return console.show(args, briefing, lambda _: print(console.clean_block(briefing.prompt)))

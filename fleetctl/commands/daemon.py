@@ -2,17 +2,17 @@
 
 import sys
 from argparse import BooleanOptionalAction, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
 from ..output import console, times
-from ..service import install, logs, service, start, status
-from ..service.manager import Service, ServiceState
+from ..service import control, install, logs, service, status
+from ..service.manager import ServiceState
 from ..service.process import Running
-from ..service.setup import this_setup
+from ..service.spec import this_spec
 
 _LINES = 50
 NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
@@ -24,7 +24,7 @@ def register(subparsers: Subparsers) -> None:
     installed = command(
         actions,
         "install",
-        run_install,
+        _run_install,
         "Install fleetd as a service of yours (systemd, launchd), and start it.",
         "  fleetctl daemon install\n  fleetctl daemon install --yes --linger\n"
         "  fleetctl daemon install --dry-run",
@@ -39,23 +39,23 @@ def register(subparsers: Subparsers) -> None:
     removed = command(
         actions,
         "uninstall",
-        run_uninstall,
+        _run_uninstall,
         "Stop fleetd and remove its service; what it remembers is left. All of fleetd: fleetctl "
         "uninstall.",
         "  fleetctl daemon uninstall",
     )
     _changing(removed)
     for name, run, summary in (
-        ("start", run_start, "Start fleetd: as the service, else in the background."),
-        ("stop", run_stop, "Stop fleetd, whoever started it."),
-        ("restart", run_restart, "Start fleetd anew, as after an upgrade."),
-        ("status", run_status, "Say how fleetd is run; exit status 1 when it is not running."),
+        ("start", _run_start, "Start fleetd: as the service, else in the background."),
+        ("stop", _run_stop, "Stop fleetd, whoever started it."),
+        ("restart", _run_restart, "Start fleetd anew, as after an upgrade."),
+        ("status", _run_status, "Say how fleetd is run; exit status 1 when it is not running."),
     ):
         command(actions, name, run, summary, f"  fleetctl daemon {name}")
     shown = command(
         actions,
         "logs",
-        run_logs,
+        _run_logs,
         "Show fleetd's log, from the journal or from its file.",
         "  fleetctl daemon logs -n 200\n  fleetctl daemon logs --follow",
     )
@@ -67,56 +67,48 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help=f"how many lines (default: {_LINES})",
     )
-    shown.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
+    shown.flag("-f", "--follow", help="go on with what comes")
 
 
 def _changing(parser: CommandParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
+    parser.flag("--dry-run", help="show the change, write nothing")
     yes_option(parser)
 
 
-def run_install(args: Namespace) -> int:
-    """Install the service, or say what there is instead."""
+def _run_install(args: Namespace) -> int:
     with _log_shown(args):
-        report = install.install(args, _manager(), this_setup())
-    return _told(args, report)
+        if (manager := service()) is None:
+            raise InvalidState(
+                "This machine has neither systemd nor launchd, so there is nobody to run a"
+                " service.",
+                hint="Start it with: fleetctl daemon start;"
+                " have your session do that when it begins.",
+            )
+        report = install.install(args, manager, this_spec())
+    return _show_report(args, report)
 
 
-def run_uninstall(args: Namespace) -> int:
-    """Remove the service, or end the daemon that runs without one."""
-    return _told(args, install.uninstall(args, service()))
+def _run_uninstall(args: Namespace) -> int:
+    return _show_report(args, install.uninstall(args, service()))
 
 
-def _manager() -> Service:
-    if (found := service()) is None:
-        raise InvalidState(
-            "This machine has neither systemd nor launchd, so there is nobody to run a service.",
-            hint="Start it with: fleetctl daemon start; have your session do that when it begins.",
-        )
-    return found
-
-
-def _told(args: Namespace, report: install.InstallReport) -> int:
+def _show_report(args: Namespace, report: install.InstallReport) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
-def run_start(args: Namespace) -> int:
-    """Start the daemon, and return once it answers."""
-    with _log_shown(args), start.shown(args):
-        found, how = start.start()
-    return _running(args, found, how)
+def _run_start(args: Namespace) -> int:
+    return _start(args, control.start)
 
 
-def run_restart(args: Namespace) -> int:
-    """Stop and start the daemon."""
-    with _log_shown(args), start.shown(args):
-        found, how = start.restart()
-    return _running(args, found, how)
+def _run_restart(args: Namespace) -> int:
+    return _start(args, control.restart)
 
 
-def _running(args: Namespace, found: Running, how: str) -> int:
-    told = {"pid": found.pid, "version": found.hello.version, "done": how}
-    return console.result(args, told, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
+def _start(args: Namespace, begin: Callable[[], tuple[Running, str]]) -> int:
+    with _log_shown(args), control.shown(args):
+        found, how = begin()
+    document = {"pid": found.pid, "version": found.hello.version, "done": how}
+    return console.result(args, document, f"fleetd {found.hello.version}: {how} (pid {found.pid})")
 
 
 @contextmanager
@@ -131,19 +123,14 @@ def _log_shown(args: Namespace) -> Iterator[None]:
         raise
 
 
-def run_stop(args: Namespace) -> int:
-    """Stop the daemon and wait for its end."""
-    done = start.stop()
+def _run_stop(args: Namespace) -> int:
+    done = control.stop()
     return console.result(args, {"done": done}, f"fleetd: {done}")
 
 
-def run_status(args: Namespace) -> int:
-    """Print how the daemon is run; the status is 0 when it answers."""
+def _run_status(args: Namespace) -> int:
     seen = status.service_status()
-    if args.json:
-        console.print_json(seen.told())
-    else:
-        _show(seen)
+    console.show(args, seen.told(), lambda _: _show(seen))
     return 0 if seen.running else 1
 
 
@@ -160,8 +147,7 @@ def _show(seen: status.ServiceStatus) -> None:
             ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
         ]
     console.fields(pairs)
-    for warning in seen.warnings:
-        console.warn(warning)
+    console.warn(*seen.warnings)
 
 
 def _how_long(seen: status.ServiceStatus) -> str:
@@ -182,9 +168,8 @@ def _service(told: ServiceState) -> str:
     return "; ".join([*parts, *told.files])
 
 
-def run_logs(args: Namespace) -> int:
-    """Print the log."""
-    manager = start.managed()
+def _run_logs(args: Namespace) -> int:
+    manager = control.managed()
     if not args.json:
         return logs.show(manager, args.lines, follow=args.follow)
     if args.follow:

@@ -11,7 +11,7 @@ def register(subparsers: Subparsers) -> None:
     parser = command(
         subparsers, "demo", run, "A guided tour: lose an agent and get its work back, for real."
     )
-    parser.add_argument("--keep", action="store_true", help="leave the temporary directory")
+    parser.flag("--keep", help="leave the temporary directory")
 
 
 def run(args: Namespace) -> int:

@@ -53,7 +53,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help=f"how many (default: {DEFAULT_LIMIT}; with --follow: no end)",
     )
-    parser.add_argument("--follow", action="store_true", help="go on with events as they happen")
+    parser.flag("--follow", help="go on with events as they happen")
 
 
 def run(args: Namespace) -> int:
@@ -66,14 +66,12 @@ def run(args: Namespace) -> int:
             return 0
     with Fleet() as client:
         events = _listed(client, args)
-    if args.json:
-        console.print_json(events)
-    elif events:
+
+    def page() -> None:
         for event in events:
             _print(event)
-    else:
-        tables.nothing("No events found.")
-    return 0
+
+    return tables.show_list(args, events, page, "No events found.")
 
 
 def _since(text: str) -> int | str:
@@ -176,20 +174,16 @@ def _tell(link: "Link") -> None:
 
 def _print(event: Event) -> None:
     """Print an event as a sentence to who looks on, else with all that it says."""
-    if not console.humane():
-        console.line(_line(event))
+    if console.humane():
+        start = f"{event.seq:>6}  {times.moment(event.timestamp, console.now_ms()):<8}  "
+        text = console.rest_of_line(start, sentence(event))
+        print(console.styled(start, "dim") + console.styled(text, tone(event.type) or ""))
         return
-    start = f"{event.seq:>6}  {times.moment(event.timestamp, console.now_ms()):<8}  "
-    told = console.rest_of_line(start, sentence(event))
-    print(console.styled(start, "dim") + console.styled(told, tone(event.type) or ""))
-
-
-def _line(event: Event) -> str:
-    data = " ".join(f"{name}={_value(value)}" for name, value in event.data.items())
-    who = event.agent_id or "-"
-    where = event.mission_id or "-"
-    return f"{event.seq:>6}  {event.timestamp}  {event.type:<20}  {who}  {where}  {data}".rstrip()
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else console.to_json(value, indent=0)
+    data = " ".join(
+        f"{name}={value if isinstance(value, str) else console.to_json(value, indent=0)}"
+        for name, value in event.data.items()
+    )
+    who, where = event.agent_id or "-", event.mission_id or "-"
+    console.line(
+        f"{event.seq:>6}  {event.timestamp}  {event.type:<20}  {who}  {where}  {data}".rstrip()
+    )

@@ -1,6 +1,5 @@
 """``fleetctl forget``: take back what is remembered of a mission, a session or a project."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +9,8 @@ from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
 from ..context import absolute, project_dir
 from ..output import console
-from ..output.progress import bar
-from ..prompts import Cancelled, confirm
+from ..output.progress import call_with_bar
+from ..prompts import confirm_or_cancel, show_preview
 
 EXAMPLES = """\
   fleetctl forget project --dry-run
@@ -31,66 +30,57 @@ def register(subparsers: Subparsers) -> None:
         "forget",
         "Take back what is remembered: rows, files, and the bytes they leave. Cannot be undone.",
     )
-    summary = "Forget a mission, also one in progress."
-    mission = _register(actions, "mission", run_mission, summary)
-    mission.add_argument("name", metavar="ID", completes="mission")
+    _add(actions, "mission", _run_mission, "Forget a mission, also one in progress.").add_argument(
+        "name", completes="mission"
+    )
     summary = "Forget the agents and runs of a session, and the missions that only they worked on."
-    session = _register(actions, "session", run_session, summary)
-    session.add_argument(
-        "name",
-        metavar="ID",
-        completes="session",
-        help="as the agent's CLI calls it, or the id of a run",
+    _add(actions, "session", _run_session, summary).add_argument(
+        "name", completes="session", help="as the agent's CLI calls it, or the id of a run"
     )
     summary = "Forget everything about a directory and what is below it."
-    project = _register(actions, "project", run_project, summary)
-    default = "default: the git repository here, else this directory"
-    project.add_argument("name", metavar="DIR", nargs="?", help=default)
+    _add(actions, "project", _run_project, summary).add_argument(
+        "name",
+        metavar="DIR",
+        nargs="?",
+        help="default: the git repository here, else this directory",
+    )
 
 
-def _register(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
+def _add(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary, EXAMPLES)
-    parser.add_argument("--dry-run", action="store_true", help="show what would go")
+    parser.flag("--dry-run", help="show what would go")
     yes_option(parser)
     return parser
 
 
-def run_mission(args: Namespace) -> int:
-    """Forget a mission."""
-    return _run(args, partial(SystemForget, mission_id=args.name))
+def _run_mission(args: Namespace) -> int:
+    return _forget(args, partial(SystemForget, mission_id=args.name))
 
 
-def run_session(args: Namespace) -> int:
-    """Forget a session."""
-    return _run(args, partial(SystemForget, session_id=args.name))
+def _run_session(args: Namespace) -> int:
+    return _forget(args, partial(SystemForget, session_id=args.name))
 
 
-def run_project(args: Namespace) -> int:
-    """Forget a project."""
+def _run_project(args: Namespace) -> int:
     directory = absolute(args.name) if args.name else project_dir()
-    return _run(args, partial(SystemForget, project_dir=directory))
+    return _forget(args, partial(SystemForget, project_dir=directory))
 
 
-def _run(args: Namespace, request: Callable[..., SystemForget]) -> int:
+def _forget(args: Namespace, request: Callable[..., SystemForget]) -> int:
     """Show what goes, ask, forget it and report."""
     with Fleet() as client:
         if args.dry_run or not args.yes:
-            with bar(args, "Looking") as progress:
-                found = client.call(request(dry_run=True), progress=progress)
+            found = call_with_bar(args, "Looking", client, request(dry_run=True))
             if args.dry_run:
                 return _report(args, found)
-            stream = sys.stderr if args.json else sys.stdout
-            print("\n".join(map(console.clean, _preview(found))), end="\n\n", file=stream)
-            if not confirm("Forget all of this?"):
-                raise Cancelled("Nothing was forgotten.")
-        with bar(args, "Forgetting") as progress:
-            found = client.call(request(), progress=progress)
-        return _report(args, found)
+            show_preview(args, _preview(found))
+            confirm_or_cancel("Forget all of this?", "Nothing was forgotten.")
+        return _report(args, call_with_bar(args, "Forgetting", client, request()))
 
 
 def _report(args: Namespace, found: Forgotten) -> int:
-    for warning in [] if args.json else found.warnings:
-        console.warn(warning)
+    if not args.json:
+        console.warn(*found.warnings)
     if found.dry_run:
         return console.result(args, found, *_preview(found), "", "[DRY RUN] Nothing was forgotten.")
     return console.result(args, found, f"Forgotten: {_counted(found)}.", *_shared(found))
@@ -117,13 +107,13 @@ def _preview(found: Forgotten) -> list[str]:
 
 def _counted(found: Forgotten) -> str:
     counts = [(getattr(found, name), name) for name in COUNTED]
-    said = [
+    counted = [
         f"{count} {SINGULAR.get(name, name[:-1]) if count == 1 else name}"
         for count, name in counts
         if count
     ]
-    said = said or ["nothing"]
-    return ", ".join(said) + (f" ({console.size(found.bytes)})" if found.bytes else "")
+    size = f" ({console.size(found.bytes)})" if found.bytes else ""
+    return (", ".join(counted) or "nothing") + size
 
 
 def _shared(found: Forgotten) -> list[str]:

@@ -32,8 +32,4 @@ def run(args: Namespace) -> int:
     for word in args.words:
         parser = parser.below(word)
     text = overview(parser.prog) if args.all else parser.format_help()
-    if args.json:
-        console.print_json({"help": text})
-    else:
-        print(text, end="")
-    return 0
+    return console.show(args, {"help": text}, lambda _: print(text, end=""))

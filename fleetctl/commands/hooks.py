@@ -2,19 +2,16 @@
 
 from argparse import BooleanOptionalAction, Namespace
 
-from fleetd.protocol.errors import NotFound
-
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_command import this_installation
 from ..integrations.hook_plan import PlannedChange, installing, uninstalling
 from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.findings import show
 
 
 def register(subparsers: Subparsers) -> None:
@@ -28,7 +25,7 @@ def register(subparsers: Subparsers) -> None:
     install = changing(
         actions,
         "install",
-        run_install,
+        _run_install,
         summary,
         "  fleetctl hooks install --all\n"
         "  fleetctl hooks install claude codex --dry-run\n"
@@ -42,26 +39,19 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
-    changing(actions, "uninstall", run_uninstall, summary, example)
+    changing(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show where hooks are installed and what was heard of them."
-    looking(actions, "status", run_status, summary, "  fleetctl hooks status")
+    looking(actions, "status", _run_status, summary, "  fleetctl hooks status")
     summary = (
         "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
         "something is wrong."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    looking(actions, "doctor", run_doctor, summary, example)
+    looking(actions, "doctor", _run_doctor, summary, example)
 
 
-def run_install(args: Namespace) -> int:
-    """Show what is added where, ask, and add it."""
+def _run_install(args: Namespace) -> int:
     installation, place = this_installation(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
-    if not harnesses:
-        raise NotFound(
-            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint="Name one to install its hooks all the same: fleetctl hooks install claude",
-        )
     operation = Operation(
         lambda each: installing(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
@@ -70,11 +60,10 @@ def run_install(args: Namespace) -> int:
         nothing="already installed",
         whole="plugin",
     )
-    return apply(args, harnesses, operation)
+    return apply(args, chosen_here(args, "hooks", "its hooks"), operation)
 
 
-def run_uninstall(args: Namespace) -> int:
-    """Show what would be taken out, ask, and take it out."""
+def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
         lambda each: uninstalling(each, place),
@@ -87,8 +76,7 @@ def run_uninstall(args: Namespace) -> int:
     return apply(args, chosen(args), operation)
 
 
-def run_status(args: Namespace) -> int:
-    """Print how every harness stands, and what the daemon heard of it."""
+def _run_status(args: Namespace) -> int:
     states = _states(args)
     heard_of = status.ask()
     if args.json:
@@ -149,8 +137,7 @@ def _details(seen: HooksState) -> None:
     )
 
 
-def run_doctor(args: Namespace) -> int:
-    """Examine the hooks that are installed, or those of the harnesses named."""
+def _run_doctor(args: Namespace) -> int:
     states = _states(args)
     heard_of = status.ask()
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
@@ -164,4 +151,4 @@ def run_doctor(args: Namespace) -> int:
         found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
-    return show(args, Findings(ok=all(each.ok for each in found), findings=found))
+    return console.findings(args, Findings(ok=all(each.ok for each in found), findings=found))

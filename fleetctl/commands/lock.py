@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from ..args import CommandParser, Run, Subparsers, command, group, whole
-from ..client import Fleet
+from ..client import call
 from ..client.models import (
     Lock,
     LockAcquire,
@@ -40,33 +40,27 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "lock", "Leases on files.")
     _register_acquire(actions)
-    renew = _on_lock(actions, "renew", run_renew, "Prolong a lease.")
+    renew = _on_lock(actions, "renew", _run_renew, "Prolong a lease.")
     renew.add_argument("--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long")
-    _on_lock(actions, "release", run_release, "Give a lock back.")
-    force = _on_lock(actions, "force-release", run_force_release, "Take a lock away.")
+    _on_lock(actions, "release", _run_release, "Give a lock back.")
+    force = _on_lock(actions, "force-release", _run_force_release, "Take a lock away.")
     force.add_argument("--reason", metavar="TEXT", required=True, help="why")
     check = command(
         actions,
         "check",
-        run_check,
+        _run_check,
         "Ask whether a fencing token still guards a file; exit status 1 when it does not.",
     )
     check.add_argument("file", metavar="FILE", help="from this directory, or absolute")
     check.add_argument(
         "fencing_token", type=whole(0), metavar="TOKEN", help="what the lock was granted with"
     )
-    listing = command(actions, "list", run_list, "List locks, oldest first.")
-    listing.add_argument(
-        "--mission", metavar="ID", completes="mission", help="only those of this mission"
-    )
-    listing.add_argument(
-        "--agent", metavar="ID", completes="agent", help="only those this agent holds"
-    )
+    listing = command(actions, "list", _run_list, "List locks, oldest first.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    listing.add_argument("--agent", completes="agent", help="only those this agent holds")
     listing.add_argument("--file", metavar="FILE", help="only those on this file")
-    listing.add_argument(
-        "--here", action="store_true", help="only those on files of this repository"
-    )
-    listing.add_argument("--all", action="store_true", help="also those that ended")
+    listing.flag("--here", help="only those on files of this repository")
+    listing.flag("--all", help="also those that ended")
 
 
 def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
@@ -74,7 +68,7 @@ def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> CommandP
     parser.add_argument(
         "lock_id", metavar="LOCK", completes="lock.active", help="its id, or the file it is on"
     )
-    parser.add_argument("--agent", metavar="ID", completes="agent", required=True, help="who asks")
+    parser.add_argument("--agent", completes="agent", required=True, help="who asks")
     return parser
 
 
@@ -83,23 +77,19 @@ def _named(file: str) -> str:
     return file if file.startswith((*KEYS, "~/")) else absolute(file)
 
 
-def _lock_id(client: Fleet, lock: str) -> str:
+def _lock_id(lock: str) -> str:
     """Return the id of a lock that is given by its id, or by the file it is on."""
     if lock.startswith("lck-"):
         return lock
-    found = client.call(LockList(file=_named(lock))).locks
+    found = call(LockList(file=_named(lock))).locks
     return found[0].id if found else lock
 
 
 def _register_acquire(actions: Subparsers) -> None:
-    acquire = command(actions, "acquire", run_acquire, "Take a lease on a file.", EXAMPLES)
+    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
     acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
-    acquire.add_argument(
-        "--agent", metavar="ID", completes="agent", required=True, help="who is to hold it"
-    )
-    acquire.add_argument(
-        "--mission", metavar="ID", completes="mission", help="the mission it is for"
-    )
+    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
+    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
     acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
     acquire.add_argument(
         "--timeout-ms",
@@ -112,19 +102,18 @@ def _register_acquire(actions: Subparsers) -> None:
     )
 
 
-def run_acquire(args: Namespace) -> int:
-    """Take a lock, waiting for it if asked."""
-    request = LockAcquire(
-        file=args.file,
-        agent_id=args.agent,
-        mission_id=args.mission,
-        cwd=cwd(),
-        purpose=args.purpose,
-        timeout_ms=args.timeout_ms,
-        wait_ms=args.wait_ms,
+def _run_acquire(args: Namespace) -> int:
+    lock = call(
+        LockAcquire(
+            file=args.file,
+            agent_id=args.agent,
+            mission_id=args.mission,
+            cwd=cwd(),
+            purpose=args.purpose,
+            timeout_ms=args.timeout_ms,
+            wait_ms=args.wait_ms,
+        )
     )
-    with Fleet() as client:
-        lock = client.call(request)
     return _granted(args, lock, "acquired")
 
 
@@ -145,37 +134,26 @@ def _place(lock: Lock) -> str:
     return console.path(lock.normalized_path or lock.file)
 
 
-def run_renew(args: Namespace) -> int:
-    """Prolong a lease."""
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
-        return _granted(args, client.call(request), "renewed")
+def _run_renew(args: Namespace) -> int:
+    lock_id = _lock_id(args.lock_id)
+    request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
+    return _granted(args, call(request), "renewed")
 
 
-def run_release(args: Namespace) -> int:
-    """Give a lock back."""
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
+def _run_release(args: Namespace) -> int:
+    lock = call(LockRelease(lock_id=_lock_id(args.lock_id), agent_id=args.agent))
     return console.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
 
 
-def run_force_release(args: Namespace) -> int:
-    """Take a lock away from its holder."""
-    with Fleet() as client:
-        lock_id = _lock_id(client, args.lock_id)
-        request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
-        lock = client.call(request)
+def _run_force_release(args: Namespace) -> int:
+    lock_id = _lock_id(args.lock_id)
+    lock = call(LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason))
     taken = f"Lock released by force: {lock.id}  {_place(lock)} (was held by {lock.held_by})"
     return console.result(args, lock, taken)
 
 
-def run_check(args: Namespace) -> int:
-    """Say whether a fencing token is the one in force."""
-    request = LockCheck(file=_named(args.file), fencing_token=args.fencing_token)
-    with Fleet() as client:
-        validity = client.call(request)
+def _run_check(args: Namespace) -> int:
+    validity = call(LockCheck(file=_named(args.file), fencing_token=args.fencing_token))
     text = "The token is valid." if validity.valid else "The token is not valid any more."
     console.result(args, validity, text)
     return 0 if validity.valid else 1
@@ -186,24 +164,25 @@ def _matters(lock: Lock) -> bool:
     return bool(lock.expires_at) and (lock.status == "active" or not console.humane())
 
 
-def run_list(args: Namespace) -> int:
-    """List locks."""
-    file = _named(args.file) if args.file else None
-    terms = {"mission_id": args.mission, "held_by": args.agent, "file": file}
-    terms |= {
-        "active": not args.all,
-        "cwd": cwd() if args.here else cwd_or_root(),
-        "here": args.here,
-    }
+def _run_list(args: Namespace) -> int:
     paths: dict[str, str] = {}
-    with Fleet() as client:
 
-        def page(**more: Any) -> list[Lock]:
-            found = client.call(LockList(**terms, **more))
-            paths.update(found.paths)
-            return found.locks
+    def page(**more: Any) -> list[Lock]:
+        found = call(
+            LockList(
+                mission_id=args.mission,
+                held_by=args.agent,
+                file=_named(args.file) if args.file else None,
+                active=not args.all,
+                cwd=cwd() if args.here else cwd_or_root(),
+                here=args.here,
+                **more,
+            )
+        )
+        paths.update(found.paths)
+        return found.locks
 
-        locks = every(page)
+    locks = every(page)
     rows = [
         (
             each.id,

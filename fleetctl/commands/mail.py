@@ -6,7 +6,7 @@ from typing import Any, get_args
 from fleetd.protocol.patterns import Priority
 
 from ..args import Subparsers, command, group, limit_option
-from ..client import Fleet
+from ..client import call
 from ..client.models import (
     Message,
     MessageAck,
@@ -39,81 +39,66 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mail", "Messages between agents.")
     _register_send(actions)
-    inbox = command(actions, "inbox", run_inbox, "Read an agent's mail, oldest first.")
+    inbox = command(actions, "inbox", _run_inbox, "Read an agent's mail, oldest first.")
     inbox.add_argument("agent_id", metavar="AGENT")
-    inbox.add_argument("--all", action="store_true", help="also what was acknowledged")
+    inbox.flag("--all", help="also what was acknowledged")
     limit_option(inbox, 50)
-    ack = command(actions, "ack", run_ack, "Say that a message is dealt with.")
-    ack.add_argument("message_id", metavar="ID", completes="message.open")
-    ack.add_argument(
-        "--agent", metavar="ID", completes="agent", required=True, help="the recipient"
-    )
-    listing = command(actions, "list", run_list, "List messages, oldest first.")
-    listing.add_argument(
-        "--mission", metavar="ID", completes="mission", help="only those of this mission"
-    )
-    listing.add_argument("--pending", action="store_true", help="only those still queued")
-    requeue = command(actions, "requeue", run_requeue, "Deliver a message again.")
-    requeue.add_argument("message_id", metavar="ID", completes="message.open")
-    requeue.add_argument("--agent", metavar="ID", completes="agent", help="only to this recipient")
+    ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
+    ack.add_argument("message_id", completes="message.open")
+    ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
+    listing = command(actions, "list", _run_list, "List messages, oldest first.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    listing.flag("--pending", help="only those still queued")
+    requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
+    requeue.add_argument("message_id", completes="message.open")
+    requeue.add_argument("--agent", completes="agent", help="only to this recipient")
 
 
 def _register_send(actions: Subparsers) -> None:
-    send = command(actions, "send", run_send, "Post a message.", EXAMPLES)
+    send = command(actions, "send", _run_send, "Post a message.", EXAMPLES)
     send.add_argument("subject", metavar="SUBJECT", help="what it is about, in a line")
-    send.add_argument(
-        "--from", dest="sender", metavar="ID", completes="agent", required=True, help="the sender"
-    )
+    send.add_argument("--from", dest="sender", completes="agent", required=True, help="the sender")
     send.add_argument(
         "--to",
         action="append",
-        metavar="ID",
         completes="agent",
         required=True,
         help="a recipient; may be repeated",
     )
     send.add_argument("--body", metavar="TEXT", help="the text")
-    send.add_argument(
-        "--mission", metavar="ID", completes="mission", help="the mission it is about"
-    )
-    send.add_argument(
-        "--thread", metavar="ID", completes="thread", help="the conversation it belongs to"
-    )
+    send.add_argument("--mission", completes="mission", help="the mission it is about")
+    send.add_argument("--thread", completes="thread", help="the conversation it belongs to")
     send.add_argument(
         "--priority", choices=get_args(Priority), default="medium", help="default: medium"
     )
 
 
-def run_send(args: Namespace) -> int:
-    """Post a message."""
-    request = MessageSend(
-        sender=args.sender,
-        to=args.to,
-        subject=args.subject,
-        body=args.body,
-        mission_id=args.mission,
-        thread_id=args.thread,
-        priority=args.priority,
+def _run_send(args: Namespace) -> int:
+    message = call(
+        MessageSend(
+            sender=args.sender,
+            to=args.to,
+            subject=args.subject,
+            body=args.body,
+            mission_id=args.mission,
+            thread_id=args.thread,
+            priority=args.priority,
+        )
     )
-    with Fleet() as client:
-        message = client.call(request)
     sent = f"Message sent: {message.id} to {', '.join(message.to)}"
     return console.result(args, message, sent)
 
 
-def run_inbox(args: Namespace) -> int:
-    """Print an agent's mail with its text."""
-    request = MessageInbox(agent_id=args.agent_id, limit=args.limit, include_acked=args.all)
-    with Fleet() as client:
-        messages = client.call(request).messages
-    if args.json:
-        console.print_json(messages)
-    elif not messages:
-        tables.nothing("No messages found.")
-    else:
+def _run_inbox(args: Namespace) -> int:
+    messages = call(
+        MessageInbox(agent_id=args.agent_id, limit=args.limit, include_acked=args.all)
+    ).messages
+
+    def page() -> None:
         for message in messages:
             _show(message, args.agent_id)
-    return 0
+
+    return tables.show_list(args, messages, page, "No messages found.")
 
 
 def _show(message: Message, recipient: str) -> None:
@@ -126,18 +111,14 @@ def _show(message: Message, recipient: str) -> None:
     print()
 
 
-def run_ack(args: Namespace) -> int:
-    """Acknowledge a message."""
-    with Fleet() as client:
-        message = client.call(MessageAck(message_id=args.message_id, agent_id=args.agent))
+def _run_ack(args: Namespace) -> int:
+    message = call(MessageAck(message_id=args.message_id, agent_id=args.agent))
     return console.result(args, message, f"Message acknowledged: {message.id}")
 
 
-def run_list(args: Namespace) -> int:
-    """List messages."""
+def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    with Fleet() as client:
-        messages = every(lambda **more: client.call(MessageList(**terms, **more)).messages)
+    messages = every(lambda **more: call(MessageList(**terms, **more)).messages)
     rows = [
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages
@@ -149,8 +130,6 @@ def _states(message: Message) -> str:
     return ", ".join(sorted({each.status for each in message.deliveries}))
 
 
-def run_requeue(args: Namespace) -> int:
-    """Queue a message again."""
-    with Fleet() as client:
-        message = client.call(MessageRequeue(message_id=args.message_id, agent_id=args.agent))
+def _run_requeue(args: Namespace) -> int:
+    message = call(MessageRequeue(message_id=args.message_id, agent_id=args.agent))
     return console.result(args, message, f"Message queued again: {message.id}")

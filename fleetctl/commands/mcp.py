@@ -5,15 +5,14 @@ import re
 import sys
 from argparse import Namespace
 
-from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
 from ..integrations import mcp_extra
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_plan import PlannedChange
 from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
-from ..integrations.registry import HARNESSES
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -37,7 +36,6 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--agent",
-        metavar="ID",
         completes="agent",
         help="who the agent is (default: FLEET_AGENT_ID, else the one in whose CLI this runs)",
     )
@@ -46,12 +44,12 @@ def register(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
     summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
-    changing(actions, "install", run_install, summary, example)
+    changing(actions, "install", _run_install, summary, example)
     summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
-    changing(actions, "uninstall", run_uninstall, summary, example)
+    changing(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show which agent CLIs start the server."
-    looking(actions, "status", run_status, summary, "  fleetctl mcp status")
+    looking(actions, "status", _run_status, summary, "  fleetctl mcp status")
 
 
 def run(args: Namespace) -> int:
@@ -80,18 +78,11 @@ def _agent(given: str | None) -> str | None:
     return given or (inherited if re.match(AGENT_ID, inherited) else None)
 
 
-def run_install(args: Namespace) -> int:
-    """Show what would be added, ask, and add it."""
+def _run_install(args: Namespace) -> int:
     # An agent CLI would complain of a server that cannot start, each time that it starts itself.
     if not mcp_extra.is_installed() and not args.dry_run:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
-    if not harnesses:
-        raise NotFound(
-            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint="Name one to install the server all the same: fleetctl mcp install claude",
-        )
     operation = Operation(
         lambda each: installing(each, place, command),
         PlannedChange.install,
@@ -100,13 +91,12 @@ def run_install(args: Namespace) -> int:
         nothing="already installed",
         whole="server",
     )
-    status = apply(args, harnesses, operation)
+    status = apply(args, chosen_here(args, "mcp", "the server"), operation)
     _warn_of_missing()
     return status
 
 
-def run_uninstall(args: Namespace) -> int:
-    """Show what would be taken out, ask, and take it out."""
+def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
         lambda each: uninstalling(each, place),
@@ -119,8 +109,7 @@ def run_uninstall(args: Namespace) -> int:
     return apply(args, chosen(args), operation)
 
 
-def run_status(args: Namespace) -> int:
-    """Print which agent CLIs start the server, and whether it can run."""
+def _run_status(args: Namespace) -> int:
     command, place = this_command(), project(args)
     states = [look(each, place, command) for each in chosen(args)]
     if args.json:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fleetd.protocol.errors import Storage
 
 from ..args import Subparsers, command
-from ..client import Fleet
+from ..client import call
 from ..client.models import SystemMetrics
 from ..output import console
 
@@ -37,17 +37,11 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Ask the daemon, then print or write."""
-    with Fleet() as client:
-        metrics = client.call(SystemMetrics())
+    metrics = call(SystemMetrics())
     if args.output is not None:
         _write(args.output, metrics.text)
-        if args.json:
-            console.print_json({"path": str(args.output.absolute())})
-    elif args.json:
-        console.print_json(metrics)
-    else:
-        print(metrics.text, end="")
-    return 0
+        return console.result(args, {"path": str(args.output.absolute())})
+    return console.show(args, metrics, lambda _: print(metrics.text, end=""))
 
 
 def _write(path: Path, text: str) -> None:

@@ -3,23 +3,28 @@
 Only that program touches a store, also while no daemon runs.
 """
 
+import subprocess
+import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
+from pathlib import Path
 
 import msgspec
 
 from fleetd import config
-from fleetd.protocol.migration import Migration, MigrationRequest
+from fleetd.protocol.errors import Internal, from_wire
+from fleetd.protocol.migration import Migration, MigrationReply, MigrationRequest
 
 from ..args import Subparsers, UsageError, command, yes_option
+from ..client import Progress
 from ..output import console, tables
 from ..output.progress import bar
-from ..prompts import Cancelled, confirm
-from ._store_job import carry
+from ..prompts import confirm_or_cancel
 
 QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
 _DIGITS = 16
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -70,27 +75,62 @@ def run(args: Namespace) -> int:
         return _print_roles(args)
     if args.source and args.to != "sqlite":
         raise UsageError("--from names the server that is left, with --to sqlite only.")
-    if what == "undo" and not args.yes and not confirm(QUESTION):
-        raise Cancelled("Nothing was changed.")
+    if what == "undo" and not args.yes:
+        confirm_or_cancel(QUESTION, "Nothing was changed.")
     with bar(args, "Moving") as drawn:
-        said = carry(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
+        said = run_job(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
         return console.result(args, {"done": said.done}, said.done or "")
-    if args.json:
-        console.print_json(msgspec.to_builtins(said.report))
-    else:
-        _show(said.report)
-    return int(not said.report.same)
+    report = said.report
+    console.show(args, msgspec.to_builtins(report), lambda _: _show(report))
+    return int(not report.same)
+
+
+def run_job(
+    job: MigrationRequest, draw: Callable[[Progress], None] | None = None
+) -> MigrationReply:
+    """Have the daemon's program, of this version, work on the store; raises the error it tells."""
+    sys.stdout.flush()
+    with subprocess.Popen(
+        [sys.executable, "-m", "fleetd", "--migrate"],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as fleetd:
+        if fleetd.stdin is None or fleetd.stdout is None:
+            raise AssertionError("both are pipes")
+        fleetd.stdin.write(msgspec.json.encode(job) + b"\n")
+        fleetd.stdin.close()
+        last = _read_replies(fleetd.stdout, draw)
+    if last is None:
+        raise Internal(
+            f"fleetd ended without a word (exit status {fleetd.returncode}).",
+            hint="What it printed above says more. What was not finished is not there.",
+        )
+    if last.error is not None:
+        raise from_wire(last.error["code"], last.error["message"], last.error["data"])
+    return last
+
+
+def _read_replies(
+    lines: Iterator[bytes], draw: Callable[[Progress], None] | None
+) -> MigrationReply | None:
+    """Read to the end, show how far it is, and return what was said last."""
+    last = None
+    for line in lines:
+        said = msgspec.json.decode(line, type=MigrationReply)
+        if said.progress is None:
+            last = said
+        elif draw is not None:
+            what, done, total = said.progress
+            draw(Progress(what, done, total))
+    return last
 
 
 def _print_roles(args: Namespace) -> int:
     script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
     text = script.read_text("utf-8")
-    if args.json:
-        console.print_json({"sql": text})
-    else:
-        print(text, end="")
-    return 0
+    return console.show(args, {"sql": text}, lambda _: print(text, end=""))
 
 
 def _show(report: Migration) -> None:

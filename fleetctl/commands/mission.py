@@ -1,15 +1,29 @@
-"""``fleetctl mission``: create, start and end missions."""
+"""``fleetctl mission``: create, start and end missions, and tell what happened on one."""
 
 from argparse import Namespace
-from typing import get_args
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, get_args
 
 from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, yes_option
-from ..client import Fleet
+from ..args import (
+    CommandParser,
+    Subparsers,
+    UsageError,
+    age,
+    command,
+    group,
+    limit_option,
+    whole,
+    yes_option,
+)
+from ..client import Fleet, call
 from ..client.models import (
+    Event,
     Mission,
     MissionCancel,
     MissionComplete,
@@ -20,9 +34,11 @@ from ..client.models import (
     MissionList,
     MissionStart,
     MissionUpdate,
+    Mutation,
     NewSortie,
     SortieList,
 )
+from ..client.pagination import newest
 from ..context import (
     absolute,
     machine_name,
@@ -33,17 +49,24 @@ from ..context import (
     this_agent,
 )
 from ..output import console, tables
-from ..output.progress import bar
+from ..output.progress import call_with_bar
 from ..output.tables import Column
 from ..output.views.mission import show_mission, state, titled
-from ..prompts import Cancelled, confirm
-from . import _timeline
+from ..prompts import confirm_or_cancel
+
+if TYPE_CHECKING:
+    from ..output.views.timeline import Entry
 
 CREATE_EXAMPLES = """\
   fleetctl mission create "Add login" --sortie "Write the form" --sortie "Test"
   fleetctl mission create "Fix the build" --priority critical --json"""
-
-
+TIMELINE_EXAMPLES = """\
+  fleetctl mission timeline
+  fleetctl mission timeline msn-1a2b3c4d --since 2h
+  fleetctl mission timeline --all --full"""
+ENTRIES = 40
+# Nearly always enough for the entries that are shown, and not all of a mission of weeks.
+EVENTS = 5_000
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -57,49 +80,45 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mission", "Create, start and end missions.")
     _register_create(actions)
-    start = command(actions, "start", run_start, "Start a pending mission.")
-    start.add_argument(
-        "mission_id",
-        metavar="ID",
-        completes="mission.pending",
-        nargs="?",
-        help="default: the newest pending one here",
-    )
-    complete = command(actions, "complete", run_complete, "Complete a mission.")
+    start = command(actions, "start", _run_start, "Start a pending mission.")
+    _id_argument(start, "mission.pending", "default: the newest pending one here")
+    complete = command(actions, "complete", _run_complete, "Complete a mission.")
     _id_argument(complete, "mission.begun")
     for name, run, summary in (
-        ("fail", run_fail, "Give a mission up as failed."),
-        ("cancel", run_cancel, "Call a mission off."),
+        ("fail", _run_fail, "Give a mission up as failed."),
+        ("cancel", _run_cancel, "Call a mission off."),
     ):
         ending = command(actions, name, run, summary)
         _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    _id_argument(command(actions, "show", run_show, "Show a mission and its sorties."), "mission")
-    _timeline.options(
-        command(actions, "timeline", _timeline.run, _timeline.SUMMARY, _timeline.EXAMPLES)
+    _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
+    _register_timeline(actions)
+    listing = command(actions, "list", _run_list, "List missions, newest first.")
+    listing.add_argument("--status", choices=endings.STATES)
+    listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
+    limit_option(listing, 50)
+    update = command(actions, "update", _run_update, "Change fields of a mission.")
+    update.add_argument("mission_id", completes="mission")
+    update.add_argument(
+        "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
     )
-    _register_list(actions)
-    _register_update(actions)
-    command(actions, "current", run_current, "Show the mission of this directory.")
+    _detail_options(update)
+    command(actions, "current", _run_current, "Show the mission of this directory.")
     delete = command(
-        actions, "delete", run_delete, "Delete a finished mission with everything in it."
+        actions, "delete", _run_delete, "Delete a finished mission with everything in it."
     )
-    delete.add_argument("mission_id", metavar="ID", completes="mission.ended")
+    delete.add_argument("mission_id", completes="mission.ended")
     yes_option(delete)
 
 
-def _id_argument(parser: CommandParser, completes: str) -> None:
-    parser.add_argument(
-        "mission_id",
-        metavar="ID",
-        completes=completes,
-        nargs="?",
-        help="default: the mission of this directory",
-    )
+def _id_argument(
+    parser: CommandParser, completes: str, meaning: str = "default: the mission of this directory"
+) -> None:
+    parser.add_argument("mission_id", completes=completes, nargs="?", help=meaning)
 
 
 def _register_create(actions: Subparsers) -> None:
-    create = command(actions, "create", run_create, "Create a pending mission.", CREATE_EXAMPLES)
+    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
     create.add_argument("title", metavar="TITLE", help="what is to be reached")
     _detail_options(create)
     create.add_argument(
@@ -123,34 +142,35 @@ def _detail_options(parser: CommandParser) -> None:
     )
 
 
-def _register_list(actions: Subparsers) -> None:
-    listing = command(actions, "list", run_list, "List missions, newest first.")
-    listing.add_argument("--status", choices=endings.STATES)
-    listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
-    limit_option(listing, 50)
-
-
-def _register_update(actions: Subparsers) -> None:
-    update = command(actions, "update", run_update, "Change fields of a mission.")
-    update.add_argument("mission_id", metavar="ID", completes="mission")
-    update.add_argument(
-        "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
+def _register_timeline(actions: Subparsers) -> None:
+    summary = "Tell what happened on a mission, newest last."
+    parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
+    _id_argument(parser, "mission")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument(
+        "--limit",
+        type=whole(1, 100_000),
+        metavar="N",
+        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
     )
-    _detail_options(update)
-
-
-def run_create(args: Namespace) -> int:
-    """Create a mission."""
-    request = MissionCreate(
-        title=args.title,
-        description=args.description,
-        priority=args.priority or "medium",
-        project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
-        sorties=[NewSortie(title=title) for title in args.sortie],
-        agent_id=this_agent(),
+    how_much.add_argument("--all", action="store_true", help="from the beginning")
+    parser.add_argument(
+        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
     )
-    with Fleet() as client:
-        mission = client.call(request)
+    parser.flag("--full", help="every event by itself, and nothing is cut")
+
+
+def _run_create(args: Namespace) -> int:
+    mission = call(
+        MissionCreate(
+            title=args.title,
+            description=args.description,
+            priority=args.priority or "medium",
+            project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
+            sorties=[NewSortie(title=title) for title in args.sortie],
+            agent_id=this_agent(),
+        )
+    )
     return console.result(
         args,
         mission,
@@ -161,8 +181,7 @@ def run_create(args: Namespace) -> int:
     )
 
 
-def run_start(args: Namespace) -> int:
-    """Start the mission that was named, else the newest pending one of this directory."""
+def _run_start(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionStart(mission_id=args.mission_id or _newest_pending(client)))
     return console.result(args, mission, f"Mission started: {mission.id}  {mission.title}")
@@ -179,40 +198,30 @@ def _newest_pending(client: Fleet) -> str:
     return page.missions[0].id
 
 
-def run_complete(args: Namespace) -> int:
-    """Complete a mission."""
+def _run_complete(args: Namespace) -> int:
+    return _end(args, MissionComplete, "completed")
+
+
+def _run_fail(args: Namespace) -> int:
+    return _end(args, partial(MissionFail, reason=args.reason), "failed")
+
+
+def _run_cancel(args: Namespace) -> int:
+    return _end(args, partial(MissionCancel, reason=args.reason), "cancelled")
+
+
+def _end(args: Namespace, request: Callable[..., Mutation[Mission]], verb: str) -> int:
     with Fleet() as client:
-        mission = client.call(MissionComplete(mission_id=mission_id(client, args.mission_id)))
-    return console.result(args, mission, f"Mission completed: {mission.id}  {mission.title}")
+        mission = client.call(request(mission_id=mission_id(client, args.mission_id)))
+    return console.result(args, mission, f"Mission {verb}: {mission.id}  {mission.title}")
 
 
-def run_fail(args: Namespace) -> int:
-    """Give a mission up."""
-    with Fleet() as client:
-        chosen = mission_id(client, args.mission_id)
-        mission = client.call(MissionFail(mission_id=chosen, reason=args.reason))
-    return console.result(args, mission, f"Mission failed: {mission.id}  {mission.title}")
-
-
-def run_cancel(args: Namespace) -> int:
-    """Call a mission off."""
-    with Fleet() as client:
-        chosen = mission_id(client, args.mission_id)
-        mission = client.call(MissionCancel(mission_id=chosen, reason=args.reason))
-    return console.result(args, mission, f"Mission cancelled: {mission.id}  {mission.title}")
-
-
-def run_show(args: Namespace) -> int:
-    """Show a mission."""
+def _run_show(args: Namespace) -> int:
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         directory = _directory(client, mission)
-    if args.json:
-        console.print_json(mission)
-        return 0
-    show_mission(mission, directory, sorties)
-    return 0
+    return console.show(args, mission, lambda _: show_mission(mission, directory, sorties))
 
 
 def _directory(client: Fleet, mission: Mission) -> str | None:
@@ -223,15 +232,13 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
     return f"{console.path(mission.project_dir)} on {machine_name(known, mission.machine)}"
 
 
-def run_list(args: Namespace) -> int:
-    """List missions."""
+def _run_list(args: Namespace) -> int:
     directory = absolute(args.project_dir) if args.project_dir else None
     status, why = endings.of_state(args.status) if args.status else (None, None)
     with Fleet() as client:
-        request = MissionList(
-            status=status, project_dir=directory, limit=args.limit, closed_reason=why
+        page = client.call(
+            MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
         )
-        page = client.call(request)
     rows = [
         (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
         for each in page.missions
@@ -239,41 +246,105 @@ def run_list(args: Namespace) -> int:
     return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
 
 
-def run_update(args: Namespace) -> int:
-    """Change a mission."""
+def _run_update(args: Namespace) -> int:
     if args.title is None and args.description is None and args.priority is None:
         raise UsageError("Nothing to change: use --title, --description or --priority.")
-    request = MissionUpdate(
-        mission_id=args.mission_id,
-        title=args.title,
-        description=args.description,
-        priority=args.priority,
-        agent_id=this_agent(),
+    mission = call(
+        MissionUpdate(
+            mission_id=args.mission_id,
+            title=args.title,
+            description=args.description,
+            priority=args.priority,
+            agent_id=this_agent(),
+        )
     )
-    with Fleet() as client:
-        mission = client.call(request)
     return console.result(args, mission, f"Mission updated: {mission.id}  {mission.title}")
 
 
-def run_current(args: Namespace) -> int:
-    """Show the mission that this directory belongs to."""
+def _run_current(args: Namespace) -> int:
     with Fleet() as client:
         mission = selected(client, "work").mission
         directory = _directory(client, mission)
+    return console.show(args, mission, lambda _: show_mission(mission, directory))
+
+
+def _run_delete(args: Namespace) -> int:
+    with Fleet() as client:
+        mission = client.call(MissionGet(mission_id=args.mission_id))
+        if not args.yes:
+            title = console.clean(mission.title)
+            question = f"Delete {mission.id} ({title}) with its checkpoints?"
+            confirm_or_cancel(question, "Deletion cancelled.")
+        deleted = call_with_bar(args, "Deleting", client, MissionDelete(mission_id=mission.id))
+    return console.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")
+
+
+def _run_timeline(args: Namespace) -> int:
+    # Imported here: no other command of the group needs it.
+    from ..output.views.timeline import show_story
+
+    with Fleet() as client:
+        mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
+        sorties = client.call(SortieList(mission_id=mission.id)).sorties
+        now = console.now_ms()
+        entries, complete = _entries(args, mission, newest(client, mission_id=mission.id), now)
+    if args.since is not None:
+        entries = [entry for entry in entries if entry.ended >= now - args.since]
+    limit = len(entries) if args.all or args.since is not None else ENTRIES
+    left_out = max(len(entries) - (args.limit or limit), 0)
+    entries = entries[left_out:]
     if args.json:
-        console.print_json(mission)
-    else:
-        show_mission(mission, directory)
+        console.print_json([_document(entry) for entry in entries])
+        return 0
+    show_story(mission, sorties, entries, whole=args.full)
+    if not entries:
+        console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
+    elif left_out and console.humane():
+        print()
+        known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
+        console.line(f"{known} before these; --all shows them.")
     return 0
 
 
-def run_delete(args: Namespace) -> int:
-    """Delete a mission, after asking."""
-    with Fleet() as client:
-        mission = client.call(MissionGet(mission_id=args.mission_id))
-        question = f"Delete {mission.id} ({console.clean(mission.title)}) with its checkpoints?"
-        if not args.yes and not confirm(question):
-            raise Cancelled("Deletion cancelled.")
-        with bar(args, "Deleting") as progress:
-            deleted = client.call(MissionDelete(mission_id=mission.id), progress=progress)
-    return console.result(args, deleted, f"Mission deleted: {mission.id}  {mission.title}")
+def _entries(
+    args: Namespace, mission: Mission, events: Iterator[Event], now: int
+) -> "tuple[list[Entry], bool]":
+    """Tell of the newest events, and of twice as many until the story goes back far enough.
+
+    Its oldest line may be half of one, so that there has to be one more. Returns also whether
+    those are all events there are.
+    """
+    from ..output.views.timeline import story
+
+    known: list[Event] = []
+    while True:
+        most = 2 * len(known) or EVENTS
+        known += islice(events, most - len(known))
+        entries = story(
+            known[::-1],
+            now,
+            inside=mission.project_dir,
+            full=args.full,
+            goes_on=mission.status == "in_progress",
+        )
+        if len(known) < most:
+            return entries, True
+        if args.since is not None and args.limit is None:
+            enough = bool(entries) and entries[0].ended < now - args.since
+        else:
+            enough = len(entries) > (args.limit or ENTRIES)
+        if enough and not args.all:
+            return entries, False
+
+
+def _document(entry: "Entry") -> dict[str, Any]:
+    from fleetd.protocol.timestamps import iso
+
+    return {
+        "kind": entry.kind,
+        "begun_at": iso(entry.begun),
+        "ended_at": iso(entry.ended),
+        "agent_id": entry.agent,
+        "text": entry.text,
+        "events": [event.seq for event in entry.events],
+    }

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from ..args import Subparsers, UsageError, command, yes_option
-from ..prompts import Cancelled, confirm, interactive
+from ..prompts import confirm_or_cancel, interactive
 
-QUESTION = "Restore it?"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,8 +40,7 @@ def run(args: Namespace) -> int:
             status = _fleetd(file, ["--preview"], sys.stderr)
             if status:
                 return status
-        if not confirm(QUESTION):
-            raise Cancelled("Restore cancelled.")
+        confirm_or_cancel("Restore it?", "Restore cancelled.")
     return _fleetd(file, options, sys.stdout)
 
 

@@ -3,20 +3,35 @@
 import sys
 from argparse import Namespace
 
-from fleetd.protocol.patterns import Scope
+from fleetd.protocol.errors import InvalidParams, InvalidState
 
-from ..args import CommandParser, Subparsers, UsageError, command, mission_option, yes_option
+from ..args import (
+    Subparsers,
+    UsageError,
+    command,
+    mission_option,
+    threshold_ms,
+    yes_option,
+)
 from ..client import Fleet
-from ..client.models import RecoveryRestore
-from ..context import failing_as
+from ..client.models import (
+    CheckpointGet,
+    CheckpointList,
+    Mission,
+    MissionGet,
+    RecoveryCandidate,
+    RecoveryDetect,
+    RecoveryRestore,
+)
+from ..context import failing_as, selected
 from ..output import console
-from ..prompts import Cancelled, confirm, interactive
+from ..prompts import confirm_or_cancel, interactive, show_preview
 from ._recovery import (
     QUESTION,
     RestoreTarget,
     announcement,
+    candidate_target,
     choices,
-    choose,
     show_outcome,
 )
 
@@ -31,29 +46,15 @@ def register(subparsers: Subparsers) -> None:
     parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
     mission_option(parser, "the agent's, else the newest stale one of this directory")
     parser.add_argument(
-        "--checkpoint",
-        metavar="ID",
-        completes="checkpoint",
-        help="the checkpoint (default: the latest)",
+        "--checkpoint", completes="checkpoint", help="the checkpoint (default: the latest)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be restored")
+    parser.flag("--dry-run", help="show what would be restored")
     yes_option(parser)
-    _recovery_options(parser)
-
-
-def _recovery_options(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--rewind", action="store_true", help="also undo what was finished since the checkpoint"
-    )
-    parser.add_argument(
-        "--force-locks", action="store_true", help="take locks that others hold by now"
-    )
-    parser.add_argument(
-        "--agent", metavar="ID", completes="agent", help="the agent that is briefed"
-    )
+    parser.flag("--rewind", help="also undo what was finished since the checkpoint")
+    parser.flag("--force-locks", help="take locks that others hold by now")
+    parser.add_argument("--agent", completes="agent", help="the agent that is briefed")
     parser.add_argument(
         "--take-over-from",
-        metavar="ID",
         completes="agent.lost",
         help="a lost agent whose work goes to --agent, whose session moves into the mission",
     )
@@ -64,11 +65,7 @@ def _recovery_options(parser: CommandParser) -> None:
         "(default: mission; agent with --take-over-from)",
     )
     parser.add_argument(
-        "--requested-by",
-        metavar="ID",
-        completes="agent",
-        default="cli",
-        help="who asks (default: cli)",
+        "--requested-by", completes="agent", default="cli", help="who asks (default: cli)"
     )
 
 
@@ -81,7 +78,7 @@ def run(args: Namespace) -> int:
         if given and not args.agent:
             raise UsageError(f"{option} needs --agent: who is to go on with the work?")
     with Fleet() as client:
-        target = choose(client, args)
+        target = _choose(client, args)
         if not args.dry_run:
             _announce(args, target)
         with failing_as("Failed to restore from checkpoint"):
@@ -89,18 +86,81 @@ def run(args: Namespace) -> int:
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
         console.line(f"Used checkpoint: {outcome.checkpoint_id}")
-    status = show_outcome(args, outcome)
+    # Lock conflicts that are left are no failure.
+    status = console.show(args, outcome, show_outcome)
     if args.dry_run and not args.json and target.others:
         print()
         console.lines(choices(target))
     return status
 
 
-def _scope(args: Namespace) -> Scope:
-    """Return whose part is restored: one lost agent is no reason to touch the others."""
-    if args.scope is None:
-        return "agent" if args.take_over_from else "mission"
-    return "agent" if args.scope == "agent" else "mission"
+def _choose(client: Fleet, args: Namespace) -> RestoreTarget:
+    """Return what to restore: what was named, else what the daemon says is meant.
+
+    Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
+    InvalidParams for a checkpoint that is another mission's, and when missions wait elsewhere only.
+    """
+    if args.checkpoint:
+        return _named_checkpoint(client, args.checkpoint, args.mission)
+    if args.mission:
+        return _mission(client, client.call(MissionGet(mission_id=args.mission)))
+    found = selected(
+        client,
+        "recovery",
+        agent=args.agent,
+        take_over_from=args.take_over_from,
+        threshold_ms=threshold_ms(),
+    )
+    if found.candidates:
+        return candidate_target(found.candidates[0], tuple(found.candidates))
+    return _mission(client, found.mission)
+
+
+def _silent(client: Fleet, mission: str) -> RecoveryCandidate | None:
+    """Return a mission that is silent, by the threshold of this shell when it names one."""
+    request = RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms())
+    return next(iter(client.call(request).candidates), None)
+
+
+def _mission(client: Fleet, mission: Mission) -> RestoreTarget:
+    silent = _silent(client, mission.id)
+    if silent and silent.checkpoint_id:
+        return candidate_target(silent)
+    # The summaries: the newest one may be damaged, and the daemon then takes the one before.
+    page = client.call(CheckpointList(mission_id=mission.id, limit=1_000))
+    latest = next((summary for summary in page.checkpoints if not summary.undo), None)
+    if latest is None:
+        raise InvalidState(
+            f"No checkpoint found for mission: {mission.id}",
+            hint=f"Take one: fleetctl checkpoint --mission {mission.id}",
+        )
+    return RestoreTarget(
+        mission.id,
+        mission.title,
+        mission.last_activity_at,
+        latest.id,
+        latest.progress_percent,
+        None,
+    )
+
+
+def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> RestoreTarget:
+    checkpoint = client.call(CheckpointGet(checkpoint_id=given))
+    console.warn(*checkpoint.warnings)
+    found = client.call(MissionGet(mission_id=checkpoint.mission_id))
+    if mission and client.call(MissionGet(mission_id=mission)).id != found.id:
+        raise InvalidParams(
+            f"Checkpoint {checkpoint.id} belongs to mission {found.id}, not to {mission}.",
+            hint="Leave --mission out, or name another checkpoint.",
+        )
+    return RestoreTarget(
+        found.id,
+        found.title,
+        found.last_activity_at,
+        checkpoint.id,
+        checkpoint.progress_percent,
+        "silent" if _silent(client, found.id) else None,
+    )
 
 
 def _announce(args: Namespace, target: RestoreTarget) -> None:
@@ -108,12 +168,9 @@ def _announce(args: Namespace, target: RestoreTarget) -> None:
     # A script that reads JSON has nobody to ask, and has asked for the recovery already.
     ask = not args.yes and (not args.json or interactive())
     if not args.json or ask:
-        stream = sys.stderr if args.json else sys.stdout
-        for text in (*announcement(target), ""):
-            print(console.clean(text), file=stream)
+        show_preview(args, announcement(target))
     if ask:
-        if not confirm(QUESTION):
-            raise Cancelled("Recovery cancelled.")
+        confirm_or_cancel(QUESTION, "Recovery cancelled.")
         print(file=sys.stderr if args.json else sys.stdout)
 
 
@@ -125,7 +182,8 @@ def _request(args: Namespace, target: RestoreTarget) -> RecoveryRestore:
         requested_by=args.requested_by,
         agent_id=args.agent,
         take_over_from=args.take_over_from,
-        scope=_scope(args),
+        # One lost agent is no reason to touch the others.
+        scope=args.scope or ("agent" if args.take_over_from else "mission"),
         dry_run=args.dry_run,
         force_locks=args.force_locks,
         rewind=args.rewind,

@@ -1,10 +1,29 @@
 """``fleetctl snapshot``: record, list, show, verify and prune snapshots of runs."""
 
-from argparse import Namespace
+import json
+import re
+import sys
+from argparse import ArgumentTypeError, Namespace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
 
-from ..args import CommandParser, Subparsers, command, group, limit_option
-from ..client import Fleet
+from fleetd.protocol.patterns import (
+    OutcomeKind,
+    RunStatus,
+    SnapshotSource,
+    StepStatus,
+    WindowPressure,
+)
+
+from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, whole
+from ..client import Fleet, call
 from ..client.models import (
+    DeclaredCompliance,
+    DeclaredDigest,
+    DeclaredHints,
+    DeclaredOutcome,
+    DeclaredStep,
     PrunedSnapshot,
     Query,
     Snapshot,
@@ -19,13 +38,12 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
+from ..context import absolute, cwd, this_agent
 from ..output import console, tables
-from ..output.progress import bar
+from ..output.progress import call_with_bar
 from ..output.tables import Column
-from ..output.views.findings import show
 from ..output.views.snapshot import joined, show_snapshot, step_told
-from . import _snapshot_options
-from ._prune import Pruning, options
+from ._prune import options, prune
 
 EXAMPLES = """\
   fleetctl snapshot record --note "Before the refactoring"
@@ -53,6 +71,21 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
+# No line that the daemon takes is longer.
+MOST_BYTES = 1024 * 1024
+# A name may have colons: it ends where the first verdict stands between two.
+OUTCOME = re.compile(
+    rf"({'|'.join(get_args(OutcomeKind))})"
+    r":((?:(?!:(?:PASS|FAIL|WARN)(?::|$)).)+):(PASS|FAIL|WARN)"
+    r"(?::([0-9]{0,16})(?::(.*))?)?",
+    re.DOTALL,
+)
+OUTCOME_SHAPE = "KIND:NAME:RESULT[:MS[:SUMMARY]]"
+# What --json-in says instead.
+DESCRIBING = (
+    *("source", "status", "plan", "step", "ordinal", "step_status", "next", "violation"),
+    *("pressure", "protect", "outcome", "note"),
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -60,17 +93,14 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers, "snapshot", "Record, list, show, verify and prune snapshots of runs."
     )
-    recording = command(actions, "record", run_record, "Record where a run stands.", EXAMPLES)
-    _run_options(recording)
-    _snapshot_options.options(recording)
-
-    listing = command(actions, "list", run_list, "List snapshots, newest first.")
+    _register_record(actions)
+    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
     listing.add_argument(
         "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
     )
     limit_option(listing, 10)
 
-    shown = command(actions, "show", run_show, "Show what a snapshot holds.")
+    shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
     shown.add_argument(
         "which",
         metavar="SNAPSHOT|RUN",
@@ -78,21 +108,64 @@ def register(subparsers: Subparsers) -> None:
         nargs="?",
         help=f"a snapshot, or a run for its newest (default: {MINE})",
     )
-    shown.add_argument(
-        "--agent", metavar="ID", completes="agent", help="the newest of this agent's run"
-    )
+    shown.add_argument("--agent", completes="agent", help="the newest of this agent's run")
     _register_upkeep(actions)
 
 
-def _run_options(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--run", dest="run_id", metavar="ID", completes="run", help=f"the run (default: {MINE})"
-    )
+def _register_record(actions: Subparsers) -> None:
+    parser = command(actions, "record", _run_record, "Record where a run stands.", EXAMPLES)
+    parser.add_argument("--run", dest="run_id", completes="run", help=f"the run (default: {MINE})")
     parser.add_argument(
         "--agent",
-        metavar="ID",
         completes="agent",
         help="whose run it is; its present one, unless --run names one",
+    )
+    parser.add_argument(
+        "--source", choices=get_args(SnapshotSource), help="what made you record (default: manual)"
+    )
+    parser.add_argument("--status", choices=get_args(RunStatus), help="how the run is")
+    _step_options(parser)
+    parser.add_argument(
+        "--pressure", choices=get_args(WindowPressure), help="how full the context window is"
+    )
+    parser.add_argument(
+        "--protect",
+        action="append",
+        metavar="PATH",
+        help="a path or an id that must not be lost; may be repeated",
+    )
+    parser.add_argument(
+        "--outcome",
+        action="append",
+        type=outcome,
+        metavar=OUTCOME_SHAPE,
+        help="how a command ended, such as 'shell:make test:FAIL:1200:2 tests failed'; KIND is "
+        f"{_either(OutcomeKind)}, RESULT is PASS, FAIL or WARN; may be repeated",
+    )
+    parser.add_argument("--note", metavar="TEXT", help="say what the snapshot is for")
+    parser.add_argument(
+        "--json-in",
+        metavar="FILE",
+        help="the parameters of snapshot.record as a JSON object, instead of the options above "
+        "but --run and --agent; - reads them from stdin",
+    )
+
+
+def _step_options(parser: CommandParser) -> None:
+    parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
+    parser.add_argument("--step", completes="nothing", help="the step of the plan")
+    parser.add_argument(
+        "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
+    )
+    parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
+    parser.add_argument(
+        "--next", action="append", metavar="TEXT", help="what comes next; may be repeated"
+    )
+    parser.add_argument(
+        "--violation",
+        action="append",
+        metavar="TEXT",
+        help="how the plan is not kept as plans are to be; may be repeated",
     )
 
 
@@ -100,7 +173,7 @@ def _register_upkeep(actions: Subparsers) -> None:
     verifying = command(
         actions,
         "verify",
-        run_verify,
+        _run_verify,
         "Check rows and files against their checksums; exit status 1 when something wrong is left.",
         VERIFY_EXAMPLES,
     )
@@ -111,10 +184,10 @@ def _register_upkeep(actions: Subparsers) -> None:
         nargs="?",
         help="only this one (default: every run)",
     )
-    verifying.add_argument("--repair", action="store_true", help="heal one copy from the other")
+    verifying.flag("--repair", help="heal one copy from the other")
 
     pruning = command(
-        actions, "prune", run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
+        actions, "prune", _run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
     )
     pruning.add_argument(
         "run_id", metavar="RUN", completes="run", nargs="?", help="only its (default: of all)"
@@ -122,23 +195,131 @@ def _register_upkeep(actions: Subparsers) -> None:
     options(pruning)
 
 
-def run_record(args: Namespace) -> int:
-    """Record where a run stands, and say where that is kept."""
-    request = _snapshot_options.request(args)
+def _either(literal: Any) -> str:
+    *names, last = get_args(literal)
+    return f"{', '.join(names)} or {last}"
+
+
+def outcome(text: str) -> DeclaredOutcome:
+    """Return the outcome that an argument tells of; raises ArgumentTypeError."""
+    if (match := OUTCOME.fullmatch(text)) is None:
+        raise ArgumentTypeError(
+            f"expected {OUTCOME_SHAPE} with a KIND of {_either(OutcomeKind)}, a RESULT of PASS, "
+            f"FAIL or WARN, and whole milliseconds; got {text!r}"
+        )
+    # Imported here: hardly any command line has an outcome.
+    import msgspec
+
+    from fleetd.protocol.requests import snapshot
+
+    kind, name, result, ms, summary = match.groups()
+    parts: dict[str, Any] = {
+        "kind": kind,
+        "name": name,
+        "result": result,
+        "duration_ms": int(ms or 0),
+    }
+    parts["summary"] = summary or ""
+    try:
+        msgspec.convert(parts, snapshot.DeclaredOutcome)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{error} of the outcome; got {text[:80]!r}") from error
+    return DeclaredOutcome(**parts)
+
+
+def _run_record(args: Namespace) -> int:
+    request = _record_request(args)
     with Fleet() as client:
-        snapshot = _record(client, request)
+        if isinstance(request, SnapshotRecord):
+            snapshot = client.call(request)
+        else:
+            keyed = {"idempotency_key": new_key(), **request}
+            snapshot = client.call_raw(SnapshotRecord.method, keyed, again=True)
         folder = "" if args.json else _folder(client, snapshot)
-    for warning in snapshot.warnings:
-        console.warn(warning)
+    console.warn(*snapshot.warnings)
     return console.result(args, snapshot, *_recorded(snapshot, folder))
 
 
-def _record(client: Fleet, request: SnapshotRecord | dict[str, object]) -> Snapshot:
-    if isinstance(request, SnapshotRecord):
-        return client.call(request)
-    keyed = {"idempotency_key": new_key(), **request}
-    found: Snapshot = client.call_raw(SnapshotRecord.method, keyed, again=True)
+def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
+    """Return the request, or with ``--json-in`` its parameters as they were given.
+
+    Those the daemon checks, which says best what is wrong with them.
+    """
+    if args.json_in is None:
+        context = _given(window_pressure=args.pressure, protected_artifacts=args.protect)
+        return SnapshotRecord(
+            **_run_of(args.run_id, args.agent) | {"cwd": cwd()},
+            source=args.source or "manual",
+            status=args.status,
+            step_state=_step(args),
+            context_digest=DeclaredDigest(**context) if context else None,
+            command_outcomes=args.outcome or [],
+            note=args.note,
+        )
+    for name in DESCRIBING:
+        if getattr(args, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"argument {option}: not allowed with --json-in, which says it all")
+    return _completed(_read(args.json_in), args)
+
+
+def _run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
+    """Return what names the run: what was given, else this shell's agent, else the directory."""
+    if given := _given(run_id=run_id, agent_id=agent):
+        return given
+    return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}
+
+
+def _step(args: Namespace) -> DeclaredStep | None:
+    told = _given(
+        plan_path=absolute(args.plan) if args.plan else args.plan,
+        step_id=args.step,
+        step_ordinal=args.ordinal,
+        step_status=args.step_status,
+        todo_compliance=DeclaredCompliance(result="FAIL", violations=args.violation)
+        if args.violation
+        else None,
+        resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
+    )
+    return DeclaredStep(**told) if told else None
+
+
+def _given(**told: Any) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"argument --json-in: cannot read {name}: {reason}") from error
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"argument --json-in: {name} is longer than {MOST_BYTES} bytes")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"argument --json-in: not a JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError("argument --json-in: not a JSON object")
     return found
+
+
+def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
+    """Return the parameters with what names the run, unless they do so themselves."""
+    for name, value in (("run_id", args.run_id), ("agent_id", args.agent)):
+        if value is not None and name in parameters:
+            raise UsageError(f"argument --json-in: {name} is given twice, there and here")
+    named = {"run_id", "agent_id", "cwd"} & parameters.keys()
+    # The directory goes along whatever else names the run: nothing is recorded of an ignored one.
+    parameters = {"cwd": cwd(), **parameters}
+    if args.run_id is None and args.agent is None and named:
+        return parameters
+    return {**parameters, **_run_of(args.run_id, args.agent)}
 
 
 def _folder(client: Fleet, snapshot: Snapshot) -> str:
@@ -161,25 +342,16 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
     ]
 
 
-def run_list(args: Namespace) -> int:
-    """Print the snapshots of a run, or of all."""
-    with Fleet() as client:
-        page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
-    if args.json:
-        console.print_json(page.snapshots)
-    elif page.snapshots:
-        _print_list(page, of_all=args.run_id is None)
-    else:
-        tables.nothing("No snapshots found.")
-    return 0
+def _run_list(args: Namespace) -> int:
+    page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    show = partial(_print_list, page, of_all=args.run_id is None)
+    return tables.show_list(args, page.snapshots, show, "No snapshots found.")
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:
     columns = [*COLUMNS, *([RUN] if of_all else [])]
     tables.table(columns, [_row(each)[: len(columns)] for each in page.snapshots])
-    print(f"\nTotal: {console.plural(page.total, 'snapshot')}")
-    if page.total > len(page.snapshots):
-        print(f"Showing the newest {len(page.snapshots)}; --limit N shows more.")
+    tables.footer(page.total, len(page.snapshots), console.plural(page.total, "snapshot"))
 
 
 def _row(each: SnapshotSummary) -> tuple[str, ...]:
@@ -197,19 +369,13 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
     )
 
 
-def run_show(args: Namespace) -> int:
-    """Print one snapshot."""
+def _run_show(args: Namespace) -> int:
     request = _named(args)
     with Fleet() as client:
         snapshot = client.call(request)
         folder = "" if args.json else _folder(client, snapshot)
-    for warning in snapshot.warnings:
-        console.warn(warning)
-    if args.json:
-        console.print_json(snapshot)
-    else:
-        show_snapshot(snapshot, folder)
-    return 0
+    console.warn(*snapshot.warnings)
+    return console.show(args, snapshot, lambda _: show_snapshot(snapshot, folder))
 
 
 def _named(args: Namespace) -> Query[Snapshot]:
@@ -217,25 +383,21 @@ def _named(args: Namespace) -> Query[Snapshot]:
         args.parser.error("argument --agent: not allowed with a snapshot or a run")
     if (args.which or "").startswith(SNAPSHOT):
         return SnapshotGet(snapshot_id=args.which)
-    return SnapshotLatest(**_snapshot_options.run_of(args.which, args.agent))
+    return SnapshotLatest(**_run_of(args.which, args.agent))
 
 
-def run_verify(args: Namespace) -> int:
-    """Check snapshots and say what is wrong."""
+def _run_verify(args: Namespace) -> int:
     noun = "snapshot_id" if (args.which or "").startswith(SNAPSHOT) else "run_id"
     request = SnapshotVerify(**{noun: args.which}, repair=args.repair)
-    with Fleet() as client, bar(args, "Verifying") as progress:
-        findings = client.call(request, progress=progress)
-    return show(args, findings)
+    with Fleet() as client:
+        return console.findings(args, call_with_bar(args, "Verifying", client, request))
 
 
-def run_prune(args: Namespace) -> int:
-    """Show what would go, ask, and delete it."""
-
+def _run_prune(args: Namespace) -> int:
     def request(dry_run: bool) -> SnapshotPrune:
         return SnapshotPrune(run_id=args.run_id, dry_run=dry_run)
 
-    return Pruning("snapshots", request, _pruned_line).run(args)
+    return prune(args, "snapshots", request, _pruned_line)
 
 
 def _pruned_line(each: PrunedSnapshot) -> str:

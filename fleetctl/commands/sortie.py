@@ -1,13 +1,15 @@
 """``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
 
 from ..args import CommandParser, Run, Subparsers, UsageError, command, group, mission_option, whole
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
+    Mutation,
     Sortie,
     SortieAssign,
     SortieBlock,
@@ -46,49 +48,38 @@ def register(subparsers: Subparsers) -> None:
     actions = group(subparsers, "sortie", "The pieces of a mission.")
     _register_create(actions)
     assign = _on_sortie(
-        actions, "assign", run_assign, "Give a sortie to an agent.", "sortie.waiting"
+        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
     )
     assign.add_argument("agent", metavar="AGENT")
-    start = _on_sortie(actions, "start", run_start, "Begin a sortie.", "sortie.waiting")
-    start.add_argument(
-        "--agent", metavar="ID", completes="agent", help="default: the agent it is assigned to"
-    )
+    start = _on_sortie(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
+    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
     _register_reports(actions)
-    _on_sortie(
-        actions,
-        "remove",
-        run_remove,
-        "Take out a sortie that nobody has begun.",
-        "sortie.waiting",
-    )
-    _on_sortie(actions, "show", run_show, "Show a sortie.", "sortie")
-    listing = command(actions, "list", run_list, "List the sorties of a mission.")
+    summary = "Take out a sortie that nobody has begun."
+    _on_sortie(actions, "remove", _run_remove, summary, "sortie.waiting")
+    _on_sortie(actions, "show", _run_show, "Show a sortie.", "sortie")
+    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
     mission_option(listing)
     listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument(
-        "--assigned-to", metavar="ID", completes="agent", help="only those of this agent"
-    )
+    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
 
 
 def _on_sortie(
     actions: Subparsers, name: str, run: Run, summary: str, completes: str
 ) -> CommandParser:
     parser = command(actions, name, run, summary)
-    parser.add_argument("sortie_id", metavar="ID", completes=completes)
+    parser.add_argument("sortie_id", completes=completes)
     return parser
 
 
 def _register_create(actions: Subparsers) -> None:
-    create = command(actions, "create", run_create, "Add a sortie to a mission.", EXAMPLES)
+    create = command(actions, "create", _run_create, "Add a sortie to a mission.", EXAMPLES)
     create.add_argument("title", metavar="TITLE", help="the piece of work")
     mission_option(create)
     create.add_argument("--description", metavar="TEXT", help="what is to be done")
     create.add_argument(
         "--file", action="append", default=[], metavar="PATH", help="may be repeated"
     )
-    create.add_argument(
-        "--assign-to", metavar="ID", completes="agent", help="the agent that is to do it"
-    )
+    create.add_argument("--assign-to", completes="agent", help="the agent that is to do it")
     create.add_argument(
         "--priority", choices=get_args(Priority), default="medium", help="default: medium"
     )
@@ -96,7 +87,7 @@ def _register_create(actions: Subparsers) -> None:
 
 def _register_reports(actions: Subparsers) -> None:
     progress = _on_sortie(
-        actions, "progress", run_progress, "Report how far a sortie is.", "sortie.begun"
+        actions, "progress", _run_progress, "Report how far a sortie is.", "sortie.begun"
     )
     progress.add_argument(
         "--percent", type=whole(0, 100), metavar="N", help="how much of it is done"
@@ -106,19 +97,19 @@ def _register_reports(actions: Subparsers) -> None:
         "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
     )
     block = _on_sortie(
-        actions, "block", run_block, "Say that a sortie cannot go on.", "sortie.begun"
+        actions, "block", _run_block, "Say that a sortie cannot go on.", "sortie.begun"
     )
     block.add_argument("--reason", metavar="TEXT", required=True, help="why")
     unblock = _on_sortie(
-        actions, "unblock", run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
+        actions, "unblock", _run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
     )
-    complete = _on_sortie(actions, "complete", run_complete, "Complete a sortie.", "sortie.open")
+    complete = _on_sortie(actions, "complete", _run_complete, "Complete a sortie.", "sortie.open")
     complete.add_argument("--result", metavar="TEXT", help="what came of it")
-    fail = _on_sortie(actions, "fail", run_fail, "Give a sortie up.", "sortie.open")
+    fail = _on_sortie(actions, "fail", _run_fail, "Give a sortie up.", "sortie.open")
     fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
     for parser in (progress, block, unblock, complete, fail):
         parser.add_argument(
-            "--agent", metavar="ID", completes="agent", help="who reports (default: its own agent)"
+            "--agent", completes="agent", help="who reports (default: its own agent)"
         )
 
 
@@ -127,31 +118,35 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
     return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
 
 
-def run_create(args: Namespace) -> int:
-    """Add a sortie."""
+def _report(
+    args: Namespace, verb: str, request: Callable[..., Mutation[Sortie]], **more: object
+) -> int:
+    sortie = call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more))
+    return _done(args, sortie, verb)
+
+
+def _run_create(args: Namespace) -> int:
     with Fleet() as client:
-        request = SortieCreate(
-            mission_id=mission_id(client, args.mission),
-            title=args.title,
-            description=args.description,
-            files=args.file,
-            assigned_to=args.assign_to,
-            priority=args.priority,
-            agent_id=this_agent(),
+        sortie = client.call(
+            SortieCreate(
+                mission_id=mission_id(client, args.mission),
+                title=args.title,
+                description=args.description,
+                files=args.file,
+                assigned_to=args.assign_to,
+                priority=args.priority,
+                agent_id=this_agent(),
+            )
         )
-        sortie = client.call(request)
     return console.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
 
 
-def run_assign(args: Namespace) -> int:
-    """Give a sortie to an agent."""
-    with Fleet() as client:
-        sortie = client.call(SortieAssign(sortie_id=args.sortie_id, agent_id=args.agent))
+def _run_assign(args: Namespace) -> int:
+    sortie = call(SortieAssign(sortie_id=args.sortie_id, agent_id=args.agent))
     return console.result(args, sortie, f"Sortie assigned: {sortie.id} to {sortie.assigned_to}")
 
 
-def run_start(args: Namespace) -> int:
-    """Begin a sortie."""
+def _run_start(args: Namespace) -> int:
     with Fleet() as client:
         agent = args.agent or _assigned_agent(client, args.sortie_id)
         sortie = client.call(SortieStart(sortie_id=args.sortie_id, agent_id=agent))
@@ -165,64 +160,47 @@ def _assigned_agent(client: Fleet, sortie_id: str) -> str:
     return agent
 
 
-def run_progress(args: Namespace) -> int:
-    """Report progress."""
+def _run_progress(args: Namespace) -> int:
     if args.percent is None and args.notes is None and args.file is None:
         raise UsageError("Nothing to report: use --percent, --notes or --file.")
-    request = SortieProgress(
-        sortie_id=args.sortie_id,
-        percent=args.percent,
-        notes=args.notes,
-        files=args.file,
-        agent_id=args.agent,
+    sortie = call(
+        SortieProgress(
+            sortie_id=args.sortie_id,
+            percent=args.percent,
+            notes=args.notes,
+            files=args.file,
+            agent_id=args.agent,
+        )
     )
-    with Fleet() as client:
-        sortie = client.call(request)
     return console.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
 
 
-def run_block(args: Namespace) -> int:
-    """Block a sortie."""
-    request = SortieBlock(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
-    with Fleet() as client:
-        return _done(args, client.call(request), "blocked")
+def _run_block(args: Namespace) -> int:
+    return _report(args, "blocked", SortieBlock, reason=args.reason)
 
 
-def run_unblock(args: Namespace) -> int:
-    """Unblock a sortie."""
-    request = SortieUnblock(sortie_id=args.sortie_id, agent_id=args.agent)
-    with Fleet() as client:
-        return _done(args, client.call(request), "unblocked")
+def _run_unblock(args: Namespace) -> int:
+    return _report(args, "unblocked", SortieUnblock)
 
 
-def run_complete(args: Namespace) -> int:
-    """Complete a sortie."""
-    request = SortieComplete(sortie_id=args.sortie_id, result=args.result, agent_id=args.agent)
-    with Fleet() as client:
-        return _done(args, client.call(request), "completed")
+def _run_complete(args: Namespace) -> int:
+    return _report(args, "completed", SortieComplete, result=args.result)
 
 
-def run_fail(args: Namespace) -> int:
-    """Give a sortie up."""
-    request = SortieFail(sortie_id=args.sortie_id, reason=args.reason, agent_id=args.agent)
-    with Fleet() as client:
-        return _done(args, client.call(request), "failed")
+def _run_fail(args: Namespace) -> int:
+    return _report(args, "failed", SortieFail, reason=args.reason)
 
 
-def run_remove(args: Namespace) -> int:
-    """Take a sortie out."""
-    with Fleet() as client:
-        deleted = client.call(SortieRemove(sortie_id=args.sortie_id))
+def _run_remove(args: Namespace) -> int:
+    deleted = call(SortieRemove(sortie_id=args.sortie_id))
     return console.result(args, deleted, f"Sortie removed: {args.sortie_id}")
 
 
-def run_show(args: Namespace) -> int:
-    """Show a sortie."""
-    with Fleet() as client:
-        sortie = client.call(SortieGet(sortie_id=args.sortie_id))
-    if args.json:
-        console.print_json(sortie)
-        return 0
+def _run_show(args: Namespace) -> int:
+    return console.show(args, call(SortieGet(sortie_id=args.sortie_id)), _show)
+
+
+def _show(sortie: Sortie) -> None:
     console.fields(
         (
             ("Sortie", sortie.id),
@@ -241,11 +219,9 @@ def run_show(args: Namespace) -> int:
             ("Ended", console.ago(sortie.completed_at)),
         )
     )
-    return 0
 
 
-def run_list(args: Namespace) -> int:
-    """List sorties."""
+def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission)
         page = client.call(

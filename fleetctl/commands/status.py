@@ -6,21 +6,10 @@ from fleetd.protocol.patterns import AgentStatus
 
 from ..args import Subparsers, command
 from ..client import Fleet
-from ..client.models import (
-    Agent,
-    AgentList,
-    AwayStatus,
-    Counts,
-    MissionLine,
-    Recovery,
-    Status,
-    SystemStatus,
-    Timing,
-)
+from ..client.models import Agent, AgentList, Counts, MissionLine, Status, SystemStatus
 from ..client.pagination import every
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.recovery import lost, resume_command
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -79,9 +68,7 @@ def register(subparsers: Subparsers) -> None:
         run,
         "Show agents, missions in progress, and missions that wait for recovery.",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also show the store and the daemon's load"
-    )
+    parser.flag("-v", "--verbose", help="also show the store and the daemon's load")
 
 
 def run(args: Namespace) -> int:
@@ -89,15 +76,15 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         status = client.call(SystemStatus())
         agents = [] if args.json or status.counts is None else _present(client)
-    if args.json:
-        console.print_json(status)
-        return 0
-    _show(status, agents)
-    if args.verbose:
-        if status.counts is not None:
+
+    def page(status: Status) -> None:
+        _show(status, agents)
+        if args.verbose and status.counts is not None:
             _show_store(status, status.counts)
-        _show_work(status)
-    return 0
+        if args.verbose:
+            _show_work(status)
+
+    return console.show(args, status, page)
 
 
 def _present(client: Fleet) -> list[Agent]:
@@ -112,25 +99,22 @@ def _agents_that_are(client: Fleet, state: AgentStatus) -> list[Agent]:
 
 
 def _show(status: Status, agents: list[Agent]) -> None:
-    if status.store and status.store.away:
-        _show_away(status, status.store.away)
+    store = status.store
+    if store and store.away:
+        since = f"{console.span(store.away.for_ms)} (since {store.away.since_at})"
+        console.flow("Store away: ", f"for {since}: {store.away.message}", style="red")
+        waiting = console.plural(status.spool_files, "payload")
+        console.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
     console.line(
         f"fleetd {status.version} (pid {status.pid}), running for {console.span(status.uptime_ms)}"
     )
-    if status.store and status.store.lost:
-        console.flow("Commits lost: ", status.store.lost, style="red")
-    if status.counts is None:
-        return
-    _show_agents(status, agents)
-    _show_fleet(status, status.counts)
-
-
-def _show_away(status: Status, away: AwayStatus) -> None:
-    """Print since when nothing can be read or stored, why, and what becomes of hooks meanwhile."""
-    since = f"{console.span(away.for_ms)} (since {away.since_at})"
-    console.flow("Store away: ", f"for {since}: {away.message}", style="red")
-    waiting = console.plural(status.spool_files, "payload")
-    console.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
+    if store and store.lost:
+        console.flow("Commits lost: ", store.lost, style="red")
+    if status.counts is not None:
+        _show_agents(status, agents)
+        _show_missions(status, status.counts)
+        _show_candidates(status)
+        _show_tables(status)
 
 
 def _show_agents(status: Status, agents: list[Agent]) -> None:
@@ -154,71 +138,56 @@ def _show_agents(status: Status, agents: list[Agent]) -> None:
         console.line(f"  and {len(agents) - MOST_AGENTS} more: fleetctl agent list")
 
 
-def _show_fleet(status: Status, counts: Counts) -> None:
+def _show_missions(status: Status, counts: Counts) -> None:
     console.heading("Missions in progress")
-    if status.missions:
-        tables.table(MISSIONS, map(_mission_row, status.missions), indent="  ")
-    else:
-        console.line("  none")
-        if console.humane():
-            console.lines(NEXT if counts.missions else FIRST)
-    _show_candidates(status)
-    _show_recoveries(status.recoveries)
-    _show_machines(status)
-
-
-def _mission_row(mission: MissionLine) -> tuple[str, ...]:
-    return (
-        mission.mission_id,
-        console.bar(mission.progress_percent),
-        f"({mission.completed_sorties}/{mission.total_sorties})",
-        console.silence(mission.silence_ms),
-        _agents(mission),
-        console.plural(mission.locks, "lock"),
-        console.titled(mission.title, automatic=mission.automatic),
-    )
+    rows = [
+        (
+            each.mission_id,
+            console.bar(each.progress_percent),
+            f"({each.completed_sorties}/{each.total_sorties})",
+            console.silence(each.silence_ms),
+            _agents(each),
+            console.plural(each.locks, "lock"),
+            console.titled(each.title, automatic=each.automatic),
+        )
+        for each in status.missions
+    ]
+    if rows:
+        tables.table(MISSIONS, rows, indent="  ")
+        return
+    console.line("  none")
+    if console.humane():
+        console.lines(NEXT if counts.missions else FIRST)
 
 
 def _agents(mission: MissionLine) -> str:
     """Return how many agents a mission has, and how many of them wait for a permission."""
-    told = console.plural(mission.agents, "agent")
+    agents = console.plural(mission.agents, "agent")
     waiting = mission.needs_permission
     needs = "needs" if waiting == 1 else "need"
-    return f"{told}, {waiting} {needs} permission" if waiting else told
+    return f"{agents}, {waiting} {needs} permission" if waiting else agents
 
 
 def _show_candidates(status: Status) -> None:
-    if not status.candidates:
-        return
-    console.heading("Waiting for recovery")
+    if status.candidates:
+        console.heading("Waiting for recovery")
     for each in status.candidates:
         checkpoint = each.checkpoint_id or "no checkpoint"
         silent = console.silence(each.inactivity_duration_ms)
-        head = f"  {each.mission_id}  {silent}  {checkpoint}  "
-        console.headed(head, each.mission_title)
+        console.headed(f"  {each.mission_id}  {silent}  {checkpoint}  ", each.mission_title)
         if each.lost_agents:
-            console.line(f"    {lost(each)}")
+            console.line(f"    {console.lost_agents(each)}")
         if each.checkpoint_id:
-            console.line(f"    {resume_command(each)}")
+            console.line(f"    {console.resume_command(each)}")
 
 
-def _show_recoveries(recoveries: list[Recovery]) -> None:
-    if not recoveries:
-        return
-    console.heading("Recoveries under way")
-    rows = [
+def _show_tables(status: Status) -> None:
+    """Print the recoveries that are under way, and who shares the store if several do."""
+    recoveries = [
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
-        for each in recoveries
+        for each in status.recoveries
     ]
-    tables.table(RECOVERIES, rows, indent="  ")
-
-
-def _show_machines(status: Status) -> None:
-    """Print who shares the store, if it is one that several machines share."""
-    if not status.machines:
-        return
-    console.heading("Machines")
-    rows = [
+    machines = [
         (
             each.name,
             each.status,
@@ -228,7 +197,13 @@ def _show_machines(status: Status) -> None:
         )
         for each in status.machines
     ]
-    tables.table(MACHINES, rows, indent="  ")
+    for title, columns, rows in (
+        ("Recoveries under way", RECOVERIES, recoveries),
+        ("Machines", MACHINES, machines),
+    ):
+        if rows:
+            console.heading(title)
+            tables.table(columns, rows, indent="  ")
 
 
 def _show_store(status: Status, counts: Counts) -> None:
@@ -273,11 +248,12 @@ def _show_work(status: Status) -> None:
         kinds = ", ".join(f"{kind} {count}" for kind, count in status.errors.items())
         console.flow("  ", f"errors answered: {kinds}")
     print()
-    rows = [_timing_row("COMMIT to disk", writer.commit)]
-    rows += [_timing_row(each.method, each) for each in status.latencies]
+    timings = [
+        ("COMMIT to disk", writer.commit),
+        *((each.method, each) for each in status.latencies),
+    ]
+    rows = [
+        (name, str(each.count), f"{each.p50_ms:.2f}", f"{each.p95_ms:.2f}", f"{each.max_ms:.2f}")
+        for name, each in timings
+    ]
     tables.table(("MS", "CALLS", "P50", "P95", "MAX"), rows, indent="  ")
-
-
-def _timing_row(name: str, timing: Timing) -> tuple[str, ...]:
-    spans = (timing.p50_ms, timing.p95_ms, timing.max_ms)
-    return (name, str(timing.count), *(f"{span:.2f}" for span in spans))

@@ -11,6 +11,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
 from ..args import Subparsers, command, yes_option
 from ..completion import shells
+from ..context import loaded_settings
 from ..integrations import config_file, settings_backups
 from ..integrations import hook_plan as hooks
 from ..integrations import mcp as servers
@@ -45,33 +47,21 @@ _OF_THE_MACHINE = ("machine-id", "machine-nonces")
 _REPLACED = "replaced-*"
 
 
-class Stored(NamedTuple):
-    """One thing that fleetd has stored, by the word that people know, and the paths of it."""
-
-    what: str
-    paths: tuple[Path, ...]
-
-    @property
-    def where(self) -> Path:
-        """Return the path that stands for it."""
-        return self.paths[0]
-
-
-def stored(config: "Config") -> list[Stored]:
-    """Return what there is."""
+def _stored(config: "Config") -> dict[str, list[Path]]:
+    """Return the paths of what fleetd has stored, by the words that people know."""
     here = config.database.parent
     state = paths.state_path()
-    found = (
-        ("database", _beside(config.database)),
-        ("machine id", [here / name for name in _OF_THE_MACHINE]),
-        ("checkpoints", [config.checkpoints]),
-        ("replaced", [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)]),
-        ("spool", [paths.spool_path()]),
-        ("copies of settings", [settings_backups.directory()]),
-        ("log", [state / "fleetd.log", state / "fleetd.log.1"]),
-    )
-    every = ((what, tuple(filter(os.path.lexists, places))) for what, places in found)
-    return [Stored(what, places) for what, places in every if places]
+    found = {
+        "database": _beside(config.database),
+        "machine id": [here / name for name in _OF_THE_MACHINE],
+        "checkpoints": [config.checkpoints],
+        "replaced": [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)],
+        "spool": [paths.spool_path()],
+        "copies of settings": [settings_backups.directory()],
+        "log": [state / "fleetd.log", state / "fleetd.log.1"],
+    }
+    there = {what: list(filter(os.path.lexists, places)) for what, places in found.items()}
+    return {what: places for what, places in there.items() if places}
 
 
 def _beside(database: Path) -> Iterator[Path]:
@@ -81,10 +71,10 @@ def _beside(database: Path) -> Iterator[Path]:
         yield from database.parent.glob(glob.escape(database.name) + pattern)
 
 
-def delete(config: "Config", each: Stored) -> None:
-    """Remove one of them; raises InvalidState while a daemon uses it, and Storage."""
+def _delete(config: "Config", stored: list[Path]) -> list[str]:
+    """Remove paths and say so; raises InvalidState while a daemon uses them, and Storage."""
     _check_unused(config)
-    for path in each.paths:
+    for path in stored:
         try:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -95,15 +85,10 @@ def delete(config: "Config", each: Stored) -> None:
                 f"{error.filename or path} cannot be removed: {error.strerror}.",
                 hint=f"Look there: ls -la {path.parent}. Then run the command again.",
             ) from error
-    for directory in {path.parent for path in each.paths}:
-        _remove_if_empty(directory)
-
-
-def _remove_if_empty(directory: Path) -> None:
-    try:
-        directory.rmdir()
-    except OSError:  # something of somebody else's is in it
-        return
+    for directory in {path.parent for path in stored}:
+        with suppress(OSError):  # something of somebody else's is in it
+            directory.rmdir()
+    return [f"Deleted {path}" for path in stored]
 
 
 def _check_unused(config: "Config") -> None:
@@ -128,7 +113,7 @@ def _check_unused(config: "Config") -> None:
 _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
 
-class Part(NamedTuple):
+class Removal(NamedTuple):
     """One thing to be taken out; ``take_out`` does it and returns what is to be said of it."""
 
     what: str
@@ -136,7 +121,7 @@ class Part(NamedTuple):
     take_out: Callable[[], list[str]]
 
 
-class Left(NamedTuple):
+class Leftover(NamedTuple):
     """Something that stays, and how a person removes it."""
 
     what: str
@@ -148,12 +133,12 @@ class UninstallPlan:
     """What is to be taken out, what was done of it, and what went wrong with the rest."""
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.removed: list[Part] = []
+        self.parts: list[Removal] = []
+        self.removed: list[Removal] = []
         self.said: list[str] = []
         self.errors: list[tuple[str, FleetError]] = []
 
-    def add(self, what: str, found: Callable[[], Iterator[Part]]) -> None:
+    def add(self, what: str, found: Callable[[], Iterator[Removal]]) -> None:
         """Look for parts; what cannot be looked at stops nothing else."""
         try:
             self.parts += found()
@@ -183,11 +168,10 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what goes, change nothing")
+    parser.flag("--dry-run", help="show what goes, change nothing")
     yes_option(parser)
-    parser.add_argument(
+    parser.flag(
         "--delete-data",
-        action="store_true",
         help="delete what fleetd remembers on this machine, for good (default: ask; with --yes "
         "it is kept)",
     )
@@ -195,13 +179,13 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Show what goes, ask, take it out, and say what is left."""
-    settings, plan = _settings(), UninstallPlan()
+    settings, plan = loaded_settings(), UninstallPlan()
     for harness in HARNESSES.values():
-        name = harness.name
-        hooks_of = partial(hooks.uninstalling, harness, None)
-        plan.add(f"hooks of {name}", partial(_setting, f"hooks of {name}", hooks_of))
-        server_of = partial(servers.uninstalling, harness, None)
-        plan.add(f"MCP entry of {name}", partial(_setting, f"MCP entry of {name}", server_of))
+        for what, planned in (
+            (f"hooks of {harness.name}", hooks.uninstalling),
+            (f"MCP entry of {harness.name}", servers.uninstalling),
+        ):
+            plan.add(what, partial(_setting, what, partial(planned, harness, None)))
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
     plan.add("fleetd", _daemon)
@@ -210,20 +194,12 @@ def run(args: Namespace) -> int:
     _ask(args, plan, settings)
     if not args.dry_run:
         plan.carry_out()
-    return _told(args, plan, settings)
+    left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
+    console.show(args, _document(args, plan, left), lambda _: _show(args, plan, left))
+    return 1 if plan.errors else 0
 
 
-def _settings() -> "Loaded":
-    # Imported here: reading the configuration needs platformdirs and a TOML parser.
-    from fleetd.config import ConfigError, load
-
-    try:
-        return load()
-    except ConfigError as error:
-        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
-
-
-def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Part]:
+def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Removal]:
     """Yield the settings file of an agent CLI, if there is anything of ours in it."""
     change = planned()
 
@@ -236,18 +212,18 @@ def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Part]:
         return [f"Took the {what} out of {now.file.path}"]
 
     if change.changes:
-        yield Part(what, change.file.where, take_out)
+        yield Removal(what, change.file.where, take_out)
 
 
-def _completions(shell: str) -> Iterator[Part]:
+def _completions(shell: str) -> Iterator[Removal]:
     for file in shells.installed(shell):
-        yield Part(f"completions for {shell}", file.where, partial(shells.remove, file))
+        yield Removal(f"completions for {shell}", file.where, partial(shells.remove, file))
 
 
-def _daemon() -> Iterator[Part]:
+def _daemon() -> Iterator[Removal]:
     removal = ServiceRemoval(service())
     if removal:
-        yield Part(removal.title, ", ".join(removal.shown()), removal.carry_out)
+        yield Removal(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
         raise InvalidState(
             "A service manager runs fleetd by files that are not yours, which stay.",
@@ -255,14 +231,12 @@ def _daemon() -> Iterator[Part]:
         )
 
 
-def _data(settings: "Loaded") -> list[Part]:
+def _data(settings: "Loaded") -> list[Removal]:
     config = settings.config
-
-    def take_out(each: Stored) -> list[str]:
-        delete(config, each)
-        return [f"Deleted {path}" for path in each.paths]
-
-    return [Part(each.what, str(each.where), partial(take_out, each)) for each in stored(config)]
+    return [
+        Removal(what, str(places[0]), partial(_delete, config, places))
+        for what, places in _stored(config).items()
+    ]
 
 
 def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
@@ -285,16 +259,7 @@ def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
             plan.parts += found
 
 
-def _told(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> int:
-    left = list(_left(settings, data=not (args.dry_run and args.delete_data)))
-    if args.json:
-        console.print_json(_document(args, plan, left))
-    else:
-        _show(args, plan, left)
-    return 1 if plan.errors else 0
-
-
-def _document(args: Namespace, plan: UninstallPlan, left: list[Left]) -> dict[str, Any]:
+def _document(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> dict[str, Any]:
     going = plan.parts if args.dry_run else plan.removed
     return {
         "changed": bool(plan.removed),
@@ -307,7 +272,7 @@ def _document(args: Namespace, plan: UninstallPlan, left: list[Left]) -> dict[st
     }
 
 
-def _show(args: Namespace, plan: UninstallPlan, left: list[Left]) -> None:
+def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
     console.lines(plan.said)
     if not plan.parts and not plan.errors:
         console.line("Nothing of fleetd is installed here.")
@@ -320,30 +285,34 @@ def _show(args: Namespace, plan: UninstallPlan, left: list[Left]) -> None:
             console.complain("Hint:", error.hint)
     if plan.errors:
         console.complain("Hint:", "When that is mended, run fleetctl uninstall again.")
-    console.bullets("Left", [_sentence(each) for each in left])
+    console.bullets(
+        "Left",
+        [f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "") for each in left],
+    )
 
 
-def _sentence(each: Left) -> str:
-    return f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "")
-
-
-def _left(settings: "Loaded", *, data: bool) -> Iterator[Left]:
+def _left(settings: "Loaded", *, data: bool) -> Iterator[Leftover]:
     """Yield what stays after this command, with what fleetd remembers if there is ``data``."""
-    for each in stored(settings.config) if data else ():
-        yield Left(each.what, str(each.where), "fleetctl uninstall --delete-data")
+    for each in _data(settings) if data else ():
+        yield Leftover(each.what, each.where, "fleetctl uninstall --delete-data")
     if settings.config.store:
         shown = next(str(each.value) for each in settings.settings() if each.key == "store")
-        yield Left("store", shown, "it is on a server, for the other machines as well")
+        yield Leftover("store", shown, "it is on a server, for the other machines as well")
     if settings.file.exists():
-        yield Left("settings", str(settings.file), f"rm {shlex.quote(str(settings.file))}")
+        yield Leftover("settings", str(settings.file), f"rm {shlex.quote(str(settings.file))}")
     for name in (".bashrc", ".zshrc"):
         if _mentions(Path.home() / name):
-            how = "remove the line with fleetctl completions"
-            yield Left("completions", f"~/{name}", how)
-    yield from _of_systemd()
+            yield Leftover("completions", f"~/{name}", "remove the line with fleetctl completions")
+    drop_ins = systemd.directory() / f"{SERVICE}.d"
+    if drop_ins.is_dir():
+        yield Leftover("drop-ins", str(drop_ins), "yours")
+    manager = service()
+    if manager is not None and manager.lingering():
+        how = "loginctl disable-linger, if nothing else of yours needs it"
+        yield Leftover("lingering", "your services go on when you log out", how)
     how = "there: fleetctl hooks uninstall --all --project; fleetctl mcp uninstall --all --project"
-    yield Left("projects", "settings of single projects, where --project put anything", how)
-    yield Left("program", f"{PACKAGE} in {sys.prefix}", _package_command(Path(sys.prefix)))
+    yield Leftover("projects", "settings of single projects, where --project put anything", how)
+    yield Leftover("program", f"{PACKAGE} in {sys.prefix}", _package_command(Path(sys.prefix)))
 
 
 def _mentions(file: Path) -> bool:
@@ -353,24 +322,12 @@ def _mentions(file: Path) -> bool:
         return False
 
 
-def _of_systemd() -> Iterator[Left]:
-    drop_ins = systemd.directory() / f"{SERVICE}.d"
-    if drop_ins.is_dir():
-        yield Left("drop-ins", str(drop_ins), "yours")
-    manager = service()
-    if manager is not None and manager.lingering():
-        how = "loginctl disable-linger, if nothing else of yours needs it"
-        yield Left("lingering", "your services go on when you log out", how)
-
-
 def _package_command(prefix: Path) -> str:
     """Return the command that removes the program, for the way in which it was installed."""
-    by = installer(prefix)
-    if by == "uv tool":
-        return f"uv tool uninstall {PACKAGE}"
-    if by == "pipx":
-        return f"pipx uninstall {shlex.quote(prefix.name)}"
     python = shlex.quote(sys.executable or "python3")
-    if by == "uv pip":
-        return f"uv pip uninstall --python {python} {PACKAGE}"
-    return f"{python} -m pip uninstall {PACKAGE}"
+    commands = {
+        "uv tool": f"uv tool uninstall {PACKAGE}",
+        "pipx": f"pipx uninstall {shlex.quote(prefix.name)}",
+        "uv pip": f"uv pip uninstall --python {python} {PACKAGE}",
+    }
+    return commands.get(installer(prefix), f"{python} -m pip uninstall {PACKAGE}")

@@ -20,7 +20,7 @@ from ..output import console, times
 from ..output.text import cut
 
 # A person has pressed a key and waits: what takes longer than this is not worth it.
-PATIENCE_S = 0.3
+TIMEOUT_S = 0.3
 
 
 def print_candidates(kind: str, prefix: str) -> None:
@@ -29,9 +29,9 @@ def print_candidates(kind: str, prefix: str) -> None:
         return
     # Whatever hangs, a pipe in the place of a file too, this ends it.
     signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
     try:
-        found = _asked(kind, prefix)
+        found = _ask_daemon(kind, prefix)
     except (FleetError, OSError):
         return
     columns = console.terminal_width() if "COLUMNS" in os.environ else None
@@ -40,30 +40,22 @@ def print_candidates(kind: str, prefix: str) -> None:
     print(text, end="")
 
 
-def _asked(kind: str, prefix: str) -> list[Any]:
+def _ask_daemon(kind: str, prefix: str) -> "list[Completion]":
     path = paths.socket_path()
-    if not _somebody_serves(path):
+    try:
+        # A socket of systemd would start a daemon for whoever only presses a key: one must live
+        # that has signed the socket's lock. Nobody tries the lock itself: a daemon that starts at
+        # this moment would find it taken.
+        os.kill(int(paths.lock_of_socket(path).read_text("ascii")), 0)
+    except (OSError, ValueError):
         return []
-    deadline = time.monotonic() + PATIENCE_S
-    with Fleet(path, connect_s=PATIENCE_S) as client:
+    deadline = time.monotonic() + TIMEOUT_S
+    with Fleet(path, connect_s=TIMEOUT_S) as client:
 
         def ask(method: str, **params: Any) -> Any:
             return client.call_raw(method, params, reply_s=max(0.01, deadline - time.monotonic()))
 
         return candidates(kind, prefix, ask)
-
-
-def _somebody_serves(socket: Any) -> bool:
-    """Whether a process lives that has signed the socket's lock.
-
-    A socket of systemd would start a daemon for whoever only presses a key. Nobody tries the lock
-    itself: a daemon that starts at this moment would find it taken.
-    """
-    try:
-        os.kill(int(paths.lock_of_socket(socket).read_text("ascii")), 0)
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 # Calls a method that changes nothing and returns its result.
@@ -143,8 +135,8 @@ def _checkpoints(ask: Ask) -> Iterator[Completion]:
     found += ask("checkpoint.list", limit=MOST).checkpoints
     for each in sorted(found, key=lambda each: each.undo):
         why = each.trigger_details or ("undo" if each.undo else "")
-        told = f"{_when(each.timestamp)}  {each.trigger} {each.progress_percent}%  {why}"
-        yield Completion(each.id, told)
+        when = _when(each.timestamp)
+        yield Completion(each.id, f"{when}  {each.trigger} {each.progress_percent}%  {why}")
 
 
 def _snapshots(ask: Ask) -> Iterator[Completion]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from fleetd.protocol.errors import FleetError
+from fleetd.protocol.errors import FleetError, NotFound
 
 from ..args import CommandParser, Run, Subparsers, UsageError, command, yes_option
 from ..context import project_dir
@@ -55,6 +55,20 @@ def chosen(args: Namespace) -> list[Harness]:
         here = ", ".join(each.name for each in HARNESSES.values() if each.is_here())
         raise UsageError(f"Name an agent CLI, or give --all. On this machine: {here or 'none'}.")
     return [each for name, each in HARNESSES.items() if name in args.harness or not args.harness]
+
+
+def chosen_here(args: Namespace, group: str, what: str) -> list[Harness]:
+    """Return the agent CLIs to install something for, with --all those on this machine.
+
+    Raises UsageError, and NotFound when there is none.
+    """
+    found = [each for each in chosen(args) if each.is_here() or not args.all]
+    if not found:
+        raise NotFound(
+            f"None of these was found on this machine: {', '.join(HARNESSES)}.",
+            hint=f"Name one to install {what} all the same: fleetctl {group} install claude",
+        )
+    return found
 
 
 def project(args: Namespace) -> Path | None:

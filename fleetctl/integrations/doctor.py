@@ -10,6 +10,7 @@ from ..client.models import Finding, HarnessStatus
 from . import config_file
 from .hook_command import for_doctor, program_of
 from .hooks import found
+from .installation import run_program
 from .jsonc import is_blank, is_plain, parse
 from .registry import CLAUDE, CODEX, GEMINI, Harness
 from .status import HooksState
@@ -123,7 +124,7 @@ def _switched_off(harness: Harness, text: str) -> str:
 
 def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None) -> Finding:
     """Say whether Codex was told to trust our hooks; whether the hash still fits, only it knows."""
-    states = _codex_hook_states()
+    states = _codex_setting("hooks", "state")
     keys = [_codex_key(seen.file, each.event, each.within) for each in found(text, harness)]
     untrusted = sum(not isinstance(states.get(key), dict) for key in keys)
     if not untrusted:
@@ -144,10 +145,6 @@ def _codex_plan(harness: Harness) -> Finding:
         " enabled = true under [tools.update_plan] in its config.toml"
     )
     return _finding(harness, "plan", told, note=True)
-
-
-def _codex_hook_states() -> dict[str, object]:
-    return _codex_setting("hooks", "state")
 
 
 def _codex_setting(section: str, name: str) -> dict[str, object]:
@@ -174,9 +171,8 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         yield _finding(harness, "heard", told, note=True)
         return
     understood = heard.last_event is not None
-    told = f"{heard.last_event} at {heard.last_event_at}"
-    if not understood:
-        told = f"nothing that fleetd understood, last at {heard.last_event_at}"
+    what = f"{heard.last_event} at" if understood else "nothing that fleetd understood, last at"
+    told = f"{what} {heard.last_event_at}"
     if heard.unfit:
         told += f"; {heard.unfit} of {heard.deliveries} fit no shape: fleetd's log has one of each"
     yield _finding(harness, "heard", told, ok=understood)
@@ -204,26 +200,21 @@ def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
     Without a daemon it has a spool of its own, of which nothing is left.
     """
     # Imported here: most that load this module need it never.
-    import subprocess
     import tempfile
 
     begun = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="fleet-doctor-") as directory:
-            done = subprocess.run(
+            done = run_program(
                 ["/bin/sh", "-c", for_doctor(command, harness)],
-                input=SAMPLE,
+                stdin=SAMPLE,
                 cwd=directory,
                 env=dict(os.environ) if daemon else {**os.environ, "XDG_STATE_HOME": directory},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=RUN_S,
-                check=False,
+                timeout_s=RUN_S,
             )
             took_ms = (time.monotonic() - begun) * 1_000
             kept = any(Path(directory).rglob("*.json"))
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return _finding(harness, "run", f"it did not end well: {error}", ok=False)
     complaint = _complaint(done, daemon=daemon, kept=kept)
     if complaint:

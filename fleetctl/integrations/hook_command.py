@@ -1,4 +1,4 @@
-"""Hook command: the line that a harness runs for each event, made, recognised, changed.
+"""Hook command: the line that a harness runs for each event, and OpenCode's plugin instead.
 
 It stays the same over upgrades: Codex trusts a hook by the hash of its command.
 """
@@ -6,13 +6,13 @@ It stays the same over upgrades: Codex trusts a hook by the hash of its command.
 import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
+from .config_file import SettingsFile
+from .installation import configured_socket, this_interpreter
 from .registry import Harness, HookEvent
 
 ENFORCE = "enforce-locks"
@@ -40,47 +40,16 @@ class Installation(NamedTuple):
 
 def this_installation() -> Installation:
     """Return what a command of this installation is made of; raises InvalidState."""
-    if not sys.executable:
-        raise InvalidState(
-            "This Python does not know its own executable, so no hook could name it.",
-            hint="Run fleetctl with a Python that was installed as a program.",
-        )
-    return Installation(steady_interpreter(Path(sys.executable)), str(client()), _assignments())
+    # The hook reads no configuration: it must be told of another socket than the usual.
+    untold = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
+    socket = configured_socket(untold)
+    assignments = "" if socket is None else f"FLEET_SOCKET={quoted(str(socket))} "
+    return Installation(this_interpreter("hook"), str(client()), assignments)
 
 
 def client() -> Path:
     """Return the hook client of this installation."""
     return Path(__file__).absolute().parent.parent / "hook.py"
-
-
-def steady_interpreter(executable: Path) -> str:
-    """Return the steadiest name of an interpreter.
-
-    ``python3`` beside it, where that is the same: it outlives a step from 3.11 to 3.12, and the
-    hook needs nothing but a Python 3. Links are not resolved: the ``python3`` of a virtual
-    environment goes on working when the Python below it is replaced.
-    """
-    steady = executable.with_name("python3")
-    try:
-        same = steady.samefile(executable)
-    except OSError:
-        same = False
-    return str(steady if same else executable)
-
-
-def _assignments() -> str:
-    """Return what the hook must be told, because it reads no configuration."""
-    # Imported here: who makes no command needs no settings.
-    from fleetd.config import ConfigError, load
-
-    try:
-        configured = load().config.socket
-    except ConfigError as error:
-        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
-    untold = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
-    if configured == paths.socket_path(untold):
-        return ""
-    return f"FLEET_SOCKET={quoted(str(configured))} "
 
 
 def quoted(text: str) -> str:
@@ -115,3 +84,51 @@ def program_of(command: str) -> tuple[str, str]:
 
 def _shape(harness: Harness) -> re.Pattern[str]:
     return re.compile(rf"/fleetctl/hook\.py'? {re.escape(harness.name)}(?= |$)")
+
+
+# OpenCode runs no commands: it has a plugin, which is copied as it is shipped but for one line.
+_PLUGIN_MARK = b"fleetd"
+_PLUGIN_ARGS = b"const ARGS = []"
+_PLUGIN_ENFORCING = b'const ARGS = ["enforce-locks"]'
+
+
+def plugin_path() -> Path:
+    """Return where this installation has the plugin."""
+    return Path(__file__).absolute().parent.parent / "plugins" / "opencode.js"
+
+
+def shipped_plugin() -> bytes:
+    """Return the plugin of this installation; raises InvalidState when it is not there."""
+    path = plugin_path()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidState(
+            f"This installation has no plugin for OpenCode: {path}: {error.strerror}.",
+            hint="Install fleetd again.",
+        ) from error
+
+
+def is_plugin(file: SettingsFile) -> bool:
+    """Return whether a file is our plugin, of whatever version."""
+    return file.data is not None and _PLUGIN_MARK in file.data[:1_000]
+
+
+def plugin_enforces(file: SettingsFile) -> bool:
+    """Return whether the plugin in a file denies edits of files that others hold."""
+    return file.data is not None and _PLUGIN_ENFORCING in file.data
+
+
+def plugin_text(file: SettingsFile, *, enforce: bool | None) -> bytes:
+    """Return what belongs in the file; raises InvalidState when somebody else's is there.
+
+    ``enforce`` None leaves lock enforcement as it is.
+    """
+    if file.data is not None and not is_plugin(file):
+        raise InvalidState(
+            f"{file.path} is there already and is not fleetd's.",
+            hint="Move it away or rename it, then try again. Nothing was changed.",
+        )
+    if plugin_enforces(file) if enforce is None else enforce:
+        return shipped_plugin().replace(_PLUGIN_ARGS, _PLUGIN_ENFORCING)
+    return shipped_plugin()

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
-from . import config_file, opencode, settings_backups
-from .hook_command import Installation, enforces
+from . import config_file, settings_backups
+from .hook_command import Installation, enforces, is_plugin, plugin_path, plugin_text
 from .hooks import UnusableSettings, found, put_in, take_out
 from .jsonc import is_plain
 from .registry import OPENCODE, Harness, installable
@@ -86,7 +86,7 @@ def installing(
     file = config_file.read(harness.settings_file(project), project=project)
     notes, todo = _notes(harness, project, enforce=enforce), []
     if harness is OPENCODE:
-        after, whole = opencode.content(file, enforce=enforce), str(opencode.place())
+        after, whole = plugin_text(file, enforce=enforce), str(plugin_path())
         if installation.assignments:
             todo.append(f"Set this in OpenCode's own environment: {installation.assignments}")
         change = PlannedChange(harness, file, after, notes=notes, ours_before=True, whole=whole)
@@ -113,8 +113,8 @@ def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:
-        after = None if opencode.is_ours(file) else file.data
-        return checked(PlannedChange(harness, file, after, whole=str(opencode.place())))
+        after = None if is_plugin(file) else file.data
+        return checked(PlannedChange(harness, file, after, whole=str(plugin_path())))
     with complaints(file):
         ours = found(file.text or "", harness)
         if not ours:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .hook_command import is_ours
-from .jsonc import Node, is_blank, parse
-from .jsonc_edit import append, layout, remove, replace
+from .jsonc import Node, append, is_blank, layout, parse, remove, replace
 from .registry import Harness, HookEvent
 
 Wanted = Sequence[tuple[HookEvent, str]]

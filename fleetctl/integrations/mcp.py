@@ -1,17 +1,16 @@
 """The MCP server in an agent CLI's settings: its command, installing, uninstalling, looking."""
 
 import os
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fleetd.host import paths
 from fleetd.protocol.errors import InvalidState
 
 from . import config_file, mcp_json, mcp_toml, settings_backups
-from .hook_command import steady_interpreter
 from .hook_plan import PlannedChange, checked, complaints
+from .installation import configured_socket, this_interpreter
 from .jsonc import is_plain
 from .registry import Harness, McpSettings, ServerCommand
 
@@ -22,14 +21,13 @@ BACKUP = ".before-fleet-mcp"
 
 def this_command() -> ServerCommand:
     """Return how the server of this installation is started; raises InvalidState."""
-    if not sys.executable:
-        raise InvalidState(
-            "This Python does not know its own executable, so no setting could name it.",
-            hint="Run fleetctl with a Python that was installed as a program.",
-        )
     launcher = Path(__file__).absolute().parent.parent / LAUNCHER
-    program = steady_interpreter(Path(sys.executable))
-    return ServerCommand(program, (_isolation(launcher), str(launcher)), _variables())
+    # Agent CLIs keep all other variables from it.
+    kept = ("HOME", "XDG_RUNTIME_DIR")
+    socket = configured_socket({name: os.environ[name] for name in kept if name in os.environ})
+    variables = {} if socket is None else {"FLEET_SOCKET": str(socket)}
+    program = this_interpreter("setting")
+    return ServerCommand(program, (_isolation(launcher), str(launcher)), variables)
 
 
 def _isolation(launcher: Path) -> str:
@@ -42,20 +40,6 @@ def _isolation(launcher: Path) -> str:
 
     own = Path(site.getusersitepackages())
     return "-P" if own in launcher.parents else "-I"
-
-
-def _variables() -> dict[str, str]:
-    """Return what the server must be told, because agent CLIs keep variables from it."""
-    # Imported here: who only looks needs no settings.
-    from fleetd.config import ConfigError, load
-
-    try:
-        configured = load().config.socket
-    except ConfigError as error:
-        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
-    kept = ("HOME", "XDG_RUNTIME_DIR")
-    untold = {name: value for name, value in os.environ.items() if name in kept}
-    return {} if configured == paths.socket_path(untold) else {"FLEET_SOCKET": str(configured)}
 
 
 def is_ours(entry: object) -> bool:
@@ -74,43 +58,43 @@ def _words(entry: dict[str, Any]) -> list[Any]:
     return words if isinstance(words, list) else [words, *(entry.get("args") or ())]
 
 
+@dataclass
 class McpStatus:
     """How a CLI's settings stand; ``installed`` is yes, no, other, or unknown with a problem."""
 
-    def __init__(self, harness: Harness, file: Path) -> None:
-        self.harness = harness.name
-        self.here = harness.is_here()
-        self.file = str(file)
-        self.installed = "no"
-        # Whether the entry is the one that this installation would write.
-        self.current = False
-        self.command = ""
-        self.problem = ""
+    harness: str
+    here: bool
+    file: str
+    installed: str = "no"
+    # Whether the entry is the one that this installation would write.
+    current: bool = False
+    command: str = ""
+    problem: str = ""
 
 
 def installing(harness: Harness, project: Path | None, command: ServerCommand) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must stay."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
-    text, form = _text(file), _form(harness.mcp)
+    text, form = file.text or "", _form(harness.mcp)
     with complaints(file):
         known = form.found(text, harness.mcp.section, NAME)
-        _refuse_others(file, known)
+        if known is not None and not is_ours(known):
+            raise InvalidState(
+                f"{file.path} has a server named {NAME} already, and it is not fleetd's.",
+                hint="Rename it there, then try again. Nothing was changed.",
+            )
         after = form.put_in(text, harness.mcp.section, NAME, harness.mcp.entry(command))
+    notes = _notes(harness, project, after)
     change = PlannedChange(
-        harness,
-        file,
-        after.encode(),
-        notes=_notes(harness, project, after),
-        todo=[harness.mcp.note] if harness.mcp.note else [],
-        ours_before=known is not None,
+        harness, file, after.encode(), notes=notes, ours_before=known is not None
     )
-    return checked(change)
+    return checked(change._replace(todo=[harness.mcp.note] if harness.mcp.note else []))
 
 
 def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
-    text, form = _text(file), _form(harness.mcp)
+    text, form = file.text or "", _form(harness.mcp)
     with complaints(file):
         if not is_ours(form.found(text, harness.mcp.section, NAME)):
             return PlannedChange(harness, file, file.data)
@@ -121,11 +105,11 @@ def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
 def look(harness: Harness, project: Path | None, command: ServerCommand) -> McpStatus:
     """Look at a CLI's settings."""
     path = harness.mcp.settings_file(project)
-    seen, form = McpStatus(harness, path), _form(harness.mcp)
+    seen, form = McpStatus(harness.name, harness.is_here(), str(path)), _form(harness.mcp)
     try:
         file = config_file.read(path, BACKUP, project)
         with complaints(file):
-            entry = form.found(_text(file), harness.mcp.section, NAME)
+            entry = form.found(file.text or "", harness.mcp.section, NAME)
     except InvalidState as error:
         seen.installed, seen.problem = "unknown", error.message
         return seen
@@ -141,18 +125,6 @@ def look(harness: Harness, project: Path | None, command: ServerCommand) -> McpS
 
 def _form(settings: McpSettings) -> ModuleType:
     return mcp_toml if settings.toml else mcp_json
-
-
-def _text(file: config_file.SettingsFile) -> str:
-    return file.text or ""
-
-
-def _refuse_others(file: config_file.SettingsFile, entry: object) -> None:
-    if entry is not None and not is_ours(entry):
-        raise InvalidState(
-            f"{file.path} has a server named {NAME} already, and it is not fleetd's.",
-            hint="Rename it there, then try again. Nothing was changed.",
-        )
 
 
 def _notes(harness: Harness, project: Path | None, after: str) -> list[str]:

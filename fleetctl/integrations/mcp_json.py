@@ -6,8 +6,7 @@ Everything else in the text stays byte for byte, and so does what a person added
 from typing import Any
 
 from .hooks import UnusableSettings
-from .jsonc import Node, is_blank, parse
-from .jsonc_edit import append, layout, remove
+from .jsonc import Node, append, is_blank, layout, parse, remove
 
 
 def found(text: str, section: str, name: str) -> Any:

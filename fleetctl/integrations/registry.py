@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .installation import run_program
+
 # The hook itself gives up after 1 s, before a compaction after 5 s.
 SOON_S = 5
 # The most that Codex allows for these; it warns of more.
@@ -140,11 +142,6 @@ def _flat_bash(command: str, event: HookEvent) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
 
 
-def _claude_mcp_file(env: Env) -> Path:
-    directory = env.get("CLAUDE_CONFIG_DIR")
-    return (Path(directory).expanduser() if directory else Path.home()) / ".claude.json"
-
-
 def _in(directory: Callable[[Env], Path], *names: str) -> Callable[[Env], Path]:
     """Return the first of these files in a directory that is there, else the last."""
 
@@ -195,7 +192,7 @@ CLAUDE = Harness(
     # The local file: the command names paths of this machine, and this one is not committed.
     project_file=".claude/settings.local.json",
     mcp=McpSettings(
-        _claude_mcp_file,
+        _in(_home("CLAUDE_CONFIG_DIR"), ".claude.json"),
         ".mcp.json",
         "mcpServers",
         _stdio,
@@ -364,20 +361,9 @@ def _version(harness: Harness) -> tuple[int, ...] | None:
     executable = harness.executable()
     if executable is None:
         return None
-    # Imported here: most that load this module need it never.
-    import subprocess
-
     try:
-        answer = subprocess.run(
-            [executable, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ANSWER_S,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        answer = run_program([executable, "--version"], timeout_s=ANSWER_S).stdout
+    except OSError:
         return None
     found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", answer)
     return tuple(map(int, found.groups())) if found else None

@@ -1,6 +1,7 @@
 """Status of hooks: what is installed, whether it is of this installation, what was heard."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,8 @@ from ..client import Fleet, TooSlow
 from ..client.models import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 from ..output import console
 from ..output.tables import Column
-from . import config_file, hooks, opencode
-from .hook_command import Installation, enforces
+from . import config_file, hooks
+from .hook_command import Installation, enforces, is_plugin, plugin_enforces, plugin_text
 from .hook_plan import complaints
 from .registry import OPENCODE, Harness, installable
 
@@ -82,51 +83,42 @@ def ask() -> Heard:
     return Heard(status.harnesses, status.spool)
 
 
+@dataclass
 class HooksState:
     """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
 
-    def __init__(self, *, harness: str, here: bool, executable: str | None, file: str) -> None:
-        self.harness = harness
-        self.here = here
-        self.executable = executable
-        self.file = file
-        self.installed = "no"
-        self.events: list[str] = []
-        self.missing: list[str] = []
-        # What an installation of now would add to one of before that is whole.
-        self.updates: list[str] = []
-        self.commands: list[str] = []
-        # Whether every command is the one that this installation would write.
-        self.current = False
-        self.enforce_locks = False
-        self.problem = ""
+    harness: str
+    here: bool
+    executable: str | None
+    file: str
+    installed: str = "no"
+    events: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    # What an installation of now would add to one of before that is whole.
+    updates: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    # Whether every command is the one that this installation would write.
+    current: bool = False
+    enforce_locks: bool = False
+    problem: str = ""
 
 
 def state(harness: Harness, project: Path | None, installation: Installation) -> HooksState:
     """Look at a harness's settings."""
     file = harness.settings_file(project)
-    seen = HooksState(
-        harness=harness.name,
-        here=harness.is_here(),
-        executable=harness.executable(),
-        file=str(file),
-    )
+    seen = HooksState(harness.name, harness.is_here(), harness.executable(), str(file))
     try:
         found = config_file.read(file, project=project)
         if harness is OPENCODE:
-            _look_at_plugin(seen, found)
+            if is_plugin(found):
+                seen.installed = "yes"
+                seen.current = found.data == plugin_text(found, enforce=None)
+                seen.enforce_locks = plugin_enforces(found)
         else:
             _look_at_settings(seen, harness, found, installation)
     except InvalidState as error:
         seen.installed, seen.problem = "unknown", error.message
     return seen
-
-
-def _look_at_plugin(seen: HooksState, file: config_file.SettingsFile) -> None:
-    if opencode.is_ours(file):
-        seen.installed = "yes"
-        seen.current = file.data == opencode.content(file, enforce=None)
-        seen.enforce_locks = opencode.enforces(file)
 
 
 def _look_at_settings(

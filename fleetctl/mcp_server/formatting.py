@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleetd.protocol import endings
-from fleetd.protocol.display import attributed, clean, clean_block, clean_path, quote
-from fleetd.protocol.durations import duration
+from fleetd.protocol.display import attributed, clean, clean_block, clean_path, duration, quote
 from fleetd.protocol.errors import FleetError, LockConflict, NotFound, Unavailable
 from fleetd.protocol.records import (
     Agent,

@@ -12,14 +12,16 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
-from typing import Any, TextIO, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from fleetd.protocol.durations import duration
-from fleetd.protocol.invisible import dropped, escaped, escaped_in_json
+from fleetd.protocol.display import dropped, duration, escaped, escaped_in_json
 
 from . import times
 from .text import cut, width, wrapped
+
+if TYPE_CHECKING:
+    from ..client.models import Findings, RecoveryCandidate
 
 NARROWEST = 20
 USUAL = 80
@@ -67,6 +69,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+T = TypeVar("T")
 Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
@@ -76,6 +79,7 @@ _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_VERDICTS = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
 # How much further to the right a line goes on that was broken.
 HANGING = 4
@@ -175,6 +179,50 @@ def result(args: Namespace, value: Any, *texts: str) -> int:
     return 0
 
 
+def show(args: Namespace, value: T, page: Callable[[T], object]) -> int:
+    """Print a result as JSON or as a page, whichever was asked for, and return status 0."""
+    if args.json:
+        print_json(value)
+    else:
+        page(value)
+    return 0
+
+
+def findings(args: Namespace, found: "Findings") -> int:
+    """Print what a check found; the status is 1 when something is wrong and stays so.
+
+    A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
+    """
+    show(args, found, _print_findings)
+    return 0 if found.ok else 1
+
+
+def _print_findings(found: "Findings") -> None:
+    for finding in found.findings:
+        fine = "note" if finding.note else "ok"
+        verdict = "fixed" if finding.fixed else fine if finding.ok else "WRONG"
+        code = f"[{finding.reason_code}]" if finding.reason_code else None
+        parts = filter(None, (finding.check, finding.subject, finding.detail, code))
+        flow(f"{verdict:<6} ", "  ".join(parts), style=_VERDICTS[verdict])
+    line("Everything is in order." if found.ok else "Something is wrong.")
+
+
+def lost_agents(candidate: "RecoveryCandidate") -> str:
+    """Return who left work open, with the reason as ``fleetctl status --json`` has it."""
+    return f"agent_lost: {', '.join(candidate.lost_agents)}"
+
+
+def resume_command(candidate: "RecoveryCandidate", agent: str | None = None) -> str:
+    """Return what brings a mission back, for ``agent``, by default for who waits.
+
+    Where others are at work again, they must not notice.
+    """
+    text = f"fleetctl resume --mission {candidate.mission_id}"
+    if who := agent or candidate.agent_id:
+        text += f" --agent {who}"
+    return f"{text} --scope agent" if candidate.agent_id else text
+
+
 def rest_of_line(start: str, text: str) -> str:
     """Return text, on a terminal as much of it as fits behind its start."""
     room = columns()
@@ -221,9 +269,10 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return text if plain else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
-def warn(text: str) -> None:
-    """Print a warning on stderr."""
-    complain("Warning:", text, "yellow")
+def warn(*texts: str) -> None:
+    """Print warnings on stderr."""
+    for text in texts:
+        complain("Warning:", text, "yellow")
 
 
 def complain(label: str, text: str, style: str = "") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fleetd.protocol import endings
-from fleetd.protocol.durations import duration
+from fleetd.protocol.display import duration
 from fleetd.protocol.event_types import event_type
 
 from .console import path, plural

@@ -9,8 +9,12 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from ..client import Progress
+from ..client import Fleet, Progress
+from ..client.models import Request
+
+R = TypeVar("R")
 
 # What is quicker needs no bar, and one that only flashes is a nuisance.
 WAIT_S = 0.5
@@ -28,11 +32,25 @@ def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | No
     if not drawable(args):
         yield None
         return
-    drawn = _Bar(title)
+    begin, shown = time.monotonic() + WAIT_S, False
+
+    def show(told: Progress) -> None:
+        nonlocal shown
+        if time.monotonic() >= begin:
+            shown = True
+            draw(line(title, told, _columns(), plain=_plain()))
+
     try:
-        yield drawn.draw
+        yield show
     finally:
-        drawn.clear()
+        if shown:
+            draw("")
+
+
+def call_with_bar(args: Namespace, title: str, client: Fleet, request: Request[R]) -> R:
+    """Send a request that takes long, and draw how far it is."""
+    with bar(args, title) as progress:
+        return client.call(request, progress=progress)
 
 
 def drawable(args: Namespace) -> bool:
@@ -42,30 +60,13 @@ def drawable(args: Namespace) -> bool:
 
 def draw(text: str) -> None:
     """Draw a line over the one before, as far as it fits; an empty one takes that away."""
-    # One column stays free: a terminal that wraps there would leave every line behind.
-    columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-    sys.stderr.write(_CLEAR + text[:columns])
+    sys.stderr.write(_CLEAR + text[: _columns()])
     sys.stderr.flush()
 
 
-class _Bar:
-    """One line that is drawn over and over."""
-
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._from = time.monotonic() + WAIT_S
-        self._shown = False
-
-    def draw(self, told: Progress) -> None:
-        if time.monotonic() < self._from:
-            return
-        self._shown = True
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-        draw(line(self._title, told, columns, plain=_plain()))
-
-    def clear(self) -> None:
-        if self._shown:
-            draw("")
+def _columns() -> int:
+    # One column stays free: a terminal that wraps there would leave every line behind.
+    return os.get_terminal_size(sys.stderr.fileno()).columns - 1
 
 
 def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:
@@ -77,16 +78,14 @@ def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:
     counts = f"{done:,} of {total:,} {what}"
     percent = f"{100 * done // total:3d} %"
     room = min(columns - len(f"{title}  {percent}  {counts}"), WIDEST)
-    if room >= NARROWEST:
-        return f"{title} {_filled(done / total, room, plain=plain)} {percent}  {counts}"
-    return f"{title} {percent}  {counts}"[:columns]
-
-
-def _filled(share: float, width: int, *, plain: bool) -> str:
+    if room < NARROWEST:
+        return f"{title} {percent}  {counts}"[:columns]
     if plain:
-        return ("#" * int(share * width)).ljust(width, ".")
-    whole, part = divmod(int(share * width * 8), 8)
-    return ("█" * whole + _PARTS[part].strip()).ljust(width, "░")
+        filled = ("#" * int(done / total * room)).ljust(room, ".")
+    else:
+        whole, part = divmod(int(done / total * room * 8), 8)
+        filled = ("█" * whole + _PARTS[part].strip()).ljust(room, "░")
+    return f"{title} {filled} {percent}  {counts}"
 
 
 def _plain() -> bool:

@@ -32,14 +32,9 @@ class Column(NamedTuple):
     styles: Mapping[str, str] = {}
 
 
-class Fitted(NamedTuple):
-    """Which columns are left, and how wide each is."""
-
-    columns: list[int]
-    widths: list[int]
-
-
-def fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | None) -> Fitted:
+def fit(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | None
+) -> tuple[list[int], list[int]]:
     """Return which columns fit into ``room``, and how wide they are; all of them into None."""
     natural = [
         max(map(width, (column.header, *(row[n] for row in cells))))
@@ -47,7 +42,7 @@ def fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | N
     ]
     left = list(range(len(columns)))
     if room is None:
-        return Fitted(left, natural)
+        return left, natural
     while _total([_narrowest(columns[n], natural[n]) for n in left]) > room:
         going = [n for n in left if columns[n].matters is not None]
         if not going:
@@ -55,7 +50,7 @@ def fit(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | N
         left.remove(min(going, key=lambda n: (columns[n].matters or 0, -n)))
     widths = [natural[n] for n in left]
     _shorten([columns[n] for n in left], widths, room)
-    return Fitted(left, widths)
+    return left, widths
 
 
 def _narrowest(column: Column, natural: int) -> int:
@@ -106,20 +101,32 @@ def show(
     empty: str,
 ) -> int:
     """Print records as a JSON array or as a table, and return status 0."""
+    return show_list(args, values, lambda: table(headers, rows), empty)
+
+
+def show_list(
+    args: Namespace, values: Sequence[Any], page: Callable[[], object], empty: str
+) -> int:
+    """Print records as a JSON array or as a page, and return status 0.
+
+    Without any it says so, on a terminal also how that is changed.
+    """
     if args.json:
         print_json(values)
     elif values:
-        table(headers, rows)
+        page()
     else:
-        nothing(empty)
+        line(empty)
+        if console.humane():
+            lines(HINTS.get(empty, ()))
     return 0
 
 
-def nothing(told: str) -> None:
-    """Print that a list is empty; on a terminal also how that is changed."""
-    line(told)
-    if console.humane():
-        lines(HINTS.get(told, ()))
+def footer(total: int, shown: int, counted: str) -> None:
+    """Print how many there are below a table that may show only the newest."""
+    print(f"\nTotal: {counted}")
+    if total > shown:
+        print(f"Showing the newest {shown}; --limit N shows more.")
 
 
 def table(
@@ -135,11 +142,22 @@ def table(
         for row in rows
     ]
     room = console.columns()
-    fitted = fit(columns, cells, room - len(indent) if room else None)
+    left, widths = fit(columns, cells, room - len(indent) if room else None)
+
+    def line_of(row: Sequence[str]) -> list[str]:
+        padded_cells = [
+            shortened(columns[n], row[n], wide) for n, wide in zip(left, widths, strict=True)
+        ]
+        return [*padded_cells[:-1], *(each.rstrip() for each in padded_cells[-1:])]
+
+    def joined(parts: Iterable[str]) -> str:
+        return (indent + (" " * GAP).join(parts)).rstrip()
+
     if any(column.header for column in columns):
-        print(styled(_row(columns, [c.header for c in columns], fitted, indent), "bold"))
+        print(styled(joined(line_of([column.header for column in columns])), "bold"))
     for row in cells:
-        print(_row(columns, row, fitted, indent, coloured=True))
+        styles = [columns[n].styles.get(row[n], "") for n in left]
+        print(joined(map(styled, line_of(row), styles)))
 
 
 def _told(column: Column, cell: str) -> str:
@@ -147,22 +165,3 @@ def _told(column: Column, cell: str) -> str:
     if not column.times or not console.humane():
         return cell
     return (times.lease if column.times == "lease" else times.ago)(cell, console.now_ms())
-
-
-def _row(
-    columns: Sequence[Column],
-    cells: Sequence[str],
-    fitted: Fitted,
-    indent: str,
-    *,
-    coloured: bool = False,
-) -> str:
-    told = [
-        shortened(columns[n], cells[n], wide)
-        for n, wide in zip(fitted.columns, fitted.widths, strict=True)
-    ]
-    told[-1:] = [each.rstrip() for each in told[-1:]]
-    if coloured:
-        styles = (columns[n].styles.get(cells[n], "") for n in fitted.columns)
-        told = [styled(each, style) for each, style in zip(told, styles, strict=True)]
-    return (indent + "  ".join(told)).rstrip()

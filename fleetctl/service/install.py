@@ -13,10 +13,9 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
-from . import process, start
-from .manager import Service
-from .setup import Setup
-from .unit_files import UnitFile
+from . import control, process
+from .manager import Service, UnitFile
+from .spec import ServiceSpec
 
 
 class InstallReport:
@@ -27,12 +26,12 @@ class InstallReport:
         self.told = told
 
 
-def install(args: Namespace, manager: Service, setup: Setup) -> InstallReport:
+def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallReport:
     """Write the files, start what they describe, and see that it answers.
 
     Raises Cancelled and InvalidParams from the question, and what went wrong.
     """
-    changes = manager.installing(setup)
+    changes = manager.installing(spec)
     pending = [each for each in changes if each.changes]
     report = InstallReport(
         told={"kind": manager.KIND, "files": [str(each.path) for each in changes]}
@@ -45,23 +44,23 @@ def install(args: Namespace, manager: Service, setup: Setup) -> InstallReport:
         return report
     if pending:
         _ask(args, "Install this?")
-        _write(pending, manager, setup, report)
+        _write(pending, manager, spec, report)
     else:
         report.said.append(f"The {manager.TITLE} is installed already.")
         _take_over(manager, report)
     manager.enable()
     _begin(args, manager, report)
     _linger(args, manager, report)
-    report.said += _unheard(setup)
+    report.said += _unheard(spec)
     return report
 
 
 def _write(
-    pending: Sequence[UnitFile], manager: Service, setup: Setup, report: InstallReport
+    pending: Sequence[UnitFile], manager: Service, spec: ServiceSpec, report: InstallReport
 ) -> None:
-    manager.quiesce()
+    manager.stop_before_change()
     # What cannot be made here could not be made writable for the service either.
-    for directory in setup.writable:
+    for directory in spec.writable:
         _make_private(directory)
     _take_over(manager, report)
     for each in pending:
@@ -102,7 +101,7 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
     """See that the service answers, or say when it will."""
     path = paths.socket_path()
     if manager.runs():
-        found = start.answering(path, manager)
+        found = control.answering(path, manager)
         report.said.append(
             f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
             "with the first client from now on."
@@ -138,15 +137,15 @@ def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
         report.said.append("Lingering is on: fleetd stays when you log out.")
 
 
-def _unheard(setup: Setup) -> list[str]:
+def _unheard(spec: ServiceSpec) -> list[str]:
     said = []
-    if setup.socket is not None:
+    if spec.socket is not None:
         said.append(
-            f"It listens on {setup.socket}: every shell and hook needs "
-            f"FLEET_SOCKET={shlex.quote(str(setup.socket))}."
+            f"It listens on {spec.socket}: every shell and hook needs "
+            f"FLEET_SOCKET={shlex.quote(str(spec.socket))}."
         )
-    if setup.unheard:
-        names = ", ".join(setup.unheard)
+    if spec.unheard:
+        names = ", ".join(spec.unheard)
         said.append(f"A service does not see {names} of this shell; config.toml can say the same.")
     return said
 

@@ -4,6 +4,7 @@ launchd cannot be told that an exit status means "do not try again", so it waits
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -11,10 +12,9 @@ from fleetd.protocol.errors import InvalidState
 
 from ..integrations import config_file
 from . import manager, process
-from .manager import ServiceState
+from .manager import ServiceState, UnitFile, marked, planned
 from .process import END_S, PAUSE_S
-from .setup import Setup
-from .unit_files import UnitFile, marked, planned
+from .spec import ServiceSpec
 
 KIND = "launchd"
 TITLE = "launchd agent"
@@ -24,12 +24,12 @@ _THROTTLE_S = 10
 
 def is_here() -> bool:
     """Return whether this machine has launchd."""
-    return manager.there("launchctl")
+    return shutil.which("launchctl") is not None
 
 
 def runs() -> bool:
     """Return whether the user's session can be asked: there is none over ssh."""
-    return manager.ask("launchctl", "print", _domain()).ok
+    return manager.succeeds("launchctl", "print", _domain())
 
 
 def _domain() -> str:
@@ -45,7 +45,7 @@ def file() -> Path:
     return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
 
 
-def rendered(setup: Setup) -> str:
+def rendered(spec: ServiceSpec) -> str:
     """Return the property list of an installation."""
     import plistlib
 
@@ -53,8 +53,8 @@ def rendered(setup: Setup) -> str:
     document = plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": list(setup.command),
-            "EnvironmentVariables": setup.environment,
+            "ProgramArguments": list(spec.command),
+            "EnvironmentVariables": spec.environment,
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": _THROTTLE_S,
@@ -69,9 +69,9 @@ def rendered(setup: Setup) -> str:
     return f"{head}\n{marked(rest, '<!-- ', ' -->')}"
 
 
-def installing(setup: Setup) -> list[UnitFile]:
+def installing(spec: ServiceSpec) -> list[UnitFile]:
     """Return what installing would write; raises InvalidState for a file it must not touch."""
-    return [planned(file(), rendered(setup))]
+    return [planned(file(), rendered(spec))]
 
 
 def uninstalling() -> list[UnitFile]:
@@ -110,7 +110,7 @@ def summary(changes: list[UnitFile]) -> list[str]:
     return said
 
 
-def quiesce() -> None:
+def stop_before_change() -> None:
     """Unload the agent before its file is changed."""
     stop()
 
@@ -124,7 +124,7 @@ def enable() -> None:
 
 def disable() -> None:
     """Unload the agent."""
-    quiesce()
+    stop()
 
 
 def forget() -> None:
@@ -132,7 +132,7 @@ def forget() -> None:
 
 
 def _loaded() -> bool:
-    return manager.ask("launchctl", "print", _target()).ok
+    return manager.succeeds("launchctl", "print", _target())
 
 
 def start() -> None:
@@ -163,14 +163,8 @@ def restart() -> None:
 def state() -> ServiceState:
     """Return how the agent stands."""
     seen = manager.ask("launchctl", "print", _target())
-    condition = next(
-        (
-            line.partition("=")[2].strip()
-            for line in seen.out.splitlines()
-            if line.strip().startswith("state =")
-        ),
-        "",
-    )
+    lines = [line.partition("=") for line in seen.stdout.splitlines()]
+    condition = next((value.strip() for key, _, value in lines if key.strip() == "state"), "")
     return ServiceState(
         kind=KIND,
         manager=runs(),

@@ -23,7 +23,7 @@ def command_of(manager: Service | None) -> list[str]:
 def last_lines(manager: Service | None, count: int) -> list[str]:
     """Return the last lines; none when there are none or they cannot be read."""
     if command := command_of(manager):
-        return ask(*command, "--output=cat", f"--lines={count}").out.splitlines()
+        return ask(*command, "--output=cat", f"--lines={count}").stdout.splitlines()
     return process.last_lines(count)
 
 

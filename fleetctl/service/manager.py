@@ -1,79 +1,63 @@
-"""Service managers: what each offers, the state of a service, and how their programs are run."""
+"""Service managers: what each offers, the unit files they read, and how their programs are run.
+
+Each unit file begins with a line that names the digest of the rest, so that one that somebody
+edited is told from one that an earlier version wrote.
+"""
 
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fleetd.protocol.errors import InvalidState
 
+from ..integrations import config_file
+from ..integrations.installation import run_program
+
 if TYPE_CHECKING:
-    from .setup import Setup
-    from .unit_files import UnitFile
-
-CALL_S = 60
-
-
-class ProgramResult(NamedTuple):
-    """What a program left behind."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def ok(self) -> bool:
-        """Return whether it succeeded."""
-        return self.status == 0
-
-    @property
-    def complaint(self) -> str:
-        """Return what it said was wrong."""
-        lines = (self.err or self.out).strip().splitlines()
-        return lines[-1] if lines else f"status {self.status}"
-
-
-def there(program: str) -> bool:
-    """Return whether a program is on the PATH."""
-    return shutil.which(program) is not None
-
-
-def ask(*words: str) -> ProgramResult:
-    """Run a program and return what it said; one that is missing or hangs has failed."""
-    # Imported here: most that load this module need it never.
     import subprocess
 
+    from .spec import ServiceSpec
+
+CALL_S = 60
+EDITED = ".edited"
+_MARK = "Written by fleetctl daemon install; its own text has the digest"
+_MARKED = re.compile(rf"{_MARK} ([0-9a-f]{{16}})")
+
+
+def ask(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program and return what it said; one that is missing or hangs has failed."""
     try:
-        done = subprocess.run(
-            words,
-            env={**os.environ, **_session()},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CALL_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return ProgramResult(127, "", f"{words[0]} cannot be run: {error}")
-    return ProgramResult(done.returncode, done.stdout, done.stderr)
+        return run_program(words, env={**os.environ, **_session()}, timeout_s=CALL_S)
+    except OSError as error:
+        # Imported here: most that load this module need it never.
+        import subprocess
+
+        told = f"{words[0]} cannot be run: {error}"
+        return subprocess.CompletedProcess(words, 127, "", told)
+
+
+def succeeds(*words: str) -> bool:
+    """Return whether a program can be run and ends well."""
+    return ask(*words).returncode == 0
 
 
 def tell(*words: str) -> None:
     """Run a program that must succeed; raises InvalidState with what it complained of."""
-    outcome = ask(*words)
-    if not outcome.ok:
+    done = ask(*words)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        complaint = lines[-1] if lines else f"status {done.returncode}"
         raise InvalidState(
-            f"{' '.join(words)} failed: {outcome.complaint}",
-            hint="Run it by hand to see more.",
+            f"{' '.join(words)} failed: {complaint}", hint="Run it by hand to see more."
         )
 
 
 def properties(*words: str) -> Mapping[str, str]:
     """Return ``Name=value`` lines that a program prints; empty when it fails."""
-    outcome = ask(*words)
-    lines = outcome.out.splitlines() if outcome.ok else ()
+    done = ask(*words)
+    lines = () if done.returncode else done.stdout.splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -83,6 +67,90 @@ def _session() -> dict[str, str]:
     if "XDG_RUNTIME_DIR" in os.environ or not runtime.is_dir():
         return {}
     return {"XDG_RUNTIME_DIR": str(runtime)}
+
+
+class UnitFile(NamedTuple):
+    """A file as it is, and what is to become of it; ``after`` is None when it is to go."""
+
+    file: config_file.SettingsFile
+    after: bytes | None
+
+    @property
+    def path(self) -> Path:
+        """Return where it lies."""
+        return self.file.path
+
+    @property
+    def changes(self) -> bool:
+        """Return whether there is anything to do."""
+        return self.after != self.file.data
+
+    @property
+    def edited(self) -> bool:
+        """Return whether somebody changed it, or made it, by hand."""
+        return self.file.data is not None and not _is_ours(self.file.data)
+
+    def diff(self) -> Iterator[str]:
+        """Yield the lines of the change, as ``diff -u`` has them."""
+        name = str(self.path)
+        old = "/dev/null" if self.file.data is None else name
+        new = "/dev/null" if self.after is None else name
+        before, after = _lines(self.file.data), _lines(self.after)
+        import difflib
+
+        yield from difflib.unified_diff(before, after, old, new, lineterm="")
+
+    def carry_out(self) -> Path | None:
+        """Write or remove the file; return where the text is kept that somebody had edited.
+
+        Raises Storage and InvalidState.
+        """
+        kept = self.path.with_name(self.path.name + EDITED) if self.edited else None
+        if kept:
+            config_file.write(config_file.read(kept), self.file.data)
+        config_file.write(self.file, self.after)
+        return kept
+
+
+def planned(path: Path, text: str | None) -> UnitFile:
+    """Return what becomes of a file; raises InvalidState when it may not be touched."""
+    if path.is_symlink():
+        raise InvalidState(
+            f"{path} is a link, perhaps from whoever packaged fleetd or masked the unit.",
+            hint=f"Look where it leads: ls -l {path}. Remove the link, then try again.",
+        )
+    change = UnitFile(config_file.read(path), None if text is None else text.encode())
+    if change.changes:
+        config_file.check_writable(change.file)
+    return change
+
+
+def marked(text: str, before: str, after: str = "") -> str:
+    """Return a text with the line that names its digest, between the marks of a comment."""
+    return f"{before}{_MARK} {_digest(text)}{after}\n{text}"
+
+
+def marks(line: str) -> bool:
+    """Return whether a line is the one that names the digest."""
+    return _MARKED.search(line) is not None
+
+
+def _is_ours(data: bytes) -> bool:
+    lines = data.decode(errors="replace").splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if found := _MARKED.search(line):
+            return _digest("".join(lines[:number] + lines[number + 1 :])) == found[1]
+    return False
+
+
+def _digest(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return [] if data is None else data.decode(errors="replace").splitlines()
 
 
 class ServiceState(NamedTuple):
@@ -122,16 +190,16 @@ class Service(Protocol):
     def installed(self) -> bool:
         """Return whether there are files of ours."""
 
-    def installing(self, setup: "Setup") -> "list[UnitFile]":
+    def installing(self, spec: "ServiceSpec") -> list[UnitFile]:
         """Return what installing would write."""
 
-    def uninstalling(self) -> "list[UnitFile]":
+    def uninstalling(self) -> list[UnitFile]:
         """Return what uninstalling would remove."""
 
-    def summary(self, changes: "list[UnitFile]") -> list[str]:
+    def summary(self, changes: list[UnitFile]) -> list[str]:
         """Return what of new files concerns this installation only."""
 
-    def quiesce(self) -> None:
+    def stop_before_change(self) -> None:
         """Stop what runs before its files are changed."""
 
     def enable(self) -> None:

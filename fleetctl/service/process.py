@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fleetd.host import paths
-from fleetd.protocol.credentials import credentials
 from fleetd.protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
+from fleetd.protocol.framing import credentials
 
 from ..client import Fleet, TooSlow
 from ..client.models import Hello, SystemHello
 from ..client.transport import dial
 from ..integrations import config_file
-from .setup import command, places, this_interpreter
+from .spec import command, places
 
 if TYPE_CHECKING:
     import subprocess
@@ -187,7 +187,7 @@ def start(path: Path) -> Running:
     before = os.fstat(log).st_size
     try:
         process = subprocess.Popen(
-            command(this_interpreter()),
+            command(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -11,10 +11,9 @@ from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
-from . import process, service, unit_files
-from .manager import Service, ServiceState
-from .setup import this_setup
-from .unit_files import UnitFile
+from . import process, service
+from .manager import Service, ServiceState, UnitFile, marks
+from .spec import this_spec
 
 LOOK_S = 3.0
 ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon install --linger"
@@ -134,7 +133,7 @@ def _matters(change: UnitFile) -> bool:
     told = [
         line
         for line in change.diff()
-        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not unit_files.marks(line)
+        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not marks(line)
     ]
     return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in told)
 
@@ -145,7 +144,7 @@ def _files(manager: Service) -> Finding:
         told = f"{program}, which it starts, is not there; run: fleetctl daemon install"
         return Finding(check="service", ok=False, subject=manager.KIND, detail=told)
     try:
-        differing = [each for each in manager.installing(this_setup()) if _matters(each)]
+        differing = [each for each in manager.installing(this_spec()) if _matters(each)]
     except FleetError as error:
         return Finding(check="service", ok=False, subject=manager.KIND, detail=error.message)
     if not differing:

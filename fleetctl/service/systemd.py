@@ -7,7 +7,8 @@ starting works: systemd reads the same files and links at the next login.
 import os
 import pwd
 import shlex
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +16,8 @@ from fleetd.protocol.errors import InvalidState, Storage
 
 from ..integrations import config_file
 from . import manager
-from .manager import ServiceState
-from .setup import Setup
-from .unit_files import UnitFile, marked, planned
+from .manager import ServiceState, UnitFile, marked, planned
+from .spec import ServiceSpec
 
 SERVICE, SOCKET = "fleetd.service", "fleetd.socket"
 SYNCED = "fleetd-synced.conf"
@@ -25,21 +25,20 @@ _UNITS = Path(__file__).with_name("units")
 _DEFAULT_SOCKET = "%t/fleet/fleetd.sock"
 
 
-def rendered(setup: Setup) -> dict[str, str]:
+def rendered(spec: ServiceSpec) -> dict[str, str]:
     """Return the text of each unit for an installation."""
-    listen = _DEFAULT_SOCKET if setup.socket is None else _literal(str(setup.socket))
+    listen = _DEFAULT_SOCKET if spec.socket is None else _literal(str(spec.socket))
     runtime = str(Path(listen).parent)
-    directories = [_word(str(each)) for each in setup.writable]
+    directories = [_word(str(each)) for each in spec.writable]
     program = "+/usr/bin/env mkdir -p -m 0700"
     service = _replaced(
         _source(SERVICE),
         {
-            "ExecStart": [" ".join(_argument(word) for word in setup.command)],
-            "Environment": [_word(f"{name}={value}") for name, value in setup.environment.items()],
-            "ExecStartPre": [" ".join([program, *map(_argument, map(str, setup.writable))])],
+            "ExecStart": [" ".join(_argument(word) for word in spec.command)],
+            "Environment": [_word(f"{name}={value}") for name, value in spec.environment.items()],
+            "ExecStartPre": [" ".join([program, *map(_argument, map(str, spec.writable))])],
             "ReadWritePaths": [
-                f"-{each}"
-                for each in (_quoted(runtime, literal=setup.socket is None), *directories)
+                f"-{each}" for each in (_quoted(runtime, literal=spec.socket is None), *directories)
             ],
         },
     )
@@ -60,16 +59,15 @@ def _source(name: str, begin: str = "[Unit]") -> str:
 
 def _replaced(text: str, settings: dict[str, list[str]]) -> str:
     """Return a unit's text in which each setting has other values, where its first one stood."""
-    lines, done = [], set()
+    lines, left = [], dict(settings)
     for line in text.splitlines():
-        key, equals, _value = line.partition("=")
-        if not equals or key not in settings:
+        key = line.partition("=")[0]
+        if key not in settings:
             lines.append(line)
-        elif key not in done:
-            done.add(key)
-            lines += [f"{key}={value}" for value in settings[key]]
-    if missing := settings.keys() - done:
-        raise AssertionError(f"the unit has no {missing}")
+        else:
+            lines += [f"{key}={value}" for value in left.pop(key, ())]
+    if left:
+        raise AssertionError(f"the unit has no {left.keys()}")
     return "\n".join(lines) + "\n"
 
 
@@ -95,12 +93,6 @@ def _argument(text: str) -> str:
     return _word(text.replace("$", "$$"))
 
 
-def shown(texts: Iterable[str]) -> Sequence[str]:
-    """Return the lines of units that differ from one installation to the next."""
-    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
-    return [line for text in texts for line in text.splitlines() if line.startswith(told)]
-
-
 KIND = "systemd"
 TITLE = "systemd user service"
 _USER = ("systemctl", "--user")
@@ -112,12 +104,12 @@ _SHOWN = "ActiveState,SubState,Result,NRestarts"
 
 def is_here() -> bool:
     """Return whether this machine has systemd."""
-    return manager.there("systemctl")
+    return shutil.which("systemctl") is not None
 
 
 def runs() -> bool:
     """Return whether this user's manager answers."""
-    return manager.ask(*_USER, "show-environment").ok
+    return manager.succeeds(*_USER, "show-environment")
 
 
 def waiting() -> str:
@@ -147,10 +139,10 @@ def directory() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "systemd/user"
 
 
-def installing(setup: Setup) -> list[UnitFile]:
+def installing(spec: ServiceSpec) -> list[UnitFile]:
     """Return what installing would write; raises InvalidState for files it must not touch."""
-    units = [planned(directory() / name, text) for name, text in rendered(setup).items()]
-    return [*units, *_networked(drop_in() if setup.networked else None)]
+    units = [planned(directory() / name, text) for name, text in rendered(spec).items()]
+    return [*units, *_networked(drop_in() if spec.networked else None)]
 
 
 def uninstalling() -> list[UnitFile]:
@@ -172,10 +164,12 @@ def installed() -> bool:
 
 def summary(changes: list[UnitFile]) -> list[str]:
     """Return what of new units concerns this installation only."""
-    return list(shown((each.after or b"").decode() for each in changes))
+    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
+    lines = [line for each in changes for line in (each.after or b"").decode().splitlines()]
+    return [line for line in lines if line.startswith(told)]
 
 
-def quiesce() -> None:
+def stop_before_change() -> None:
     """Stop what runs of the units before they are changed: a socket stays with its path."""
     if runs():
         manager.ask(*_USER, "stop", SOCKET, SERVICE)
@@ -245,13 +239,15 @@ def restart() -> None:
 
 def state() -> ServiceState:
     """Return how the units stand."""
-    manager = runs()
+    running = runs()
     units = [directory() / name for name in (SERVICE, SOCKET)]
-    service = _properties(SERVICE) if manager else {}
-    socket = _properties(SOCKET) if manager else {}
+    service, socket = (
+        manager.properties(*_USER, "show", unit, f"--property={_SHOWN}") if running else {}
+        for unit in (SERVICE, SOCKET)
+    )
     return ServiceState(
         kind=KIND,
-        manager=manager,
+        manager=running,
         installed=installed(),
         files=[str(each) for each in units if each.exists()],
         enabled=any((directory() / folder / name).is_symlink() for folder, name in _WANTS),
@@ -263,11 +259,7 @@ def state() -> ServiceState:
     )
 
 
-def _properties(unit: str) -> dict[str, str]:
-    return dict(manager.properties(*_USER, "show", unit, f"--property={_SHOWN}"))
-
-
-def _condition(seen: dict[str, str]) -> str:
+def _condition(seen: Mapping[str, str]) -> str:
     if not seen:
         return ""
     told = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"

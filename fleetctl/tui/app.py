@@ -3,45 +3,24 @@
 import asyncio
 import signal
 import time
+from functools import partial
 from threading import Thread
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
-from textual.message import Message
 
 from . import details, screens, visible
 from .poller import Poller
 from .rows import Row
 from .screens import Board, Checkpoints, Page
-from .state import Picture, Tray
+from .state import UpdateQueue, WatchState
 from .visible import View
 from .widgets import Pane
 
 # However much happens, the screen is drawn anew no more often: a slow line has to carry it.
 FRAME_S = 0.2
 TICK_S = 1.0
-
-
-class QueueFilled(Message):
-    """Something lies in the tray."""
-
-
-class ThreadFailed(Message):
-    """A thread ended by a defect."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-
-class Answered(Message):
-    """The daemon answered what a page asked."""
-
-    def __init__(self, page: Page, text: Any) -> None:
-        super().__init__()
-        self.page = page
-        self.tell = text
 
 
 class WatchApp(App[None]):
@@ -62,16 +41,16 @@ class WatchApp(App[None]):
     # The person's own colours, and nothing that moves by itself.
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
-    Painted { background: ansi_default; color: ansi_default; }
+    TextLines { background: ansi_default; color: ansi_default; }
     """
 
     def __init__(self) -> None:
         super().__init__(ansi_color=True)
         self.animation_level = "none"
-        self.picture, self.view = Picture(), View()
-        self.tray = Tray(self._ring, _tick)
-        self.poller = Poller(self.tray, self._fail)
-        self.board = Board(self.picture, self.view)
+        self.state, self.view = WatchState(), View()
+        self.queue = UpdateQueue(partial(self.call_later, self._draw_soon), _tick)
+        self.poller = Poller(self.queue, partial(self.call_later, self._fail))
+        self.board = Board(self.state, self.view)
         self._drawn_soon = False
 
     def on_mount(self) -> None:
@@ -88,13 +67,7 @@ class WatchApp(App[None]):
         """Let the threads end too."""
         self.poller.stop()
 
-    def _ring(self) -> None:
-        self.post_message(QueueFilled())
-
-    def _fail(self, error: BaseException) -> None:
-        self.post_message(ThreadFailed(error))
-
-    def on_queue_filled(self) -> None:
+    def _draw_soon(self) -> None:
         """Take what came, a moment later and with all that comes meanwhile."""
         if not self._drawn_soon:
             self._drawn_soon = True
@@ -103,12 +76,12 @@ class WatchApp(App[None]):
     def _take(self) -> None:
         self._drawn_soon = False
         if not self.view.paused:
-            self.tray.take(self.picture)
+            self.queue.take(self.state)
         self.renew()
 
-    def on_thread_failed(self, message: ThreadFailed) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Leave: a view that is no longer fed would lie."""
-        raise message.error
+        raise error
 
     def renew(self) -> None:
         """Show what is known, at this moment; at the end a tick may find the panes gone."""
@@ -117,7 +90,7 @@ class WatchApp(App[None]):
         if not self.view.paused:
             self._set_clocks()
         self._choose()
-        self.board.waiting = self.tray.waiting()
+        self.board.waiting = self.queue.waiting()
         if isinstance(self.screen, Board | Checkpoints):
             self.screen.show()
 
@@ -126,7 +99,7 @@ class WatchApp(App[None]):
 
     def _choose(self) -> None:
         """Keep to the mission that was chosen while it is there, else the first."""
-        known = [seen.id for seen in visible.missions(self.picture, self.view)]
+        known = [seen.id for seen in visible.missions(self.state, self.view)]
         if self.view.mission_id not in known:
             self.view.mission_id = known[0] if known else None
         self.poller.look_at(self.view.mission_id)
@@ -141,26 +114,25 @@ class WatchApp(App[None]):
         """Open what the cursor is on."""
         row = message.row
         if message.pane.id == "checkpoints":
-            self._ask(*details.a_checkpoint(row.key))
+            self._ask(details.a_checkpoint(row.key))
         else:
-            told = details.known(str(message.pane.id), row.record, self.picture, self.view)
+            told = details.known(str(message.pane.id), row.record, self.state, self.view)
             self.push_screen(Page(*told))
 
-    def _ask(self, title: str, ask: details.Ask, tell: details.Tell) -> None:
+    def _ask(self, question: details.Question) -> None:
         """Open a page that the daemon has to be asked for; the screen goes on meanwhile."""
-        page = Page(title, "…")
+        page = Page(question.title, "…")
         self.push_screen(page)
 
-        def work() -> None:
-            answer = details.answered(ask)
-            self.post_message(Answered(page, lambda: details.page(tell, answer)))
+        def fill(answer: Any) -> None:
+            if page.is_attached:
+                page.say(question.page(answer))
 
-        Thread(target=work, daemon=True).start()
+        def ask() -> None:
+            self.call_later(fill, question.answer())
 
-    def on_answered(self, message: Answered) -> None:
-        """Fill a page, if it is still open."""
-        if message.page.is_attached:
-            message.page.say(message.tell())
+        # Not a worker of Textual's: its thread would be waited for when the app is left.
+        Thread(target=ask, daemon=True).start()
 
     @property
     def _here(self) -> tuple[str, Row | None]:
@@ -177,19 +149,19 @@ class WatchApp(App[None]):
     def action_checkpoints(self) -> None:
         """Open the checkpoints of the chosen mission."""
         if isinstance(self.screen, Board) and self.view.mission_id:
-            self.push_screen(Checkpoints(self.picture, self.view))
+            self.push_screen(Checkpoints(self.state, self.view))
 
     def action_prompt(self) -> None:
         """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
         name, row = self._here
         if name == "checkpoints" and row:
-            self._ask(*details.a_prompt(row.key, checkpoint_id=row.key))
+            self._ask(details.a_prompt(row.key, checkpoint_id=row.key))
         elif name == "agents" and row and row.record.mission_id:
             mission_id = row.record.mission_id
-            self._ask(*details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
+            self._ask(details.a_prompt(row.key, mission_id=mission_id, agent_id=row.key))
         elif name and self.view.mission_id:
-            title = visible.title_of(self.picture, self.view.mission_id)
-            self._ask(*details.a_prompt(title, mission_id=self.view.mission_id))
+            title = visible.title_of(self.state, self.view.mission_id)
+            self._ask(details.a_prompt(title, mission_id=self.view.mission_id))
 
     def action_diff(self) -> None:
         """Open what differs: between two checkpoints, or the newest one and now."""
@@ -197,24 +169,24 @@ class WatchApp(App[None]):
         if name == "checkpoints" and row:
             self._open_difference(row.key)
         elif name and self.view.mission_id:
-            found = visible.checkpoints(self.picture, self.view)
+            found = visible.checkpoints(self.state, self.view)
             newest = next((each.id for each in found if not each.undo), None)
             if newest is None:
                 self.push_screen(Page("Difference", "Error: There is no checkpoint yet."))
             else:
-                self._ask(*details.a_difference(newest, None))
+                self._ask(details.a_difference(newest, None))
 
     def _open_difference(self, chosen: str) -> None:
         """Compare a checkpoint with the marked one, else with the one before it, else with now."""
-        order = [each.id for each in visible.checkpoints(self.picture, self.view)]
+        order = [each.id for each in visible.checkpoints(self.state, self.view)]
         at, marked = order.index(chosen), self.view.marked
         if marked in order and marked != chosen:
             older, newer = max(at, order.index(marked)), min(at, order.index(marked))
-            self._ask(*details.a_difference(order[older], order[newer]))
+            self._ask(details.a_difference(order[older], order[newer]))
         elif at + 1 < len(order):
-            self._ask(*details.a_difference(order[at + 1], chosen))
+            self._ask(details.a_difference(order[at + 1], chosen))
         else:
-            self._ask(*details.a_difference(chosen, None))
+            self._ask(details.a_difference(chosen, None))
 
     def action_mark(self) -> None:
         """Mark a checkpoint to compare with, or take the mark away."""
@@ -226,7 +198,7 @@ class WatchApp(App[None]):
     def action_waiting(self) -> None:
         """Open what waits for recovery."""
         if isinstance(self.screen, Board):
-            self.push_screen(Page("Waiting for recovery", details.waiting(self.picture, self.view)))
+            self.push_screen(Page("Waiting for recovery", details.waiting(self.state, self.view)))
 
     def action_only(self) -> None:
         """Leave out what belongs to other missions, or show it again."""
@@ -235,7 +207,7 @@ class WatchApp(App[None]):
             self.renew()
 
     def action_pause(self) -> None:
-        """Hold the picture still, or go on."""
+        """Hold the screen still, or go on."""
         if isinstance(self.screen, Board):
             self.view.paused = not self.view.paused
             self._take()

@@ -7,58 +7,25 @@ the same code that tells them.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from fleetd.protocol import endings
 from fleetd.protocol.errors import FleetError
+from fleetd.protocol.request import Request
 
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from ..output import console, events, times
-from ..output.views import recovery
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
-from .state import Picture
+from .state import WatchState
 from .visible import MissionSeen, View
 
 
-def printed(show: Callable[[Any], None], record: Any) -> str:
-    """Return what a command would print of a record."""
-    with redirect_stdout(StringIO()) as out:
-        show(record)
-    return out.getvalue().rstrip("\n")
-
-
-def checkpoint(record: Any) -> str:
-    """Return a checkpoint's page."""
-    warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
-    return warnings + _humane(printed(show_checkpoint, record))
-
-
-def difference(record: Any) -> str:
-    """Return the page of what differs."""
-    warnings = "".join(f"Warning: {told}\n" for told in record.warnings)
-    return warnings + _humane(printed(show_difference, record))
-
-
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-
-
-def _humane(text: str) -> str:
-    """Return text with its times as people say them."""
-    now_ms = console.now_ms()
-    return _TIMESTAMP.sub(lambda found: times.ago(found[0], now_ms), text)
-
-
-def prompt(briefing: Any) -> str:
-    """Return a recovery prompt as an agent gets it."""
-    warnings = "".join(f"Warning: {told}\n" for told in briefing.warnings)
-    return warnings + console.clean_block(briefing.prompt)
-
-
-def _fields(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+def _fields(*pairs: tuple[str, Any]) -> Iterator[str]:
     told = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
     wide = max((len(name) for name, _ in told), default=0) + 2
     for name, value in told:
@@ -71,10 +38,10 @@ def _section(title: str, text: str | None) -> Iterator[str]:
         yield from ("", f"{title}:", *(f"  {line}" for line in text.split("\n")))
 
 
-def mission(seen: MissionSeen, view: View) -> str:
+def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
     """Return what is known of a mission."""
     record = seen.record or {}
-    asked = [
+    fields = [
         ("Mission", seen.id),
         ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
@@ -85,16 +52,16 @@ def mission(seen: MissionSeen, view: View) -> str:
         ("Directory", record.get("project_dir")),
         *((name.capitalize(), _when(record.get(f"{name}_at"), view)) for name in _MOMENTS),
     ]
-    told = [*_fields(asked), *_section("Description", record.get("description"))]
+    told = [*_fields(*fields), *_section("Description", record.get("description"))]
     if seen.waits:
         told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
     return "\n".join([seen.title, "", *told])
 
 
 def _standing(seen: MissionSeen) -> str | None:
-    if seen.silence_ms is not None or seen.record is None:
-        return "in progress" if seen.silence_ms is not None else None
     record = seen.record
+    if seen.silence_ms is not None or record is None:
+        return "in progress" if seen.silence_ms is not None else None
     return endings.standing(
         record.status, record.closed_reason, seen.total, seen.left, record.merged_into
     )
@@ -109,22 +76,20 @@ def _when(timestamp: str | None, view: View) -> str | None:
     return f"{times.ago(timestamp, view.now_ms)}  ({timestamp})"
 
 
-def sortie(record: Any, view: View) -> str:
+def sortie(record: Any, _state: WatchState, view: View) -> str:
     """Return what is known of a sortie."""
     told = [
         record.title,
         "",
         *_fields(
-            [
-                ("Sortie", record.id),
-                ("Status", record.status.replace("_", " ")),
-                ("Agent", record.assigned_to),
-                ("Progress", f"{record.progress}%"),
-                ("Priority", record.priority),
-                ("Files", [console.path(each) for each in record.files or ()]),
-                ("Started", _when(record.started_at, view)),
-                ("Completed", _when(record.completed_at, view)),
-            ]
+            ("Sortie", record.id),
+            ("Status", record.status.replace("_", " ")),
+            ("Agent", record.assigned_to),
+            ("Progress", f"{record.progress}%"),
+            ("Priority", record.priority),
+            ("Files", [console.path(each) for each in record.files or ()]),
+            ("Started", _when(record.started_at, view)),
+            ("Completed", _when(record.completed_at, view)),
         ),
         *_section("Description", record.description),
         *_section("Notes", record.progress_notes),
@@ -134,55 +99,51 @@ def sortie(record: Any, view: View) -> str:
     return "\n".join(told)
 
 
-def agent(record: Any, picture: Picture, view: View) -> str:
+def agent(record: Any, state: WatchState, view: View) -> str:
     """Return what is known of an agent, and what it declared about itself."""
-    told = list(
-        _fields(
-            [
-                ("Agent", record.id),
-                ("Role", record.role),
-                ("Harness", record.harness),
-                ("Status", console.agent_state(record.status, record.needs)),
-                ("Waits since", _when(record.needs_since, view)),
-                ("Mission", visible.title_of(picture, record.mission_id)),
-                ("Session", record.session_id),
-                ("Process", record.pid),
-                ("Directory", console.path(record.cwd or "")),
-                ("Came", _when(record.registered_at, view)),
-                ("Last seen", _when(record.last_seen_at, view)),
-            ]
+    told = [
+        *_fields(
+            ("Agent", record.id),
+            ("Role", record.role),
+            ("Harness", record.harness),
+            ("Status", console.agent_state(record.status, record.needs)),
+            ("Waits since", _when(record.needs_since, view)),
+            ("Mission", visible.title_of(state, record.mission_id)),
+            ("Session", record.session_id),
+            ("Process", record.pid),
+            ("Directory", console.path(record.cwd or "")),
+            ("Came", _when(record.registered_at, view)),
+            ("Last seen", _when(record.last_seen_at, view)),
         )
-    )
+    ]
     if note := record.note:
         told += _section("Last action", note.last_action)
         told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
-    held = [console.path(lock.file) for lock in picture.locks if lock.held_by == record.id]
+    held = [console.path(lock.file) for lock in state.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
     return "\n".join(told)
 
 
-def lock(record: Any, picture: Picture, view: View) -> str:
+def lock(record: Any, state: WatchState, view: View) -> str:
     """Return what is known of a lock."""
     return "\n".join(
         _fields(
-            [
-                ("File", console.path(record.file or "")),
-                ("Path", console.path(record.normalized_path or "")),
-                ("Held by", record.held_by),
-                ("Purpose", record.purpose),
-                ("Mission", visible.title_of(picture, record.mission_id)),
-                ("Taken", _when(record.acquired_at, view)),
-                ("Runs for", cells.left(visible.lease_left(record, view))),
-                ("Token", record.fencing_token),
-                ("Lock", record.id),
-            ]
+            ("File", console.path(record.file or "")),
+            ("Path", console.path(record.normalized_path or "")),
+            ("Held by", record.held_by),
+            ("Purpose", record.purpose),
+            ("Mission", visible.title_of(state, record.mission_id)),
+            ("Taken", _when(record.acquired_at, view)),
+            ("Runs for", cells.left(visible.lease_left(record, view))),
+            ("Token", record.fencing_token),
+            ("Lock", record.id),
         )
     )
 
 
-def letter(record: Any, view: View) -> str:
-    """Return a letter and how far it has come; whose it is has not read it by this."""
+def message(record: Any, _state: WatchState, view: View) -> str:
+    """Return a message and how far it has come; whose it is has not read it by this."""
     fields = [
         ("From", record.sender),
         ("To", record.to),
@@ -195,20 +156,20 @@ def letter(record: Any, view: View) -> str:
         (each.agent_id, f"{each.status} {_when(each.acked_at or each.delivered_at, view) or ''}")
         for each in record.deliveries
     ]
-    return "\n".join([*_fields(fields), "", record.body or "(no text)", "", *_fields(states)])
+    return "\n".join([*_fields(*fields), "", record.body or "(no text)", "", *_fields(*states)])
 
 
-def event(record: Any, picture: Picture, view: View) -> str:
+def event(record: Any, state: WatchState, view: View) -> str:
     """Return an event with all its data."""
     fields = [
         ("Event", record.seq),
         ("Type", record.type),
         ("When", _when(record.timestamp, view)),
         ("Agent", record.agent_id),
-        ("Mission", visible.title_of(picture, record.mission_id)),
+        ("Mission", visible.title_of(state, record.mission_id)),
     ]
     data = console.to_json(record.data)
-    return "\n".join([events.sentence(record), "", *_fields(fields), *_section("Data", data)])
+    return "\n".join([events.sentence(record), "", *_fields(*fields), *_section("Data", data)])
 
 
 _STATES = {
@@ -218,96 +179,98 @@ _STATES = {
 }
 
 
-def waiting(picture: Picture, view: View) -> str:
+def waiting(state: WatchState, view: View) -> str:
     """Return what waits for recovery, and how a person goes on."""
-    passed = max(0, view.tick_ms - picture.status_at)
+    passed = max(0, view.tick_ms - state.status_at)
     told = []
-    for each in visible.candidates(picture):
+    for each in visible.candidates(state):
         silent = cells.silence(each.inactivity_duration_ms + passed)
         point = (
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
         told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
-        told += [f"  {recovery.lost(each)}"] * bool(each.lost_agents)
+        told += [f"  {console.lost_agents(each)}"] * bool(each.lost_agents)
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            command = recovery.resume_command(each)
+            command = console.resume_command(each)
             told += [f"  see what it would do:  {command} --dry-run"]
             told += [f"  bring it back:         {command}"]
-    for each in visible.under_way(picture):
-        title = visible.title_of(picture, each.mission_id)
+    for each in visible.under_way(state):
+        title = visible.title_of(state, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""
         told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
     return "\n".join(told[1:]) or "Nothing waits for recovery."
 
 
-Ask = Callable[[Fleet], Any]
-Tell = Callable[[Any], str]
-
-
-def a_checkpoint(checkpoint_id: str) -> tuple[str, Ask, Tell]:
-    """Return title, question and page of a checkpoint."""
-
-    def ask(client: Fleet) -> Any:
-        return client.call(CheckpointGet(checkpoint_id=checkpoint_id))
-
-    return f"Checkpoint {checkpoint_id}", ask, checkpoint
-
-
-def a_prompt(title: str, **named: str | None) -> tuple[str, Ask, Tell]:
-    """Return title, question and page of a recovery prompt."""
-
-    def ask(client: Fleet) -> Any:
-        return client.call(RecoveryContextGet(**named))  # type: ignore[arg-type]
-
-    return f"Prompt of {title}", ask, prompt
-
-
-def a_difference(before: str, after: str | None) -> tuple[str, Ask, Tell]:
-    """Return title, question and page of what differs between two checkpoints, or one and now."""
-
-    def ask(client: Fleet) -> Any:
-        return client.call(CheckpointCompare(before=before, after=after))
-
-    return f"From {before} to {after or 'now'}", ask, difference
-
-
-def known(name: str, record: Any, picture: Picture, view: View) -> tuple[str, str]:
-    """Return title and text of a page for which nobody has to be asked."""
-    told: dict[str, Callable[[], str]] = {
-        "missions": lambda: mission(record, view),
-        "sorties": lambda: sortie(record, view),
-        "agents": lambda: agent(record, picture, view),
-        "locks": lambda: lock(record, picture, view),
-        "mail": lambda: letter(record, view),
-        "events": lambda: event(record, picture, view),
-    }
-    return _TITLES[name], told[name]()
-
-
-_TITLES = {
-    "missions": "Mission",
-    "sorties": "Sortie",
-    "agents": "Agent",
-    "locks": "Lock",
-    "mail": "Letter",
-    "events": "Event",
+_PAGES: dict[str, tuple[str, Callable[[Any, WatchState, View], str]]] = {
+    "missions": ("Mission", mission),
+    "sorties": ("Sortie", sortie),
+    "agents": ("Agent", agent),
+    "locks": ("Lock", lock),
+    "mail": ("Letter", message),
+    "events": ("Event", event),
 }
 
 
-def answered(ask: Ask) -> Any:
-    """Return what the daemon answers, or the error that it, or its absence, is."""
-    try:
-        with Fleet() as client:
-            return ask(client)
-    except FleetError as error:
-        return error
+def known(name: str, record: Any, state: WatchState, view: View) -> tuple[str, str]:
+    """Return title and text of a page for which nobody has to be asked."""
+    title, page = _PAGES[name]
+    return title, page(record, state, view)
 
 
-def page(tell: Tell, answer: Any) -> str:
-    """Return the text of a page; an error is told like any command tells it."""
-    if isinstance(answer, FleetError):
-        hint = f"\nHint: {answer.hint}" if answer.hint else ""
-        return f"Error: {answer.message}{hint}"
-    return tell(answer)
+class Question(NamedTuple):
+    """A page that the daemon is asked for: its title, the request, the text of the answer."""
+
+    title: str
+    request: Request[Any]
+    text: Callable[[Any], str]
+
+    def answer(self) -> Any:
+        """Return what the daemon answers, or the error that it, or its absence, is."""
+        try:
+            with Fleet() as client:
+                return client.call(self.request)
+        except FleetError as error:
+            return error
+
+    def page(self, answer: Any) -> str:
+        """Return the text of the page; an error is told like any command tells it."""
+        if isinstance(answer, FleetError):
+            hint = f"\nHint: {answer.hint}" if answer.hint else ""
+            return f"Error: {answer.message}{hint}"
+        warnings = "".join(f"Warning: {told}\n" for told in answer.warnings)
+        return warnings + self.text(answer)
+
+
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def _printed(show: Callable[[Any], None], record: Any) -> str:
+    """Return what a command would print of a record, with its times as people say them."""
+    with redirect_stdout(StringIO()) as out:
+        show(record)
+    now_ms = console.now_ms()
+    text = out.getvalue().rstrip("\n")
+    return _TIMESTAMP.sub(lambda found: times.ago(found[0], now_ms), text)
+
+
+def a_checkpoint(checkpoint_id: str) -> Question:
+    """Return the question for a checkpoint."""
+    request = CheckpointGet(checkpoint_id=checkpoint_id)
+    return Question(f"Checkpoint {checkpoint_id}", request, partial(_printed, show_checkpoint))
+
+
+def a_prompt(title: str, **named: str | None) -> Question:
+    """Return the question for a recovery prompt as an agent gets it."""
+    request = RecoveryContextGet(**named)  # type: ignore[arg-type]
+    return Question(
+        f"Prompt of {title}", request, lambda answer: console.clean_block(answer.prompt)
+    )
+
+
+def a_difference(before: str, after: str | None) -> Question:
+    """Return the question for what differs between two checkpoints, or one and now."""
+    request = CheckpointCompare(before=before, after=after)
+    title = f"From {before} to {after or 'now'}"
+    return Question(title, request, partial(_printed, show_difference))

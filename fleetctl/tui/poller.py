@@ -27,10 +27,10 @@ from ..client.models import (
 from ..client.pagination import overview, position_of
 from ..client.transport import NOT_RUNNING
 from ..context import cwd_or_root
-from .state import EVERYTHING, SILENT_CHANGES, TAIL, Tray
+from .state import EVERYTHING, SILENT_CHANGES, TAIL, UpdateQueue
 
 LISTED = 50
-LETTERS = 200
+MESSAGES = 200
 CHECKPOINTS = 30
 LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
 
@@ -66,14 +66,14 @@ _READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
     "sorties": _sorties,
     "agents": _agents,
     "locks": _locks,
-    "mail": lambda client, _: client.call(MessageList(newest=True, limit=LETTERS)).messages,
+    "mail": lambda client, _: client.call(MessageList(newest=True, limit=MESSAGES)).messages,
     "checkpoints": _checkpoints,
     "events": _events,
 }
 
 
 def read(client: Fleet, part: Part, mission_id: str | None) -> Any:
-    """Return a part of the picture; nothing of a mission that is not there any more."""
+    """Return a part of the state; nothing of a mission that is not there any more."""
     try:
         return _READINGS[part](client, mission_id)
     except NotFound:
@@ -88,10 +88,10 @@ UNTOLD_S = 15.0
 
 
 class Poller:
-    """Fills a tray until it is stopped; ``failed`` hears of a defect that ended a thread."""
+    """Fills a queue until it is stopped; ``failed`` hears of a defect that ended a thread."""
 
-    def __init__(self, tray: Tray, failed: Callable[[BaseException], None]) -> None:
-        self._tray = tray
+    def __init__(self, queue: UpdateQueue, failed: Callable[[BaseException], object]) -> None:
+        self._queue = queue
         self._failed = failed
         self._changed = threading.Condition()
         self._wanted: set[Part] = set()
@@ -134,7 +134,7 @@ class Poller:
                     self._follow(client)
             except FleetError as error:
                 self._there = False
-                self._tray.away(_trouble(error))
+                self._queue.away(_trouble(error))
                 if not isinstance(error, Unavailable):
                     # It is there, and refuses: asking less often is kinder.
                     self._stopped.wait(RECONNECT_S)
@@ -144,12 +144,12 @@ class Poller:
         # From the end of the log, always: what was missed is read anew with all the rest.
         events = client.events(away_s=0)
         self._there, self._epoch = True, events.epoch
-        self._tray.connected(self._epoch)
+        self._queue.connected(self._epoch)
         self._want(EVERYTHING, urgent=True)
         for event in events:
             if self._stopped.is_set():
                 return
-            self._tray.event(event)
+            self._queue.event(event)
             self._want(frozenset(event_type(event.type).refreshes or ()))
 
     def _want(self, parts: frozenset[Part], *, urgent: bool = False) -> None:
@@ -175,7 +175,7 @@ class Poller:
                 # and neither does one whose store is away.
                 if not isinstance(error, Unavailable) or "away_ms" in error.values:
                     self._hung = True
-                    self._tray.away(error.message)
+                    self._queue.away(error.message)
                 if client is not None:
                     client.close()
                 client = None
@@ -188,10 +188,10 @@ class Poller:
         answers = {part: read(client, part, mission_id) for part in sorted(parts)}
         if self._hung:
             self._hung = False
-            self._tray.connected(self._epoch)
+            self._queue.connected(self._epoch)
             self._want(EVERYTHING)
         for part, answer in answers.items():
-            self._tray.answer(part, answer, mission_id)
+            self._queue.answer(part, answer, mission_id)
 
     def _next(self) -> set[Part]:
         """Wait until something is wanted, or may have changed without anybody saying so."""

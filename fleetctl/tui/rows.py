@@ -6,12 +6,12 @@ A ``Row`` is a line with the key of what it shows, so that a cursor stays with i
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..output import console, events, times
 from . import cells, visible
 from .cells import Line, bar, cut_front, fitted, mark, pad, shown, sign_of, style_of, width
-from .state import Picture, moment
+from .state import WatchState, moment
 from .visible import MissionSeen, View
 
 ROOMY = 100
@@ -48,15 +48,7 @@ def _number(told: object, columns: int, style: str = "") -> Line:
 _GAP: Line = [("  ", "")]
 
 
-def mission_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each mission."""
-    return [
-        Row(seen.id, partial(_mission, seen, columns), seen)
-        for seen in visible.missions(picture, view)
-    ]
-
-
-def _mission(seen: MissionSeen, columns: int) -> Line:
+def _mission(seen: MissionSeen, _state: WatchState, _view: View, columns: int) -> Line:
     sign = mark("waits" if seen.waits else seen.status)
     over = visible.over(seen)
     style = "warn" if seen.waits else "dim" if over else "good"
@@ -66,7 +58,7 @@ def _mission(seen: MissionSeen, columns: int) -> Line:
     if columns >= ROOMY:
         end += _number(_counted(seen.agents, "agent"), 9, "dim")
         end += _number(_counted(seen.locks, "lock"), 8, "dim") + _GAP
-    end += _state(seen)
+    end += _silence(seen)
     room = columns - 2 - sum(width(text) for text, _ in end)
     return fitted([*sign, *_text(seen.title, room, "dim" if over else "strong"), *end], columns)
 
@@ -77,27 +69,19 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _state(seen: MissionSeen) -> Line:
+def _silence(seen: MissionSeen) -> Line:
     if seen.silence_ms is None:
         return _text(seen.status.replace("_", " "), 13, "dim")
     style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
     return _text(cells.silence(seen.silence_ms), 13, style)
 
 
-def sortie_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each sortie of the chosen mission."""
-    return [
-        Row(each.id, partial(_sortie, each, columns), each)
-        for each in visible.sorties(picture, view)[:MOST]
-    ]
-
-
-def _sortie(sortie: Any, columns: int) -> Line:
+def _sortie(sortie: Any, _state: WatchState, _view: View, columns: int) -> Line:
     who = max(8, min(20, columns // 6))
-    state = sortie.status.replace("_", " ")
+    status = sortie.status.replace("_", " ")
     progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
     end = _GAP + _text(sortie.assigned_to or "", who) + _GAP
-    end += _text(state, 11, style_of(sortie.status)) + _number(progress, 5)
+    end += _text(status, 11, style_of(sortie.status)) + _number(progress, 5)
     room = columns - 2 - sum(width(text) for text, _ in end)
     over = sortie.status in ("completed", "failed")
     told = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
@@ -113,15 +97,7 @@ def _title_and_notes(sortie: Any, style: str) -> Line:
     return told
 
 
-def agent_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each agent."""
-    return [
-        Row(each.id, partial(_agent, picture, each, view, columns), each)
-        for each in visible.agents(picture, view)
-    ]
-
-
-def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
+def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     told = cells.span(view.now_ms - moment(agent.last_seen_at))
     harness = 8 if columns < 50 else 11
     end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
@@ -131,19 +107,11 @@ def _agent(picture: Picture, agent: Any, view: View, columns: int) -> Line:
     style = "strong" if agent.role == "dispatch" else ""
     name = _text(agent.id, room if columns < 60 else 18, style)
     if columns >= 60:
-        name.append((f"  {shown(visible.title_of(picture, agent.mission_id))}", "dim"))
+        name.append((f"  {shown(visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
 
 
-def lock_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each lease that runs."""
-    return [
-        Row(each.id, partial(_lock, each, view, columns), each)
-        for each in visible.locks(picture, view)
-    ]
-
-
-def _lock(lock: Any, view: View, columns: int) -> Line:
+def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:
     ms = visible.lease_left(lock, view)
     who = max(8, min(20, columns // 4))
     end = _GAP + _text(lock.held_by, who)
@@ -152,66 +120,42 @@ def _lock(lock: Any, view: View, columns: int) -> Line:
     return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
 
 
-def letter_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each of the newest letters."""
-    return [
-        Row(each.id, partial(_letter, each, view, columns), each)
-        for each in visible.letters(picture, view)
-    ]
-
-
-def _letter(letter: Any, view: View, columns: int) -> Line:
-    state = visible.letter_state(letter)
-    to = shown(letter.to[0]) if letter.to else ""
-    more = f" +{len(letter.to) - 1}" if len(letter.to) > 1 else ""
+def _message(message: Any, _state: WatchState, view: View, columns: int) -> Line:
+    status = visible.message_state(message)
+    to = shown(message.to[0]) if message.to else ""
+    more = f" +{len(message.to) - 1}" if len(message.to) > 1 else ""
     line = [
-        *mark(state),
-        (f"{shown(letter.sender)} → {to}{more}  ", "dim" if state == "acked" else ""),
+        *mark(status),
+        (f"{shown(message.sender)} → {to}{more}  ", "dim" if status == "acked" else ""),
     ]
-    line.append((shown(letter.subject), "dim" if state == "acked" else "strong"))
+    line.append((shown(message.subject), "dim" if status == "acked" else "strong"))
     if columns < 60:
         return fitted(line, columns)
-    sent = cells.ago(view.now_ms - moment(letter.sent_at))
-    end = _GAP + _text(state, 10, style_of(state)) + _number(sent, 11, "dim")
+    sent = cells.ago(view.now_ms - moment(message.sent_at))
+    end = _GAP + _text(status, 10, style_of(status)) + _number(sent, 11, "dim")
     return fitted([*fitted(line, columns - 23), *end], columns)
 
 
-def deliveries_told(letters: Sequence[Any], columns: int) -> str:
+def deliveries_told(messages: Sequence[Any], columns: int) -> str:
     """Return how many deliveries are in which state; by their signs where there is little room."""
-    counts = [(state, n) for state, n in visible.deliveries(list(letters)).items() if n]
+    counts = [(state, n) for state, n in visible.deliveries(list(messages)).items() if n]
     if columns < 50:
         return " ".join(f"{sign_of(state)} {n}" for state, n in counts)
     return ", ".join(f"{n} {state}" for state, n in counts)
 
 
-def event_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a sentence for each of the newest events."""
-    return [
-        Row(str(each.seq), partial(_event, picture, each, columns), each)
-        for each in visible.events(picture, view)
-    ]
-
-
-def _event(picture: Picture, event: Any, columns: int) -> Line:
+def _event(event: Any, state: WatchState, _view: View, columns: int) -> Line:
     at = times.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(events.tone(event.type) or "", "")
-    inside = visible.directory_of(picture, event.mission_id)
+    inside = visible.directory_of(state, event.mission_id)
     told: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
     if columns < ROOMY or not event.mission_id:
         return fitted(told, columns)
-    where = shown(visible.title_of(picture, event.mission_id))
+    where = shown(visible.title_of(state, event.mission_id))
     return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
 
 
-def checkpoint_rows(picture: Picture, view: View, columns: int) -> list[Row]:
-    """Return a line for each of the newest checkpoints of the chosen mission."""
-    return [
-        Row(each.id, partial(_checkpoint, each, view, columns), each)
-        for each in visible.checkpoints(picture, view)
-    ]
-
-
-def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
+def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -> Line:
     ms = view.now_ms - moment(checkpoint.timestamp)
     sign = "◆ " if checkpoint.id == view.marked else "  "
     line: Line = [(sign, "key"), *_text(checkpoint.id, 14, "accent")]
@@ -225,6 +169,38 @@ def _checkpoint(checkpoint: Any, view: View, columns: int) -> Line:
         end = _GAP + _text(told, 22, "dim") + end
     room = columns - sum(width(text) for text, _ in line + end)
     return fitted([*line, *_text(details, room, "dim"), *end], columns)
+
+
+class PaneKind(NamedTuple):
+    """A kind of pane: the records it shows, the line of each, and what it says without any."""
+
+    records: Callable[[WatchState, View], list[Any]]
+    line: Callable[[Any, WatchState, View, int], Line]
+    empty: str
+
+
+KINDS = {
+    "missions": PaneKind(visible.missions, _mission, "No missions yet: fleetctl mission create"),
+    "sorties": PaneKind(visible.sorties, _sortie, "No sorties."),
+    "agents": PaneKind(visible.agents, _agent, "Nobody works."),
+    "locks": PaneKind(visible.locks, _lock, "Nothing is locked."),
+    "mail": PaneKind(visible.messages, _message, "No letters."),
+    "checkpoints": PaneKind(visible.checkpoints, _checkpoint, "No checkpoints yet."),
+    "events": PaneKind(visible.events, _event, "Nothing happened yet."),
+}
+
+
+def rows_of(pane: str, state: WatchState, view: View, columns: int) -> list[Row]:
+    """Return the rows of a pane."""
+    kind = KINDS[pane]
+    return [
+        Row(
+            str(each.seq if pane == "events" else each.id),
+            partial(kind.line, each, state, view, columns),
+            each,
+        )
+        for each in kind.records(state, view)[: MOST if pane == "sorties" else None]
+    ]
 
 
 def position_of(rows: Sequence[Row], key: str | None, before: int, *, follows: bool = False) -> int:

@@ -1,8 +1,7 @@
 """Screens: the board of panes, the checkpoints of a mission, a page of text; header and footer."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,9 +14,9 @@ from . import cells, rows, visible
 from .cells import Line, fitted, plain, shown, width, wrapped
 from .layout import PANES, PaneArea, places
 from .rows import Row
-from .state import Picture
+from .state import WatchState
 from .visible import View
-from .widgets import Painted, Pane
+from .widgets import Pane, TextLines
 
 BACK_MS = 8_000
 NARROW, ROOMY = 72, 100
@@ -47,7 +46,7 @@ LIST_KEYS = (
 Keys = tuple[tuple[str, str, int], ...]
 
 
-def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line:
+def header(state: WatchState, view: View, columns: int, waiting: int = 0) -> Line:
     """Return the first line: who is there, and how much of everything."""
     end: Line = [(f" {times.clock(view.now_ms)} ", "dim")]
     if view.paused:
@@ -55,52 +54,52 @@ def header(picture: Picture, view: View, columns: int, waiting: int = 0) -> Line
     if view.only:
         end.insert(0, (" one mission only ", "accent"))
     room = columns - width(plain(end))
-    start: Line = [(" fleetd ", "strong"), *_link(picture, view), *_counts(picture)]
+    start: Line = [(" fleetd ", "strong"), *_connection(state, view), *_counts(state)]
     return [*fitted(start, room), *end]
 
 
-def _link(picture: Picture, view: View) -> Line:
-    since = view.tick_ms - picture.link_since
-    if picture.link == "connected":
-        back = picture.was_away_ms > 0 and since < BACK_MS
-        was = f" back after {cells.seconds(picture.was_away_ms)}" if back else " connected"
+def _connection(state: WatchState, view: View) -> Line:
+    since = view.tick_ms - state.connection_since
+    if state.connection == "connected":
+        back = state.was_away_ms > 0 and since < BACK_MS
+        was = f" back after {cells.seconds(state.was_away_ms)}" if back else " connected"
         return [("●", "good"), (was, "good" if back else "")]
-    if picture.link == "away":
+    if state.connection == "away":
         return [(f" away for {cells.seconds(since)} ", "alarm")]
-    if picture.link == "waiting":
-        why = "cannot be reached" if picture.trouble else "not running"
+    if state.connection == "waiting":
+        why = "cannot be reached" if state.trouble else "not running"
         return [("○", "warn"), (f" {why}; waiting for it ({cells.seconds(since)})", "warn")]
     return [("○", "dim"), (" connecting", "dim")]
 
 
-def _counts(picture: Picture) -> Line:
-    counts = picture.status.counts if picture.status else None
-    if picture.status is None or counts is None or picture.link != "connected":
+def _counts(state: WatchState) -> Line:
+    counts = state.status.counts if state.status else None
+    if state.status is None or counts is None or state.connection != "connected":
         return []
-    here = len([each for each in picture.agents if each.status != "lost"])
-    lost = len(picture.agents) - here
+    here = len([each for each in state.agents if each.status != "lost"])
+    lost = len(state.agents) - here
     told = [
-        f"{len(picture.status.missions)} in progress",
+        f"{len(state.status.missions)} in progress",
         f"{here} of {here + lost} agents" if lost else plural(here, "agent"),
         plural(counts.locks, "lock"),
         f"{counts.messages} undelivered",
     ]
-    if machines := picture.status.machines:
+    if machines := state.status.machines:
         present = len([each for each in machines if each.status == "here"])
         told.insert(1, f"{present} of {plural(len(machines), 'machine')}")
     return [("   ", ""), (" · ".join(told), "dim")]
 
 
-def alerts(picture: Picture, view: View, columns: int, most: int) -> list[Line]:
+def alerts(state: WatchState, view: View, columns: int, most: int) -> list[Line]:
     """Return what a person should not overlook: the daemon away, missions that wait."""
     found: list[Line] = []
-    if picture.link == "away":
-        at = times.clock(view.now_ms - (view.tick_ms - picture.link_since), seconds=True)
+    if state.connection == "away":
+        at = times.clock(view.now_ms - (view.tick_ms - state.connection_since), seconds=True)
         found.append([(f" fleetd went away at {at}. What you see is what it told last. ", "alarm")])
-    if picture.trouble:
-        found.append([(f" {shown(picture.trouble)} ", "alarm")])
-    waiting = visible.candidates(picture)
-    passed = max(0, view.tick_ms - picture.status_at)
+    if state.trouble:
+        found.append([(f" {shown(state.trouble)} ", "alarm")])
+    waiting = visible.candidates(state)
+    passed = max(0, view.tick_ms - state.status_at)
     if len(waiting) <= max(1, most - len(found)):
         found += [_waits(each, passed, columns) for each in waiting]
     else:
@@ -179,7 +178,39 @@ _STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### "
 _HEADS = ("Error:", "Warning:")
 
 
-class Page(Screen[None]):
+class Overlay(Screen[None]):
+    """A screen over the board, which closes to where it was opened from."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q,left,h,backspace", "back"),
+        Binding("tab,shift+tab", "nothing", show=False),
+    ]
+    DEFAULT_CSS = """
+    Overlay { overflow: hidden; }
+    Overlay > TextLines { width: 100%; height: 1; }
+    Overlay > #text, Overlay > Pane { height: 1fr; min-height: 1; }
+    """
+
+    def on_mount(self) -> None:
+        """Show what there is from the beginning."""
+        self.show()
+
+    def on_resize(self) -> None:
+        """Show it in its new size."""
+        self.show()
+
+    def show(self) -> None:
+        """Show what there is room for."""
+
+    def action_back(self) -> None:
+        """Close this screen."""
+        self.dismiss()
+
+    def action_nothing(self) -> None:
+        """Stay: there is one pane only."""
+
+
+class Page(Overlay):
     """Text with a title, a screen at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -189,42 +220,30 @@ class Page(Screen[None]):
         ("pagedown,space,ctrl+f", "page(1)"),
         ("home,g", "end(-1)"),
         ("end,G", "end(1)"),
-        ("escape,q,left,h,backspace", "back"),
-        Binding("tab,shift+tab", "nothing", show=False),
     ]
-    CSS = "Page { overflow: hidden; }"
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
         self._title = title
-        self._text = [shown(line.expandtabs(4)) for line in text.split("\n")]
-        self._top = 0
+        self._set_text(text)
+
+    def _set_text(self, text: str) -> None:
+        self._text, self._top = [shown(line.expandtabs(4)) for line in text.split("\n")], 0
 
     def compose(self) -> ComposeResult:
         """Return title, text and keys."""
-        yield Painted("title")
-        yield Painted("text")
-        yield Painted("footer")
-
-    def on_mount(self) -> None:
-        """Show the beginning."""
-        self.show()
-
-    def on_resize(self) -> None:
-        """Break the lines anew."""
-        self.show()
+        yield TextLines("title")
+        yield TextLines("text")
+        yield TextLines("footer")
 
     def say(self, text: str) -> None:
         """Show another text, from its beginning."""
-        self._text, self._top = [shown(line.expandtabs(4)) for line in text.split("\n")], 0
+        self._set_text(text)
         self.show()
 
     def show(self) -> None:
         """Show the part of the text that there is room for."""
         columns, lines = self.size
-        for name, y, height in (("title", 0, 1), ("text", 1, lines - 2), ("footer", lines - 1, 1)):
-            styles = self.query_one(f"#{name}").styles
-            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
         body, room = self._body(columns), max(1, lines - 2)
         self._top = max(0, min(self._top, len(body) - room))
         below = max(0, len(body) - self._top - room)
@@ -234,9 +253,9 @@ class Page(Screen[None]):
         start = fitted([*start, ("━" * columns, "rule")], rest)
         # A rule that is cut ends with an ellipsis, which says nothing here.
         start = [(text.replace("━…", "━━"), style) for text, style in start]
-        self.query_one("#title", Painted).paint([[*start, (more, "rule")]])
-        self.query_one("#text", Painted).paint(body[self._top : self._top + room])
-        self.query_one("#footer", Painted).paint([footer(PAGE_KEYS, columns)])
+        self.query_one("#title", TextLines).show_lines([[*start, (more, "rule")]])
+        self.query_one("#text", TextLines).show_lines(body[self._top : self._top + room])
+        self.query_one("#footer", TextLines).show_lines([footer(PAGE_KEYS, columns)])
 
     def _body(self, columns: int) -> list[Line]:
         return [
@@ -259,13 +278,6 @@ class Page(Screen[None]):
         self._top = 0 if which < 0 else 1_000_000
         self.show()
 
-    def action_back(self) -> None:
-        """Go back to where this was opened."""
-        self.dismiss()
-
-    def action_nothing(self) -> None:
-        """There is one pane only."""
-
 
 def _style(line: str) -> str:
     found = next((style for start, style in _STYLES.items() if line.startswith(start)), "")
@@ -277,24 +289,20 @@ def _style(line: str) -> str:
     return "strong" if head else ""
 
 
-class Checkpoints(Screen[None]):
+class Checkpoints(Overlay):
     """A mission's checkpoints, newest first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,q,left,h,backspace,c", "back"),
-        Binding("tab,shift+tab", "nothing", show=False),
-    ]
-    CSS = "Checkpoints { overflow: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [("c", "back")]
 
-    def __init__(self, picture: Picture, view: View) -> None:
+    def __init__(self, state: WatchState, view: View) -> None:
         super().__init__()
-        self.picture = picture
+        self.state = state
         self.view = view
 
     def compose(self) -> ComposeResult:
         """Return the list and the keys."""
         yield Pane("checkpoints")
-        yield Painted("footer")
+        yield TextLines("footer")
 
     @property
     def here(self) -> Pane:
@@ -302,63 +310,23 @@ class Checkpoints(Screen[None]):
         return self.query_one("#checkpoints", Pane)
 
     def on_mount(self) -> None:
-        """Begin with the newest."""
+        """Give the keys to the list."""
         self.set_focus(self.here)
-        self.show()
-
-    def on_resize(self) -> None:
-        """Put everything in its place again."""
-        self.show()
 
     def show(self) -> None:
-        """Show what the picture holds by now."""
+        """Show what the state holds by now."""
         columns, lines = self.size
-        for name, y, height in (("checkpoints", 0, lines - 1), ("footer", lines - 1, 1)):
-            styles = self.query_one(f"#{name}").styles
-            styles.offset, styles.width, styles.height = (0, y), columns, max(1, height)
-        title = shown(visible.title_of(self.picture, self.view.mission_id))
-        found = rows.checkpoint_rows(self.picture, self.view, columns - 1)
+        title = shown(visible.title_of(self.state, self.view.mission_id))
+        found = rows.rows_of("checkpoints", self.state, self.view, columns - 1)
         empty = "No checkpoints yet. fleetctl checkpoint takes one."
         titles = (f"Checkpoints {len(found)}", f"of {title}")
         self.here.fill(PaneArea(0, 0, columns, max(1, lines - 1)), titles, found, empty)
-        self.query_one("#footer", Painted).paint([footer(LIST_KEYS, columns)])
+        self.query_one("#footer", TextLines).show_lines([footer(LIST_KEYS, columns)])
 
     def action_back(self) -> None:
-        """Go back to the panes."""
+        """Close the list, and take the mark away."""
         self.view.marked = None
         self.dismiss()
-
-    def action_nothing(self) -> None:
-        """There is one pane only."""
-
-
-_ROWS: dict[str, Callable[[Picture, View, int], list[Row]]] = {
-    "missions": rows.mission_rows,
-    "sorties": rows.sortie_rows,
-    "agents": rows.agent_rows,
-    "locks": rows.lock_rows,
-    "mail": rows.letter_rows,
-    "checkpoints": rows.checkpoint_rows,
-    "events": rows.event_rows,
-}
-_SHOWN: dict[str, Callable[[Picture, View], Sequence[Any]]] = {
-    "missions": visible.missions,
-    "sorties": visible.sorties,
-    "agents": visible.agents,
-    "locks": visible.locks,
-    "mail": visible.letters,
-    "checkpoints": visible.checkpoints,
-    "events": visible.events,
-}
-_EMPTY = {
-    "missions": "No missions yet: fleetctl mission create",
-    "sorties": "No sorties.",
-    "agents": "Nobody works.",
-    "locks": "Nothing is locked.",
-    "mail": "No letters.",
-    "checkpoints": "No checkpoints yet.",
-    "events": "Nothing happened yet.",
-}
 
 
 class Board(Screen[None]):
@@ -373,11 +341,14 @@ class Board(Screen[None]):
         ("z", "zoom"),
         ("escape", "unzoom"),
     ]
-    CSS = "Board { layout: vertical; overflow: hidden; }"
+    CSS = """
+    Board { overflow: hidden; }
+    Board > TextLines { position: absolute; }
+    """
 
-    def __init__(self, picture: Picture, view: View) -> None:
+    def __init__(self, state: WatchState, view: View) -> None:
         super().__init__()
-        self.picture = picture
+        self.state = state
         self.view = view
         self.zoomed = False
         self.waiting = 0
@@ -385,12 +356,12 @@ class Board(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Return the panes, in the order in which Tab goes through them."""
-        yield Painted("header")
-        yield Painted("alerts")
+        yield TextLines("header")
+        yield TextLines("alerts")
         for name in PANES:
             new_on_top = name in ("events", "mail")
             yield Pane(name, keeps_mark=name == "missions", follows=new_on_top)
-        yield Painted("footer")
+        yield TextLines("footer")
 
     def pane(self, name: str) -> Pane:
         """Return a pane by its name."""
@@ -423,7 +394,7 @@ class Board(Screen[None]):
         """Return where everything stands on a screen of this size, with what there is to show."""
         columns, lines = self.size
         room = max(1, lines - 2 - alerts)
-        needs = {name: len(_SHOWN[name](self.picture, self.view)) + 2 for name in PANES}
+        needs = {name: len(rows.KINDS[name].records(self.state, self.view)) + 2 for name in PANES}
         here = str(self.here.id)
         found = places(columns, room, here, zoomed=self.zoomed, needs=needs)
         below = {name: replace(place, y=place.y + 1 + alerts) for name, place in found.items()}
@@ -440,53 +411,46 @@ class Board(Screen[None]):
             widget.styles.offset = (place.x, place.y)
             widget.styles.width, widget.styles.height = place.width, place.height
 
-    def _told(self) -> list[Line]:
-        columns, lines = self.size
-        return alerts(self.picture, self.view, columns, max(1, lines // 12))
-
     def show(self) -> None:
-        """Show what the picture holds by now."""
-        alerts = self._told()
-        arranged = self._arranged(len(alerts))
+        """Show what the state holds by now."""
+        columns, lines = self.size
+        told = alerts(self.state, self.view, columns, max(1, lines // 12))
+        arranged = self._arranged(len(told))
         if arranged != self._placed:
             self._placed = arranged
             for name in ("header", "alerts", *PANES, "footer"):
                 self._put(name, arranged.get(name))
-        columns = self.size.width
-        line = header(self.picture, self.view, columns, self.waiting)
-        self.query_one("#header", Painted).paint([line])
-        self.query_one("#alerts", Painted).paint(alerts)
-        self.query_one("#footer", Painted).paint([footer(KEYS, columns)])
-        for name in PANES:
-            if name in arranged:
-                self._fill(name, arranged[name])
-
-    def _fill(self, name: str, place: PaneArea) -> None:
-        found = _ROWS[name](self.picture, self.view, place.width - 1)
-        titles = self._titled(name, found, place.width)
-        self.pane(name).fill(place, titles, found, self._empty(name))
+        line = header(self.state, self.view, columns, self.waiting)
+        self.query_one("#header", TextLines).show_lines([line])
+        self.query_one("#alerts", TextLines).show_lines(told)
+        self.query_one("#footer", TextLines).show_lines([footer(KEYS, columns)])
+        for name, place in arranged.items():
+            if name in PANES:
+                found = rows.rows_of(name, self.state, self.view, place.width - 1)
+                titles = self._titled(name, found, place.width)
+                self.pane(name).fill(place, titles, found, self._empty(name))
 
     def _titled(self, name: str, found: list[Row], columns: int) -> tuple[str, str]:
-        chosen = visible.selected(self.picture, self.view)
+        chosen = visible.selected(self.state, self.view)
         aside = ""
         if name in ("sorties", "checkpoints") and chosen:
             first = f", the first {len(found)}" if len(found) == rows.MOST else ""
             aside = f"of {shown(chosen.title)}{first}"
         elif name == "mail":
-            aside = rows.deliveries_told(visible.letters(self.picture, self.view), columns)
-        total = len(_SHOWN[name](self.picture, self.view))
+            aside = rows.deliveries_told(visible.messages(self.state, self.view), columns)
+        total = len(rows.KINDS[name].records(self.state, self.view))
         count = f" {total}" if total and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside
 
     def _empty(self, name: str) -> str:
-        if self.picture.status is None:
+        if self.state.status is None:
             waiting = "Waiting for fleetd. Start it with: fleetctl daemon start"
-            return waiting if name == "missions" and self.picture.link == "waiting" else ""
-        subject = {"sorties": self.picture.sorties_of, "checkpoints": self.picture.checkpoints_of}
+            return waiting if name == "missions" and self.state.connection == "waiting" else ""
+        subject = {"sorties": self.state.sorties_of, "checkpoints": self.state.checkpoints_of}
         # Not asked yet is not the same as none.
         if name in subject and subject[name] != self.view.mission_id:
             return ""
-        return _EMPTY[name]
+        return rows.KINDS[name].empty
 
     def action_next(self, by: int) -> None:
         """Give the keys to the next pane, or the one before."""

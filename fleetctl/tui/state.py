@@ -28,7 +28,7 @@ _RANK = {
     "completed": 4,
 }
 
-Link = Literal["starting", "waiting", "connected", "away"]
+ConnectionState = Literal["starting", "waiting", "connected", "away"]
 EVERYTHING: frozenset[Part] = frozenset((*ALL, "events"))
 # What goes on without an event: heartbeats, leases that activity prolongs, silences.
 SILENT_CHANGES: frozenset[Part] = frozenset(("status", "agents", "locks"))
@@ -40,12 +40,12 @@ def moment(timestamp: str | None) -> int:
 
 
 @dataclass
-class Picture:
+class WatchState:
     """All that is shown."""
 
-    link: Link = "starting"
-    # When the link became what it is, and how long it was away before (by ``tick_ms``).
-    link_since: int = 0
+    connection: ConnectionState = "starting"
+    # When the connection became what it is, and how long it was away before (by ``tick_ms``).
+    connection_since: int = 0
     was_away_ms: int = 0
     trouble: str = ""
     epoch: str = ""
@@ -54,7 +54,7 @@ class Picture:
     listed: list[Any] = field(default_factory=list)
     agents: list[Any] = field(default_factory=list)
     locks: list[Any] = field(default_factory=list)
-    letters: list[Any] = field(default_factory=list)
+    messages: list[Any] = field(default_factory=list)
     # What belongs to one mission, and to which.
     sorties: list[Any] = field(default_factory=list)
     sorties_of: str | None = None
@@ -65,25 +65,25 @@ class Picture:
 
     def connected(self, epoch: str, tick_ms: int) -> None:
         """Note that the daemon is there; of another store nothing that was known is true."""
-        if self.link == "connected":
+        if self.connection == "connected":
             return
-        self.was_away_ms = tick_ms - self.link_since if self.link == "away" else 0
-        self.link, self.link_since, self.trouble = "connected", tick_ms, ""
+        self.was_away_ms = tick_ms - self.connection_since if self.connection == "away" else 0
+        self.connection, self.connection_since, self.trouble = "connected", tick_ms, ""
         if self.epoch not in ("", epoch):
             self.forget()
         self.epoch = epoch
 
     def away(self, trouble: str, tick_ms: int) -> None:
         """Note that the daemon is not there; what it told stays, to be looked at."""
-        gone = "waiting" if self.link in ("starting", "waiting") else "away"
-        if self.link != gone:
-            self.link_since = tick_ms
-        self.link, self.trouble = ("waiting" if gone == "waiting" else "away"), trouble
+        gone = "waiting" if self.connection in ("starting", "waiting") else "away"
+        if self.connection != gone:
+            self.connection_since = tick_ms
+        self.connection, self.trouble = ("waiting" if gone == "waiting" else "away"), trouble
 
     def forget(self) -> None:
         """Forget all that was told."""
         self.status = None
-        self.listed, self.agents, self.locks, self.letters = [], [], [], []
+        self.listed, self.agents, self.locks, self.messages = [], [], [], []
         self.sorties, self.sorties_of = [], None
         self.checkpoints, self.checkpoints_of = [], None
         self.events.clear()
@@ -112,7 +112,7 @@ class Picture:
         elif part == "events":
             self._tail(answer)
         elif part == "mail":
-            self.letters = answer
+            self.messages = answer
         elif part == "agents":
             self.agents = answer
         else:
@@ -126,21 +126,21 @@ class Picture:
         self.events.extend([*events, *newer])
 
 
-class Tray:
+class UpdateQueue:
     """Keeps of everything the newest only, so that no storm of events makes it grow.
 
-    ``ring`` is called, in whatever thread, when something lies in it that was empty before.
+    ``notify`` is called, in whatever thread, when something lies in it that was empty before.
     """
 
-    def __init__(self, ring: Callable[[], None], tick: Callable[[], int]) -> None:
-        self._ring = ring
+    def __init__(self, notify: Callable[[], object], tick: Callable[[], int]) -> None:
+        self._notify = notify
         self._tick = tick
         self._lock = threading.Lock()
-        self._link: list[Callable[[Picture], None]] = []
+        self._connection_changes: list[Callable[[WatchState], None]] = []
         self._answers: dict[Part, tuple[Any, str | None, int]] = {}
         self._events: deque[Any] = deque(maxlen=TAIL)
         self._count = 0
-        self._rung = False
+        self._notified = False
 
     def connected(self, epoch: str) -> None:
         """Say that the daemon is there."""
@@ -149,15 +149,15 @@ class Tray:
             # Answers and events of before belong to another connection, maybe another store.
             self._answers.clear()
             self._events.clear()
-            self._link.append(lambda picture: picture.connected(epoch, now))
+            self._connection_changes.append(lambda state: state.connected(epoch, now))
         self._call()
 
     def away(self, trouble: str) -> None:
         """Say that the daemon is not there, and why."""
         now = self._tick()
         with self._lock:
-            del self._link[:-1]
-            self._link.append(lambda picture: picture.away(trouble, now))
+            del self._connection_changes[:-1]
+            self._connection_changes.append(lambda state: state.away(trouble, now))
         self._call()
 
     def event(self, event: Any) -> None:
@@ -178,22 +178,22 @@ class Tray:
         """Return how many events came that were not taken yet, also those that had no room."""
         return self._count
 
-    def take(self, picture: Picture) -> None:
-        """Move everything into a picture."""
+    def take(self, state: WatchState) -> None:
+        """Move everything into a state."""
         with self._lock:
-            self._rung = False
-            link, answers, events = self._link, self._answers, list(self._events)
-            self._link, self._answers, self._count = [], {}, 0
+            self._notified = False
+            changes, answers, events = self._connection_changes, self._answers, list(self._events)
+            self._connection_changes, self._answers, self._count = [], {}, 0
             self._events.clear()
-        for change in link:
-            change(picture)
+        for change in changes:
+            change(state)
         for part, (answer, subject, at) in answers.items():
-            picture.take(part, answer, subject, at)
-        picture.tell(events)
+            state.take(part, answer, subject, at)
+        state.tell(events)
 
     def _call(self) -> None:
         with self._lock:
-            if self._rung:
+            if self._notified:
                 return
-            self._rung = True
-        self._ring()
+            self._notified = True
+        self._notify()

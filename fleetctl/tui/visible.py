@@ -11,12 +11,12 @@ from fleetd.protocol.event_types import event_type
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
-from .state import LOST_MS, Picture, moment
+from .state import LOST_MS, WatchState, moment
 
 
 @dataclass
 class View:
-    """What the person chose, and the two clocks (see ``picture``).
+    """What the person chose, and the two clocks (see ``state``).
 
     ``only`` leaves out what is not of the chosen mission; with the checkpoint ``marked`` another
     is compared.
@@ -51,13 +51,13 @@ class MissionSeen:
     record: Any = None
 
 
-def missions(picture: Picture, view: View) -> list[MissionSeen]:
+def missions(state: WatchState, view: View) -> list[MissionSeen]:
     """Return missions in progress, then pending ones, then those that are over; newest first."""
-    running = {line.mission_id: line for line in picture.status.missions} if picture.status else {}
-    waiting = {each.mission_id for each in candidates(picture)}
-    passed = view.tick_ms - picture.status_at
+    running = {line.mission_id: line for line in state.status.missions} if state.status else {}
+    waiting = {each.mission_id for each in candidates(state)}
+    passed = view.tick_ms - state.status_at
     found = []
-    for mission in picture.listed:
+    for mission in state.listed:
         line = running.pop(mission.id, None)
         # Of a mission that has ended since, the list may know less than the status.
         seen = _running(line, passed) if line else _listed(mission)
@@ -66,7 +66,7 @@ def missions(picture: Picture, view: View) -> list[MissionSeen]:
     found += [_running(line, passed) for line in running.values()]
     for seen in found:
         seen.waits = seen.id in waiting
-        seen.left = _left(picture, seen.id)
+        seen.left = _left(state, seen.id)
     return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))
 
 
@@ -104,38 +104,38 @@ def _state(mission: Any) -> str:
     return endings.state(mission.status, mission.closed_reason)
 
 
-def _left(picture: Picture, mission_id: str) -> int | None:
+def _left(state: WatchState, mission_id: str) -> int | None:
     """Return how many sorties of a mission are open, where they are known."""
-    if picture.sorties_of != mission_id:
+    if state.sorties_of != mission_id:
         return None
-    return sum(each.status not in CLOSED_SORTIE for each in picture.sorties)
+    return sum(each.status not in CLOSED_SORTIE for each in state.sorties)
 
 
-def selected(picture: Picture, view: View) -> MissionSeen | None:
+def selected(state: WatchState, view: View) -> MissionSeen | None:
     """Return the mission that was chosen, or nothing."""
-    return next((each for each in missions(picture, view) if each.id == view.mission_id), None)
+    return next((each for each in missions(state, view) if each.id == view.mission_id), None)
 
 
-def sorties(picture: Picture, view: View) -> list[Any]:
+def sorties(state: WatchState, view: View) -> list[Any]:
     """Return the sorties of the chosen mission, as far as they are known: those worked on first."""
-    return picture.sorties if picture.sorties_of == view.mission_id else []
+    return state.sorties if state.sorties_of == view.mission_id else []
 
 
-def checkpoints(picture: Picture, view: View) -> list[Any]:
+def checkpoints(state: WatchState, view: View) -> list[Any]:
     """Return the newest checkpoints of the chosen mission, newest first."""
-    return picture.checkpoints if picture.checkpoints_of == view.mission_id else []
+    return state.checkpoints if state.checkpoints_of == view.mission_id else []
 
 
 def _concerned(view: View, mission_id: str | None) -> bool:
     return not view.only or mission_id == view.mission_id
 
 
-def agents(picture: Picture, view: View) -> list[Any]:
+def agents(state: WatchState, view: View) -> list[Any]:
     """Return who works, by id; who was lost long ago is left out."""
     return sorted(
         (
             agent
-            for agent in picture.agents
+            for agent in state.agents
             if _concerned(view, agent.mission_id)
             and (agent.status != "lost" or view.now_ms - moment(agent.last_seen_at) < LOST_MS)
         ),
@@ -143,12 +143,12 @@ def agents(picture: Picture, view: View) -> list[Any]:
     )
 
 
-def locks(picture: Picture, view: View) -> list[Any]:
+def locks(state: WatchState, view: View) -> list[Any]:
     """Return the leases that run, by file; one that ran out is gone though nobody said so."""
     return sorted(
         (
             lock
-            for lock in picture.locks
+            for lock in state.locks
             if _concerned(view, lock.mission_id) and lease_left(lock, view) > 0
         ),
         key=lambda lock: str(lock.file),
@@ -163,59 +163,59 @@ def lease_left(lock: Any, view: View) -> int:
     return until - view.now_ms
 
 
-def letters(picture: Picture, view: View) -> list[Any]:
-    """Return the newest letters, newest first."""
-    return [letter for letter in picture.letters if _concerned(view, letter.mission_id)]
+def messages(state: WatchState, view: View) -> list[Any]:
+    """Return the newest messages, newest first."""
+    return [message for message in state.messages if _concerned(view, message.mission_id)]
 
 
-def deliveries(letters: list[Any]) -> dict[str, int]:
-    """Return how many deliveries of these letters are in which state."""
+def deliveries(messages: list[Any]) -> dict[str, int]:
+    """Return how many deliveries of these messages are in which state."""
     counts = {"queued": 0, "delivered": 0, "acked": 0, "failed": 0}
-    for letter in letters:
-        for delivery in letter.deliveries:
+    for message in messages:
+        for delivery in message.deliveries:
             counts[delivery.status] = counts.get(delivery.status, 0) + 1
     return counts
 
 
-def letter_state(letter: Any) -> str:
+def message_state(message: Any) -> str:
     """Return the state of the delivery that is behind all others."""
-    states = {delivery.status for delivery in letter.deliveries}
+    states = {delivery.status for delivery in message.deliveries}
     order = ("failed", "queued", "delivered", "acked")
     return next((state for state in order if state in states), "acked")
 
 
-def events(picture: Picture, view: View) -> list[Any]:
+def events(state: WatchState, view: View) -> list[Any]:
     """Return the newest events, newest first."""
     return [
         event
-        for event in reversed(picture.events)
+        for event in reversed(state.events)
         if _concerned(view, event.mission_id) and event_type(event.type).shown != "log"
     ]
 
 
-def candidates(picture: Picture) -> list[RecoveryCandidate]:
+def candidates(state: WatchState) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery, the longest silence last."""
-    return list(picture.status.candidates) if picture.status else []
+    return list(state.status.candidates) if state.status else []
 
 
-def under_way(picture: Picture) -> list[Any]:
+def under_way(state: WatchState) -> list[Any]:
     """Return the recoveries after which nobody went on yet."""
-    waiting = {each.mission_id for each in candidates(picture)}
-    told = picture.status.recoveries if picture.status else []
+    waiting = {each.mission_id for each in candidates(state)}
+    told = state.status.recoveries if state.status else []
     return [each for each in told if each.mission_id not in waiting]
 
 
-def title_of(picture: Picture, mission_id: str | None) -> str:
+def title_of(state: WatchState, mission_id: str | None) -> str:
     """Return the title of a mission that is known, else its id."""
-    known = [(each.id, each.title) for each in picture.listed]
-    if picture.status:
-        known += [(each.mission_id, each.title) for each in picture.status.missions]
+    known = [(each.id, each.title) for each in state.listed]
+    if state.status:
+        known += [(each.mission_id, each.title) for each in state.status.missions]
     return next((title for found, title in known if found == mission_id), mission_id or "")
 
 
-def directory_of(picture: Picture, mission_id: str | None) -> str | None:
+def directory_of(state: WatchState, mission_id: str | None) -> str | None:
     """Return the project's directory of a mission that is known."""
-    return next((each.project_dir for each in picture.listed if each.id == mission_id), None)
+    return next((each.project_dir for each in state.listed if each.id == mission_id), None)
 
 
 def over(seen: MissionSeen) -> bool:

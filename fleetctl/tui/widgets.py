@@ -34,16 +34,14 @@ STYLES = {
 }
 
 
-class Painted(Widget):
+class TextLines(Widget):
     """Lines; of those that are shown anew only the changed ones are drawn."""
-
-    DEFAULT_CSS = "Painted { position: absolute; }"
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
         self._lines: list[Line] = []
 
-    def paint(self, lines: list[Line]) -> None:
+    def show_lines(self, lines: list[Line]) -> None:
         """Show these lines from now on."""
         before, self._lines = self._lines, lines
         changed = [
@@ -64,7 +62,7 @@ def _at(lines: list[Line], y: int) -> Line:
     return lines[y] if y < len(lines) else []
 
 
-class Pane(Painted, can_focus=True):
+class Pane(TextLines, can_focus=True):
     """A titled list with a cursor, which stays with what it is on when the list changes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,11 +105,6 @@ class Pane(Painted, can_focus=True):
         """What the cursor is on."""
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
-    @property
-    def rows(self) -> list[Row]:
-        """All rows, also those that have no room."""
-        return self._rows
-
     def fill(self, place: PaneArea, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
         """Show other rows, in a place that this may get a moment later.
 
@@ -125,10 +118,6 @@ class Pane(Painted, can_focus=True):
         self._rows = rows
         self._draw()
         self._tell(before)
-
-    def put(self, key: str | None) -> None:
-        """Put the cursor on the row with this key, if there is one."""
-        self._to(next((at for at, row in enumerate(self._rows) if row.key == key), self._cursor))
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows."""
@@ -175,7 +164,7 @@ class Pane(Painted, can_focus=True):
         lines += [self._marked(at) for at in seen]
         if not self._rows and room:
             lines.append([(" ", ""), (self._empty, "dim")])
-        self.paint(lines)
+        self.show_lines(lines)
 
     def _heading(self, room: int) -> Line:
         """Return the title in a rule; beside it what is above and below those that are seen."""

@@ -17,7 +17,7 @@ import trio
 
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
-from ..domain.core.context import Caller, Context, Facts
+from ..domain.core.context import BatchSizes, Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
 from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
@@ -27,27 +27,28 @@ from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Request
 from ..protocol.types import Noun
-from ..store.api import StoreAway
+from ..store.api import Availability, StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import RecordFiles
 from ..store.open import open_store
 from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
-from .admission import Admission
 from .change_feed import Bell, ChangeFeed
-from .cpu_worker import CpuWorker
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
 from .metrics.counters import TimerHealth, Traffic
 from .process_watcher import ProcessWatcher
-from .project_ignore import refuse_ignored
-from .projects import Projects
+from .projects import Projects, refuse_ignored
 
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("fleetd")
+
+# From here on, looking through a text takes longer than going to a thread and back.
+LONG_BYTES = 32_768
+ADMISSION_LOOK_S = 10.0
 
 DAEMON = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
 
@@ -55,6 +56,91 @@ DAEMON = Caller(kind="daemon", uid=os.getuid(), pid=os.getpid())
 def random_id(prefix: str) -> str:
     """Return an id nobody can guess or predict: a prefix and eight hex digits."""
     return f"{prefix}-{secrets.token_hex(4)}"
+
+
+class CpuWorker:
+    """Runs long computations one after the other on a thread, so that others are served meanwhile.
+
+    Threads share one interpreter, so this is no quicker. ``inline`` computes on the spot, for
+    virtual time.
+    """
+
+    def __init__(self, *, inline: bool) -> None:
+        self._inline = inline
+        # Two at once would leave the others even less of the interpreter.
+        self._one = trio.CapacityLimiter(1)
+
+    async def run(
+        self, work: Callable[[], T], size: int, behind: trio.StrictFIFOLock | None = None
+    ) -> T:
+        """Do a piece of work on ``size`` bytes, at once when these are few.
+
+        Pieces that name the same lock to stay ``behind`` are done in their order, long or short.
+        Cancelled before it has begun, it is not done; once begun, it is waited for.
+        """
+        if behind is None or (size < LONG_BYTES and not behind.locked()):
+            return await self._run(work, size)
+        async with behind:
+            return await self._run(work, size)
+
+    async def _run(self, work: Callable[[], T], size: int) -> T:
+        if size < LONG_BYTES:
+            return work()
+        if self._inline:
+            await trio.lowlevel.checkpoint()
+            return work()
+        return await trio.to_thread.run_sync(work, limiter=self._one)
+
+
+class Admission:
+    """Stands between clients and the store; what the daemon does by itself goes round it.
+
+    It is shut until the daemon has made itself ready, and again while the store is away and until
+    everything that has to come first is done: what waits in the spool is older than what comes.
+    """
+
+    def __init__(self, availability: Availability, now_ms: Callable[[], int]) -> None:
+        self._availability = availability
+        self._now_ms = now_ms
+        self._opened = trio.Event()
+        self._down: trio.Event | None = None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether it was opened, and the store has not been away since."""
+        return self._down is not None and not self._down.is_set()
+
+    def open(self) -> None:
+        """Let everybody in, until the store is away."""
+        self._down = self._availability.down
+        self._opened.set()
+
+    def shut(self) -> None:
+        """Let nobody in who needs the store."""
+        self._down = None
+
+    def admit(self, request: Request[Any], caller: Caller) -> None:
+        """Let a request through; raises StoreAway for one that has to come again later."""
+        if self._is_open:
+            return
+        if caller.kind != "client" or REGISTERED[type(request)].without_store(request):
+            return
+        if self._availability.away is not None:
+            raise self._availability.away.refusal(self._now_ms())
+        raise StoreAway(
+            "The store is there, and fleetd catches up with it.",
+            hint="That is over in a moment: try again.",
+            retry=True,
+        )
+
+    async def admitted(self, beat: Callable[[], None]) -> None:
+        """Wait until it is open, however long, and give a sign of life meanwhile."""
+        while not self._is_open:
+            beat()
+            if self._opened.is_set():  # of the last time: it says nothing of the next
+                self._opened = trio.Event()
+            with trio.move_on_after(ADMISSION_LOOK_S):
+                await self._opened.wait()
 
 
 class Engine:
@@ -70,8 +156,10 @@ class Engine:
         inline: bool = False,
         vfs: str | None = None,
         machine: str | None = None,
+        batches: BatchSizes | None = None,
     ) -> None:
         self.loaded = loaded
+        self.batches = batches or BatchSizes()
         self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
         self.store_back = Bell()
@@ -84,7 +172,7 @@ class Engine:
         self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
-        self.outbox = Outbox(self.read, self.write, self.backups, inline=inline)
+        self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
@@ -97,7 +185,7 @@ class Engine:
         self.ready_ms: int | None = None
         """Since when everybody is let in."""
         self.machine = machine or self.store.machine
-        self.incarnation = self.store.incarnation
+        self.instance = self.store.instance
         self.files = FileSystem(inline=inline)
         self.projects = Projects(self.config.projects, self.machine, self.files)
         self.waiting_locks: set[int] = set()
@@ -283,6 +371,7 @@ class Engine:
             facts=facts,
             machine=self.machine,
             elapsed_ms=lambda: (time.monotonic_ns() - begun) // 1_000_000,
+            batches=self.batches,
         )
 
     def _committed(self, effects: list[Effect]) -> None:

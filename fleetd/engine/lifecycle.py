@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import trio
 
 from ..config import Loaded
+from ..domain.core.context import BatchSizes
 from ..domain.erasure.scope import ErasureTarget
 from ..domain.system import relocation
-from ..domain.system.epoch import continue_after_loss
-from ..domain.system.startup import start_up
+from ..domain.system.epoch import continue_after_loss, start_up
 from ..host.clock import Uptime
 from ..protocol.errors import FleetError
 from ..store.api import LostCommits, StoreFailed, StoreFull, StoreRefused
@@ -45,6 +45,7 @@ async def open_engine(
     inline: bool = False,
     vfs: str | None = None,
     machine: str | None = None,
+    batches: BatchSizes | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the store and serve requests until the block ends; then finish what was begun.
 
@@ -62,6 +63,7 @@ async def open_engine(
             inline=inline,
             vfs=vfs,
             machine=machine,
+            batches=batches,
         ),
     )
     engine.disk_reserve.close_to_others()
@@ -225,7 +227,7 @@ async def _arrive(engine: Engine) -> None:
             " one: fleetctl migrate --undo"
         )
     for mission_id, directory in found.unnamed.items():
-        if places := await engine.projects.places(directory):
+        if places := await engine.projects.shared_names(directory):
             await engine.write(relocation.name_project, mission_id, places[0])
 
 

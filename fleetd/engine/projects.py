@@ -1,4 +1,4 @@
-"""What files and directories are called by the project they lie in.
+"""Projects: the names that files and directories have by their project, and ignored directories.
 
 A project has one name on all machines of a shared store: the one that the configuration gives to
 its directory, else what the remotes of its clones have in common.
@@ -6,17 +6,30 @@ its directory, else what the remotes of its clones have in common.
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal
 
+from ..domain.agents import agents
+from ..domain.core.context import Here
 from ..domain.locks.keys import of_machine, whose
+from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import within
-from ..protocol.errors import Unavailable
+from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
+from ..protocol.errors import InvalidState, NotFound, Unavailable
+from ..protocol.request import Request
+from ..protocol.requests.agent import AgentGet
+from ..protocol.requests.event import EventAppend
+from ..protocol.requests.snapshot import SnapshotRecord
+from ..protocol.requests.system import SystemForget
 from .repositories import Repositories, Repository, inside_of
 
 Scope = Literal["machine", "project"]
+# How requests name the one who asks.
+_WHO = ("agent_id", "sender", "created_by", "requested_by")
+# How the data of an event names a place.
+_WHERE = ("cwd", "file", "path")
+# As the protocol bounds paths: nothing longer is looked up, whatever a client puts there.
+_PATH_MAX = 4_096
 
 
 class Projects:
@@ -48,7 +61,7 @@ class Projects:
             return of_machine(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
-        key = self._by_repository(await self._asked(path), path)
+        key = self._by_repository(await self._repository_of(path), path)
         return key or of_machine(self._machine, path)
 
     async def prefix(self, root: str) -> str:
@@ -59,15 +72,14 @@ class Projects:
         if (named := self._configured(root)) is not None:
             key: str | None = f"project:{':'.join(named)}"
         else:
-            key = self._by_repository(await self._repositories.in_passing(root), root)
+            key = self._by_repository(await self._repositories.try_around(root), root)
         if key is None:
             return ""
         return key[:-1] if key.endswith(":.") else f"{key}/"
 
     def _by_repository(self, repository: Repository | None, path: str) -> str | None:
         """Return the key of a path by its repository, None for one that is no part of any."""
-        inside = repository.inside(path) if repository else None
-        if repository is None or inside is None:
+        if repository is None or (inside := repository.inside(path)) is None:
             return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
@@ -83,14 +95,14 @@ class Projects:
             return (rest,)
         roots = [*self._named]
         here = await self._real(near) if near else None
-        repository = await self._repositories.in_passing(here) if here else None
+        repository = await self._repositories.try_around(here) if here else None
         if repository is not None and self._configured(repository.top) is None:
             names = (repository.name, repository.key)
             roots += [(repository.top, name) for name in names if name is not None]
         begins = ((root, f"project:{name}:") for root, name in roots)
         return tuple(f"{root}/{rest[len(it) :]}" for root, it in begins if rest.startswith(it))
 
-    async def places(self, directory: str | None) -> tuple[str, ...]:
+    async def shared_names(self, directory: str | None) -> tuple[str, ...]:
         """Return what a directory is called on every machine, then those above in its project.
 
         Nothing where the store is not shared, where the project has no such name, and where Git or
@@ -102,12 +114,33 @@ class Projects:
         if here is None:
             return ()
         found = self._configured(here)
-        if found is None:
-            repository = await self._repositories.in_passing(here)
-            inside = repository.inside(here) if repository else None
-            if repository is not None and inside is not None:
-                found = self._shared(repository, inside)
-        return tuple(f"{found[0]}:{each}" for each in _and_above(found[1])) if found else ()
+        if found is None and (repository := await self._repositories.try_around(here)):
+            inside = repository.inside(here)
+            found = None if inside is None else self._shared(repository, inside)
+        return tuple(f"{found[0]}:{each}" for each in _with_parents(found[1])) if found else ()
+
+    async def here(self, directory: str | None, *, any_place: bool = False) -> Here:
+        """Return what files are called in a directory; without one, as from no repository.
+
+        A project's directory is its root without Git, too; of ``any_place`` that is only a
+        repository. Git that does not answer in time leaves the name of the project out; so does a
+        file system, with all the rest.
+        """
+
+        def look(walk: PathWalk) -> tuple[str, str, str]:
+            home = walk.facts(os.path.expanduser("~")).real  # noqa: PTH111
+            if directory is None or not directory.startswith("/"):
+                return "", "", home
+            real = walk.facts(directory).real
+            root = walk.root(real) or ""
+            return root, root or real, home
+
+        try:
+            root, place, home = await self._files.run(look, directory or "~", seconds=HOOK_SECONDS)
+        except PathUnanswered:
+            return Here()
+        project = await self.prefix(place) if place else ""
+        return Here(root=root if any_place else place, place=place, project=project, home=home)
 
     async def _real(self, directory: str) -> str | None:
         """Return the real path of a directory, None where nobody says it in time."""
@@ -135,7 +168,7 @@ class Projects:
             return first
         return (repository.name, inside) if self._machine and repository.name else None
 
-    async def _asked(self, path: str) -> Repository | None:
+    async def _repository_of(self, path: str) -> Repository | None:
         named = "a project with a name in the configuration ([projects])"
         try:
             return await self._repositories.around(os.path.dirname(path))  # noqa: PTH120
@@ -154,9 +187,73 @@ class Projects:
             ) from None
 
 
-def _and_above(inside: str) -> Iterator[str]:
+def _with_parents(inside: str) -> Iterator[str]:
     """Yield a path inside a project and the directories above it, up to its root."""
     while inside != ".":
         yield inside
         inside = os.path.dirname(inside) or "."  # noqa: PTH120
     yield inside
+
+
+async def refuse_ignored(
+    request: Request[Any],
+    ignored: list[str],
+    machine: str,
+    read: Callable[..., Awaitable[Any]],
+    files: FileSystem,
+) -> None:
+    """Raise InvalidState for a request about a directory of which nothing is to be recorded.
+
+    A request that names no directory is about the one its agent registered with on this
+    ``machine``; a snapshot is also about that of its run's agent. One that neither names a place
+    nor comes from an agent with a directory cannot be recognised. What was recorded before the
+    setting stays until it is forgotten; forgetting is let through.
+    """
+    if isinstance(request, SystemForget):
+        return
+    cwd = getattr(request, "cwd", None)
+    file = getattr(request, "file", None)
+    named = [absolute(file, cwd)] if file else []
+    if isinstance(request, EventAppend):
+        named += _paths_in_event(request.data)
+    if isinstance(request, SnapshotRecord):
+        named += _paths_in_snapshot(request)
+    real = [facts.real for facts in await files.look(*filter(None, named))]
+    check_not_ignored([cwd, getattr(request, "project_dir", None), *real], ignored)
+    recorded = isinstance(request, SnapshotRecord)
+    who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
+    if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
+        who.append(await read(agent_of_run, request.run_id))
+    for agent_id in filter(None, who):
+        with contextlib.suppress(NotFound):
+            agent = await read(agents.get, AgentGet(agent_id))
+            if (agent.machine or "") == machine:
+                check_not_ignored([agent.cwd], ignored)
+
+
+def _paths_in_event(data: dict[str, Any]) -> Iterator[str | None]:
+    """Yield the places that an event's data names; what is relative starts at its ``cwd``."""
+    given = {name: text for name in _WHERE if isinstance(text := data.get(name), str) and text}
+    for text in given.values():
+        yield absolute(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
+
+
+def _paths_in_snapshot(request: SnapshotRecord) -> Iterator[str | None]:
+    """Yield the places that a snapshot would name."""
+    step, digest = request.step_state, request.context_digest
+    named = [step.plan_path] if step else []
+    named += (digest.protected_artifacts or []) if digest else []
+    return (absolute(path, request.cwd) for path in named if path)
+
+
+def check_not_ignored(paths: list[str | None], ignored: list[str]) -> None:
+    """Raise InvalidState when one of these real paths lies in an ignored directory."""
+    for path in filter(None, paths):
+        for directory in ignored:
+            if within(directory, path):
+                raise InvalidState(
+                    f"Nothing is recorded of {path}: project_ignore names {directory}.",
+                    hint="To have it recorded, take the directory out of project_ignore in the "
+                    "configuration (fleetctl config shows where it is) and restart fleetd.",
+                    project_ignore=directory,
+                )

@@ -19,8 +19,7 @@ import trio
 
 from ..domain.redaction.redact import redact
 from ..host import git
-from ..host.file_system import FileSystem, PathUnanswered
-from ..host.path_walk import Walk, within
+from ..host.file_system import FileSystem, PathUnanswered, PathWalk, within
 from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
@@ -28,8 +27,8 @@ _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"
 # Where a user's own settings lie, which can rewrite URLs.
 _USERS = ("~/.gitconfig", "~/.config/git/config")
 MOST_KNOWN = 1_000
-# Who asks in passing does not ask again for so long where Git was too slow.
-SILENT_S = 60
+# Where Git was too slow, try_around does not ask it again for so long.
+RETRY_S = 60
 CHANGED_MAX, WORDS_CHARS = 20, 120
 # Ways to one and the same place: by which of them it is reached says nothing about the project.
 _SCHEMES = {"http", "https", "ssh", "git", "git+ssh", "ssh+git", "git+https", "git+http"}
@@ -49,7 +48,7 @@ _OTHER_NAMES = {
 _HERE = re.compile(r"localhost(\..*)?|127\..*|0\.0\.0\.0|\[::1?\]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-_Marks = tuple[tuple[int, ...], ...]
+_Stamps = tuple[tuple[int, ...], ...]
 
 
 class Repository(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     repository: Repository | None
     files: tuple[str, ...]
-    marks: _Marks
+    stamps: _Stamps
 
 
 class Repositories:
@@ -92,7 +91,7 @@ class Repositories:
         self._files = files
         self._known: dict[str, _Known] = {}
         self._turns: dict[str, trio.Lock] = {}
-        self._silent: dict[str, float] = {}
+        self._slow_until: dict[str, float] = {}
 
     async def around(self, folder: str) -> Repository | None:
         """Return the repository around a real directory, which need not be there yet.
@@ -100,9 +99,9 @@ class Repositories:
         Raises git.GitSlow, git.GitAbsent and PathUnanswered.
         """
         root, known = await self._look(folder)
-        return await self._told(root, known) if root is not None else None
+        return await self._current(root, known) if root is not None else None
 
-    async def in_passing(self, folder: str) -> Repository | None:
+    async def try_around(self, folder: str) -> Repository | None:
         """Return the same, or None where Git does not say it all in the time of one answer.
 
         Hooks ask so: a file system that hangs must not hold up each of them.
@@ -111,26 +110,26 @@ class Repositories:
             root, known = await self._look(folder)
         except PathUnanswered:
             return None
-        if root is None or trio.current_time() < self._silent.get(root, 0):
+        if root is None or trio.current_time() < self._slow_until.get(root, 0):
             return None
         with (
             trio.move_on_after(git.SECONDS),
             contextlib.suppress(git.GitSlow, git.GitAbsent, PathUnanswered),
         ):
-            return await self._told(root, known)
-        self._silent[root] = trio.current_time() + SILENT_S
+            return await self._current(root, known)
+        self._slow_until[root] = trio.current_time() + RETRY_S
         return None
 
     async def _look(self, folder: str) -> tuple[str | None, _Known | None]:
         """Return the root around a directory, and what is known of it if that is up to date."""
 
-        def look(walk: Walk) -> tuple[str | None, _Known | None]:
+        def look(walk: PathWalk) -> tuple[str | None, _Known | None]:
             root = walk.root(folder)
             return root, self._up_to_date(walk, root) if root is not None else None
 
         return await self._files.run(look, folder)
 
-    async def _told(self, root: str, known: _Known | None) -> Repository | None:
+    async def _current(self, root: str, known: _Known | None) -> Repository | None:
         if known is None:
             # Many agents begin at once: one of them asks.
             async with self._turns.setdefault(root, trio.Lock()):
@@ -138,14 +137,14 @@ class Repositories:
                 known = known or await self._ask(root)
         return known.repository
 
-    def _up_to_date(self, walk: Walk, root: str) -> _Known | None:
+    def _up_to_date(self, walk: PathWalk, root: str) -> _Known | None:
         known = self._known.get(root)
-        return known if known is not None and _marks(walk, known.files) == known.marks else None
+        return known if known is not None and _stamps(walk, known.files) == known.stamps else None
 
     async def _ask(self, root: str) -> _Known:
         known = await _ask(self._files, root)
         if len(self._known) >= MOST_KNOWN:
-            for kept in (self._known, self._turns, self._silent):
+            for kept in (self._known, self._turns, self._slow_until):
                 kept.clear()
         self._known[root] = known
         return known
@@ -154,21 +153,21 @@ class Repositories:
 async def _ask(file_system: FileSystem, root: str) -> _Known:
     """Ask Git about a repository; raises git.GitSlow, git.GitAbsent and PathUnanswered."""
     files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
-    marks = await file_system.run(partial(_marks, files=files), root)
+    stamps = await file_system.run(partial(_stamps, files=files), root)
     here = Path(root)
     top = await git.ask(here, "rev-parse", "--show-toplevel")
     common = await git.ask(here, "rev-parse", "--path-format=absolute", "--git-common-dir")
     if top is None or common is None:
-        return _Known(None, files, marks)
+        return _Known(None, files, stamps)
     files = (*files, f"{common}/config")
     # Before the settings are read: what changes meanwhile is noticed.
-    marks = await file_system.run(partial(_marks, files=files), root)
+    stamps = await file_system.run(partial(_stamps, files=files), root)
     real_top = (await file_system.look(top))[0].real
     told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
-    return _Known(_told(real_top, common, told or ""), files, marks)
+    return _Known(_parsed(real_top, common, told or ""), files, stamps)
 
 
-def _told(top: str, common: str, settings: str) -> Repository:
+def _parsed(top: str, common: str, settings: str) -> Repository:
     """Return what Git's answers say of a repository; of settings each ends with a NUL."""
     pairs = [each.partition("\n")[::2] for each in settings.split("\0") if each]
     remotes: dict[str, list[str]] = {}
@@ -198,13 +197,13 @@ def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[s
             yield name
 
 
-def _marks(walk: Walk, files: tuple[str, ...]) -> _Marks:
+def _stamps(walk: PathWalk, files: tuple[str, ...]) -> _Stamps:
     """Return what shows that one of some files was changed; of a directory that it is another."""
-    return tuple(_mark(walk, file) for file in files)
+    return tuple(_stamp(walk, file) for file in files)
 
 
-def _mark(walk: Walk, file: str) -> tuple[int, ...]:
-    walk.touch(file)
+def _stamp(walk: PathWalk, file: str) -> tuple[int, ...]:
+    walk.visit(file)
     try:
         info = os.stat(file)  # noqa: PTH116 - asked with every lock
     except OSError:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .claude import Claude
-from .fields import text, whole
+from .payload import text, whole
 from .report import Adapter, Payload, Report, Unfit
 
 # Its payloads do not name their event; each is known by the field that only it has.

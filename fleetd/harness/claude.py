@@ -9,18 +9,23 @@ import json
 import re
 from collections.abc import Callable
 
-from .fields import (
+from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    ToolCall,
     cut,
     event_name,
+    failed,
+    finished,
     need,
     path,
+    planned,
+    started,
+    task,
     text,
     window_used,
 )
-from .plans import planned, task
 from .report import (
     Adapter,
     Answer,
@@ -40,7 +45,6 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import ToolCall, failed, finished, started
 
 _SOURCES: dict[str, Source] = {"resume": "resume", "clear": "clear", "compact": "compact"}
 # Prompts that a person wrote; the others are timers, messages of other agents, and the like.

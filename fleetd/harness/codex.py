@@ -8,10 +8,8 @@ import re
 
 from .claude import TOLD, subagent
 from .codex_rollout import told_by
-from .fields import ERROR_CHARS, cut, event_name, need, path
-from .plans import listed
+from .payload import ERROR_CHARS, ToolCall, cut, event_name, listed, need, patched, path
 from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
-from .tool_calls import ToolCall, patched
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.

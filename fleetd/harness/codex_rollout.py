@@ -9,17 +9,18 @@ import json
 import re
 from typing import Any
 
-from .fields import (
+from .payload import (
     COMMAND_CHARS,
     ERROR_CHARS,
+    ITEMS,
     MESSAGE_CHARS,
     cut,
+    listed,
     path,
     table,
     text,
     window_used,
 )
-from .plans import ITEMS, listed
 from .report import Happenings, Paused, Payload, Planned, ToolFinished, WindowUsed
 
 # What a turn ran before that was told by events, or nobody asks any more.

@@ -22,10 +22,11 @@ from .claude import (
     tool_finished,
     tool_started,
 )
-from .fields import (
+from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     WORD_CHARS,
+    ToolCall,
     cut,
     need,
     path,
@@ -47,7 +48,6 @@ from .report import (
     SubagentStarted,
     Unfit,
 )
-from .tool_calls import ToolCall
 
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000

@@ -17,15 +17,7 @@ from .claude import (
     tool_finished,
     tool_started,
 )
-from .fields import (
-    ERROR_CHARS,
-    MESSAGE_CHARS,
-    event_name,
-    need,
-    path,
-    text,
-    window_used,
-)
+from .payload import ERROR_CHARS, MESSAGE_CHARS, ToolCall, event_name, need, path, text, window_used
 from .report import (
     Adapter,
     Answer,
@@ -39,7 +31,6 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import ToolCall
 
 # A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
 CONTEXT_UNITS = 10_000

@@ -13,20 +13,21 @@ from collections.abc import Callable
 from itertools import islice
 
 from .claude import session_ended, tool_started
-from .fields import (
+from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
+    ToolCall,
     cut,
     event_name,
     need,
     path,
+    planned,
     table,
     text,
     window_used,
 )
-from .plans import planned
 from .report import (
     Adapter,
     Answer,
@@ -42,7 +43,6 @@ from .report import (
     ToolFinished,
     WindowUsed,
 )
-from .tool_calls import ToolCall
 
 Outcome = tuple[bool | None, str | None]
 

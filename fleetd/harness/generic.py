@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from .claude import TOLD, Claude
-from .fields import WORD_CHARS, cut, text
+from .payload import WORD_CHARS, cut, text
 from .report import Adapter, Answer, Payload, Report, Unfit
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -10,10 +10,13 @@ import json
 from collections.abc import Callable
 
 from .claude import tool_failed, tool_started
-from .fields import (
+from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    ToolCall,
+    finished,
+    listed,
     need,
     path,
     table,
@@ -21,7 +24,6 @@ from .fields import (
     whole,
     window_used,
 )
-from .plans import listed
 from .report import (
     Adapter,
     Answer,
@@ -39,7 +41,6 @@ from .report import (
     SubagentEnded,
     SubagentStarted,
 )
-from .tool_calls import ToolCall, finished
 
 
 class OpenCode(Adapter):

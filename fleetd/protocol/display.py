@@ -1,11 +1,56 @@
-"""Text from others made fit to be shown to a person or an agent."""
+"""Display: text from others made fit to be shown to a person or an agent, and durations.
 
-import unicodedata
+Commands need it when they start, so modules that take long to load are imported where they are
+used. Characters that nobody sees are dropped from a text; in a path they are written as escapes:
+without them it would be the name of another file.
+"""
+
+import re
+from functools import cache
 from typing import Any
 
-import msgspec
+# Unicode's Default_Ignorable_Code_Point, as a set of a regular expression.
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
 
-from .invisible import dropped, escaped
+
+@cache
+def _invisible() -> re.Pattern[str]:
+    # Made when it is needed first: nearly every text that a command prints is ASCII.
+    return re.compile(f"[{INVISIBLE}]")
+
+
+def dropped(text: str) -> str:
+    """Return text without characters that nobody sees."""
+    return text if text.isascii() else _invisible().sub("", text)
+
+
+def escaped(text: str) -> str:
+    r"""Return text with all that does not print, or that nobody sees, as escapes: ``\u200b``."""
+    if text.isprintable() and (text.isascii() or not _invisible().search(text)):
+        return text
+    return "".join(
+        char if char.isprintable() and not _invisible().match(char) else _escape(char)
+        for char in text
+    )
+
+
+def escaped_in_json(text: str) -> str:
+    """Return JSON in which those characters are escapes, which say the same."""
+    return text if text.isascii() else _invisible().sub(_json_escape, text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
 
 _CHARACTERS = 80
 LINE_CHARS = 300
@@ -13,6 +58,8 @@ LINE_CHARS = 300
 
 def shown(value: Any) -> str:
     """Return a value as JSON, cut to what fits into a message for a person."""
+    import msgspec
+
     if isinstance(value, str):
         value = value[: _CHARACTERS + 1]
     elif isinstance(value, dict | list) and value:
@@ -85,4 +132,18 @@ def _printable(text: str) -> str:
     text = dropped(text)
     if text.isprintable():  # nearly always: then it has none of the others
         return text
+    import unicodedata
+
     return "".join(c for c in text if unicodedata.category(c)[0] != "C")
+
+
+def duration(ms: int) -> str:
+    """Render a duration in ms the way people say it: ``2h 30m``, ``4m 10s``, ``12s``."""
+    seconds = max(ms, 0) // 1000
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m"
+    if minutes:
+        return f"{minutes}m {seconds}s"
+    return f"{seconds}s"

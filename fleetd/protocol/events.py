@@ -4,6 +4,7 @@ The docstrings are the meanings in docs/events.md. How each is told, and whether
 stands in ``event_types``.
 """
 
+import re
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -14,9 +15,15 @@ from .types import ClosedReason, RunStatus, SnapshotSource, StorageLocation, Tri
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all payloads."""
+    """Base of all payloads. The type of the event is the name: ``MissionCreated`` is of a
+    ``mission_created``.
+    """
 
-    type: ClassVar[str] = ""
+    type: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.type = re.sub(r"\B([A-Z])", r"_\1", cls.__name__).lower()
 
     @property
     def activity(self) -> bool:
@@ -27,20 +34,16 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 class MissionCreated(Payload, frozen=True, kw_only=True):
     """A mission came into being."""
 
-    type = "mission_created"
     title: str
 
 
 class MissionStarted(Payload, frozen=True, kw_only=True):
     """Work on a mission began."""
 
-    type = "mission_started"
-
 
 class MissionUpdated(Payload, frozen=True, kw_only=True):
     """Fields of a mission changed; ``fields`` names them."""
 
-    type = "mission_updated"
     fields: list[str]
 
 
@@ -50,7 +53,6 @@ class MissionCompleted(Payload, frozen=True, kw_only=True):
     person.
     """
 
-    type = "mission_completed"
     checkpoint_id: str
     closed_reason: ClosedReason = "person"
     merged_into: str | None = None
@@ -59,7 +61,6 @@ class MissionCompleted(Payload, frozen=True, kw_only=True):
 class MissionFailed(Payload, frozen=True, kw_only=True):
     """A mission was given up as failed."""
 
-    type = "mission_failed"
     reason: str
 
 
@@ -68,7 +69,6 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
     and resumed with it, or ``merged`` into another one; activity if it was a person.
     """
 
-    type = "mission_cancelled"
     reason: str
     closed_reason: ClosedReason = "person"
     merged_into: str | None = None
@@ -77,8 +77,6 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
 class MissionReopened(Payload, frozen=True, kw_only=True):
     """A mission that ended with its session goes on: that session was resumed, or came back."""
 
-    type = "mission_reopened"
-
 
 class MissionDeleted(Payload, frozen=True, kw_only=True):
     """A finished mission was deleted with all that belonged to it, its events too.
@@ -86,7 +84,6 @@ class MissionDeleted(Payload, frozen=True, kw_only=True):
     It names nothing of the mission, and keeps the end of the log where it was.
     """
 
-    type = "mission_deleted"
     sorties: int
 
 
@@ -100,26 +97,20 @@ class SortieEvent(Payload, frozen=True, kw_only=True):
 class SortieCreated(SortieEvent, frozen=True, kw_only=True):
     """A sortie was added to a mission."""
 
-    type = "sortie_created"
-
 
 class SortieAssigned(SortieEvent, frozen=True, kw_only=True):
     """A sortie was given to an agent."""
 
-    type = "sortie_assigned"
     assigned_to: str
 
 
 class SortieStarted(SortieEvent, frozen=True, kw_only=True):
     """An agent began a sortie, or went on with it."""
 
-    type = "sortie_started"
-
 
 class SortieProgressed(SortieEvent, frozen=True, kw_only=True):
     """An agent reported progress."""
 
-    type = "sortie_progressed"
     percent: int
     notes: str | None
 
@@ -127,52 +118,40 @@ class SortieProgressed(SortieEvent, frozen=True, kw_only=True):
 class SortieBlocked(SortieEvent, frozen=True, kw_only=True):
     """A sortie cannot go on."""
 
-    type = "sortie_blocked"
     reason: str
 
 
 class SortieUnblocked(SortieEvent, frozen=True, kw_only=True):
     """A sortie can go on again."""
 
-    type = "sortie_unblocked"
-
 
 class SortieCompleted(SortieEvent, frozen=True, kw_only=True):
     """A sortie is done."""
-
-    type = "sortie_completed"
 
 
 class SortieFailed(SortieEvent, frozen=True, kw_only=True):
     """A sortie was given up."""
 
-    type = "sortie_failed"
     reason: str
 
 
 class SortieReopened(SortieEvent, frozen=True, kw_only=True):
     """A sortie that was closed, or under way, is to do again: the agent's plan says so."""
 
-    type = "sortie_reopened"
-
 
 class SortieUpdated(SortieEvent, frozen=True, kw_only=True):
     """Fields of a sortie changed; ``fields`` names them, ``title`` is the one it has now."""
 
-    type = "sortie_updated"
     fields: list[str]
 
 
 class SortieRemoved(SortieEvent, frozen=True, kw_only=True):
     """A sortie that nobody had begun was taken out of its mission."""
 
-    type = "sortie_removed"
-
 
 class AgentRegistered(Payload, frozen=True, kw_only=True):
     """An agent started, or came back."""
 
-    type = "agent_registered"
     role: str
     harness: str | None
     pid: int | None
@@ -181,7 +160,6 @@ class AgentRegistered(Payload, frozen=True, kw_only=True):
 class AgentNoted(Payload, frozen=True, kw_only=True):
     """An agent declared what it did last, what comes next, what blocks it."""
 
-    type = "agent_noted"
     last_action: str | None
     next_steps: list[str]
     blockers: list[str]
@@ -190,7 +168,6 @@ class AgentNoted(Payload, frozen=True, kw_only=True):
 class AgentDeregistered(Payload, frozen=True, kw_only=True):
     """An agent left in good order."""
 
-    type = "agent_deregistered"
     reason: str | None
 
 
@@ -205,7 +182,6 @@ class LockEvent(Payload, frozen=True, kw_only=True):
 class LockAcquired(LockEvent, frozen=True, kw_only=True):
     """A lock was granted; activity unless fleetd did it by itself, as in a recovery."""
 
-    type = "lock_acquired"
     purpose: str
     fencing_token: int
 
@@ -213,26 +189,20 @@ class LockAcquired(LockEvent, frozen=True, kw_only=True):
 class LockRenewed(LockEvent, frozen=True, kw_only=True):
     """A holder prolonged its lease."""
 
-    type = "lock_renewed"
-
 
 class LockReleased(LockEvent, frozen=True, kw_only=True):
     """A holder gave its lock back, or left in good order."""
-
-    type = "lock_released"
 
 
 class LockForceReleased(LockEvent, frozen=True, kw_only=True):
     """A lock was taken away from its holder; activity unless a recovery did it."""
 
-    type = "lock_force_released"
     reason: str
 
 
 class MessageSent(Payload, frozen=True, kw_only=True):
     """A letter was posted."""
 
-    type = "message_sent"
     message_id: str
     to: list[str]
     subject: str
@@ -241,14 +211,12 @@ class MessageSent(Payload, frozen=True, kw_only=True):
 class MessageAcked(Payload, frozen=True, kw_only=True):
     """A recipient said that a letter is dealt with."""
 
-    type = "message_acked"
     message_id: str
 
 
 class ErrorReported(Payload, frozen=True, kw_only=True):
     """An agent met an error."""
 
-    type = "error_reported"
     kind: str
     name: str
     message: str
@@ -258,7 +226,6 @@ class ErrorReported(Payload, frozen=True, kw_only=True):
 class FleetCheckpointed(Payload, frozen=True, kw_only=True):
     """A checkpoint was taken; activity if somebody asked for it while the mission was under way."""
 
-    type = "fleet_checkpointed"
     checkpoint_id: str
     mission_id: str
     trigger: Trigger
@@ -274,7 +241,6 @@ class CheckpointCreated(Payload, frozen=True, kw_only=True):
     where several share a store.
     """
 
-    type = "checkpoint_created"
     checkpoint_id: str
     mission_id: str
     trigger: Trigger
@@ -288,7 +254,6 @@ class RecordsForgotten(Payload, frozen=True, kw_only=True):
     It keeps the end of the log where it was.
     """
 
-    type = "records_forgotten"
     missions: int
     agents: int
 
@@ -296,14 +261,12 @@ class RecordsForgotten(Payload, frozen=True, kw_only=True):
 class CheckpointDeleted(Payload, frozen=True, kw_only=True):
     """A checkpoint was deleted: on request, or as its mission had more than it may keep."""
 
-    type = "checkpoint_deleted"
     checkpoint_id: str
 
 
 class CheckpointsPruned(Payload, frozen=True, kw_only=True):
     """Old checkpoints went; said once for all of them, instead of ``checkpoint_deleted``."""
 
-    type = "checkpoints_pruned"
     deleted: int
     freed_bytes: int
 
@@ -314,7 +277,6 @@ class BackupFailed(Payload, frozen=True, kw_only=True):
     ``checkpoint_atomic_write_failed``.
     """
 
-    type = "backup_failed"
     checkpoint_id: str
     error: str
     reason_code: str | None = None
@@ -323,7 +285,6 @@ class BackupFailed(Payload, frozen=True, kw_only=True):
 class SnapshotRecorded(Payload, frozen=True, kw_only=True):
     """Where a run stands was recorded; a trigger that joined the last snapshot says nothing."""
 
-    type = "snapshot_recorded"
     snapshot_id: str
     run_id: str
     source: SnapshotSource
@@ -333,7 +294,6 @@ class SnapshotRecorded(Payload, frozen=True, kw_only=True):
 class SnapshotsPruned(Payload, frozen=True, kw_only=True):
     """Old snapshots went; said once for all of them."""
 
-    type = "snapshots_pruned"
     deleted: int
     freed_bytes: int
 
@@ -343,7 +303,6 @@ class FleetRecovered(Payload, frozen=True, kw_only=True):
     count, and so on.
     """
 
-    type = "fleet_recovered"
     checkpoint_id: str
     mission_id: str
     recovered_sorties: int
@@ -361,21 +320,18 @@ class FleetRecovered(Payload, frozen=True, kw_only=True):
 class SortieMoved(SortieEvent, frozen=True, kw_only=True):
     """An open sortie went on in this mission: its agent's session moved here from another."""
 
-    type = "sortie_moved"
     from_mission: str
 
 
 class SortieRestored(SortieEvent, frozen=True, kw_only=True):
     """A recovery changed a sortie."""
 
-    type = "sortie_restored"
     status: str
 
 
 class RecoveryAvailable(Payload, frozen=True, kw_only=True):
     """A mission waits for recovery, and can be recovered from this checkpoint."""
 
-    type = "recovery_available"
     recovery_id: str
     checkpoint_id: str
 
@@ -383,7 +339,6 @@ class RecoveryAvailable(Payload, frozen=True, kw_only=True):
 class RecoveryBriefed(Payload, frozen=True, kw_only=True):
     """A recovery prompt was handed out."""
 
-    type = "recovery_briefed"
     recovery_id: str
 
 
@@ -392,21 +347,18 @@ class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
     the mission went on without a briefing.
     """
 
-    type = "recovery_confirmed"
     recovery_id: str
 
 
 class RecoveryUnconfirmed(Payload, frozen=True, kw_only=True):
     """Whoever was briefed has not been heard of since."""
 
-    type = "recovery_unconfirmed"
     recovery_id: str
 
 
 class ContextCompacted(Payload, frozen=True, kw_only=True):
     """A mission fell silent: its agents have probably lost their context."""
 
-    type = "context_compacted"
     mission_id: str
     last_activity_at: str
     inactivity_duration_ms: int
@@ -419,14 +371,12 @@ class AgentLost(Payload, frozen=True, kw_only=True):
     ``reason`` says which.
     """
 
-    type = "agent_lost"
     reason: str
 
 
 class AgentReturned(Payload, frozen=True, kw_only=True):
     """An agent that was lost with its machine is at work after all; ``reason`` says how it came."""
 
-    type = "agent_returned"
     reason: str
 
 
@@ -435,14 +385,12 @@ class WindowCompacted(Payload, frozen=True, kw_only=True):
     kept.
     """
 
-    type = "window_compacted"
     summary: str | None
 
 
 class HookNoted(Payload, frozen=True, kw_only=True):
     """A harness told something that is no work, such as a notification to its user."""
 
-    type = "hook_noted"
     what: str
     message: str | None
 
@@ -450,27 +398,22 @@ class HookNoted(Payload, frozen=True, kw_only=True):
 class LockExpired(LockEvent, frozen=True, kw_only=True):
     """A lease ran out; noticed when somebody asks or waits for the file, not before."""
 
-    type = "lock_expired"
-
 
 class LockConflicted(LockEvent, frozen=True, kw_only=True):
     """A recovery found a lock in other hands."""
 
-    type = "lock_conflicted"
     wanted_by: str
 
 
 class MessageDelivered(Payload, frozen=True, kw_only=True):
     """A recipient looked into its inbox and found a letter."""
 
-    type = "message_delivered"
     message_id: str
 
 
 class MessageRequeued(Payload, frozen=True, kw_only=True):
     """A letter waits for its recipients again."""
 
-    type = "message_requeued"
     message_id: str
     to: list[str]
 
@@ -478,7 +421,6 @@ class MessageRequeued(Payload, frozen=True, kw_only=True):
 class MessageFailed(Payload, frozen=True, kw_only=True):
     """A letter was refused, because its recipients in ``to`` have left."""
 
-    type = "message_failed"
     to: list[str]
     subject: str
     error: str
@@ -491,7 +433,6 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
     positions leave a gap here.
     """
 
-    type = "store_restored"
     source: Literal["copy", "files", "damage"]
     end: int
 
@@ -499,16 +440,14 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
 class LegacyImported(Payload, frozen=True, kw_only=True):
     """The events after this one came out of an older store; their age counts from here."""
 
-    type = "legacy_imported"
     events: int
 
 
-def _walk(cls: type[Payload]) -> list[type[Payload]]:
-    found = [cls] if cls.type else []
-    return found + [sub for child in cls.__subclasses__() for sub in _walk(child)]
+def _leaves(cls: type[Payload]) -> list[type[Payload]]:
+    return [leaf for child in cls.__subclasses__() for leaf in _leaves(child)] or [cls]
 
 
-PAYLOADS: dict[str, type[Payload]] = {cls.type: cls for cls in _walk(Payload)}
+PAYLOADS: dict[str, type[Payload]] = {cls.type: cls for cls in _leaves(Payload)}
 
 
 def payload_data(payload: Payload) -> dict[str, Any]:

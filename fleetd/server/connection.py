@@ -1,11 +1,13 @@
 """One client's connection: lines in, replies out, in bounds of number, size and time."""
 
 import logging
+import select
+import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -18,24 +20,82 @@ from ..protocol.framing import Line
 from ..protocol.request import LongMutation, Query, Request
 from ..protocol.requests.event import EventSubscribe, EventUnsubscribe, Subscription, Unsubscribed
 from ..protocol.requests.system import RpcDiscover
-from . import openrpc, peer, rpc_envelope
-from .leader_follower import LeaderFollowers
+from . import openrpc, rpc
+from .lines import LargeLineLimit, LineReader, LineWriter, SendBudget
 from .progress import report_to_client
-from .reader import LargeLineLimit, LineReader
-from .rpc_dispatch import Dispatcher, error_reply
-from .rpc_envelope import RpcMessage
+from .rpc import Dispatcher, RpcMessage, error_reply
 from .subscription import Follower, subscribe
-from .writer import LineWriter, SendBudget
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+_HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _GONE_POLL_SECONDS = 0.1
 _LINGER_SECONDS = 1.0
 _LINGER_LINES = 4
 
 
+class LeaderFollowers(Generic[T]):
+    """Calls ``receive`` in one task at a time, and ``work`` in the task that received.
+
+    There are as many tasks as pieces of work under way, and one that waits for more. Work begins
+    in the order in which it was received. A task that is made for every request, and begins a round
+    of the scheduler after it was read, costs more than most requests.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        receive: Callable[[], Awaitable[T | None]],
+        work: Callable[[T], Awaitable[None]],
+    ) -> None:
+        self._nursery = nursery
+        self._receive = receive
+        self._work = work
+        self._next: trio.lowlevel.Task | None = None
+        self._over = False
+
+    async def run(self) -> None:
+        """Take turns until ``receive`` has returned None; the nursery holds who still works."""
+        while not self._over:
+            piece = await self._receive()
+            self._over = piece is None
+            self._hand_over()
+            if piece is None:
+                return
+            await self._work(piece)
+            del piece  # it takes no memory while a turn is waited for
+            if self._over or self._next is not None:
+                return
+            await self._wait()
+
+    def _hand_over(self) -> None:
+        """Give the turn to whoever waits for it; he begins when this task has to wait."""
+        if self._next is not None:
+            trio.lowlevel.reschedule(self._next)
+            self._next = None
+        elif not self._over:
+            self._nursery.start_soon(self.run)
+
+    async def _wait(self) -> None:
+        self._next = trio.lowlevel.current_task()
+
+        def give_up(_: object) -> trio.lowlevel.Abort:
+            self._next = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+
+
+def is_gone(sock: socket.socket | trio.socket.SocketType) -> bool:
+    """Whether the other end is closed altogether; one that only stopped sending is not gone."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return any(events & _HUNG_UP for _, events in poll.poll(0))
+
+
 class CallContext:
-    """One line being answered: what the methods know about where it came from."""
+    """The line that is being answered, for the methods."""
 
     def __init__(self, connection: "ClientConnection", size: int) -> None:
         self._connection = connection
@@ -53,7 +113,9 @@ class CallContext:
             )
         match request:
             case EventSubscribe():
-                return await self._subscribe(request)
+                follower, start = await self._connection.subscribe(request)
+                self.followers.append(follower)
+                return start
             case EventUnsubscribe():
                 return self._connection.unsubscribe(request.subscription_id)
             case RpcDiscover():
@@ -70,16 +132,6 @@ class CallContext:
         return await self._connection.engine.handle(
             request, self._connection.caller, size=self._size, behind=self._connection.cleaning
         )
-
-    async def _subscribe(self, request: EventSubscribe) -> Subscription:
-        follower, start = await self._connection.subscribe(request)
-        self.followers.append(follower)
-        return start
-
-
-async def perform(request: Request[Any], call: CallContext) -> Any:
-    """Carry out a request in the context of its line: what the method table calls."""
-    return await call.perform(request)
 
 
 class ClientConnection:
@@ -126,7 +178,8 @@ class ClientConnection:
         self._violation: LimitExceeded | None = None
         # While a long request is looked through for secrets, the next one does not overtake it.
         self.cleaning = trio.StrictFIFOLock()
-        self.heard = False
+        self.answered = False
+        """Whether a request of the client was ever answered."""
 
     @property
     def socket(self) -> trio.socket.SocketType:
@@ -170,10 +223,10 @@ class ClientConnection:
             while (line := await self._lines.next_line()) is not None:
                 if len(line) > self._limits.line_bytes:
                     await self._take_large(line)
-                elif (message := await self._understand(line, rpc_envelope.read)) is not None:
+                elif (message := await self._parse(line, rpc.parse)) is not None:
                     await self._take_place()
                     return message
-                del line  # while the next one is waited for, this one is no burden
+                del line  # it takes no memory while the next one is waited for
         except LimitExceeded as violation:
             self._violation = violation
         await self._end_of_input()
@@ -182,19 +235,18 @@ class ClientConnection:
     async def _take_large(self, line: Line) -> None:
         """Answer a large line before anything else is read, and give its room to the next."""
         try:
-            message = await self._understand(line, rpc_envelope.read_large)
+            message = await self._parse(line, rpc.parse_large)
             if message is not None:
                 await self._take_place()
                 await self._answer(message)
         finally:
             self._large.leave()
 
-    async def _understand(self, line: Line, read: Callable[..., RpcMessage]) -> RpcMessage | None:
-        """Return what a line holds; None when it was refused and the connection goes on."""
+    async def _parse(self, line: Line, parse: Callable[..., RpcMessage]) -> RpcMessage | None:
+        """Return the requests of a line; None when it was refused and the connection goes on."""
         try:
-            depth, batch = self._limits.depth, self._limits.batch
-            understood = partial(read, line, depth=depth, batch=batch)
-            return await self.engine.cpu_worker.run(understood, len(line))
+            work = partial(parse, line, depth=self._limits.depth, batch=self._limits.batch)
+            return await self.engine.cpu_worker.run(work, len(line))
         except LimitExceeded:
             raise
         except FleetError as error:
@@ -224,7 +276,7 @@ class ClientConnection:
         while not gone:
             # Asleep first: what a client sent before it left gets a start.
             await trio.sleep(_GONE_POLL_SECONDS)
-            gone = peer.is_gone(self._stream.socket)
+            gone = is_gone(self._stream.socket)
         self._scope.cancel()
 
     # Answering
@@ -238,7 +290,7 @@ class ClientConnection:
                 await self.send(reply)
             for follower in call.followers:
                 self._background.start_soon(self._follow, follower)
-            self.heard = True
+            self.answered = True
         finally:
             self._in_flight -= 1
             self._since = trio.current_time()

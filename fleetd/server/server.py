@@ -1,28 +1,40 @@
-"""Server: accepts clients and serves their connections."""
+"""Server: accepts clients, as many as may be connected at once, and serves them.
+
+A client that connects and says nothing keeps its connection until another client needs the place.
+"""
 
 import contextlib
 import errno
 import logging
+import os
+import select
+import socket
 from collections.abc import Mapping
 from typing import Never
 
 import trio
 
 from ..config import Limits
+from ..domain.core.context import Caller
 from ..engine.engine import Engine
 from ..host import trace
 from ..protocol.errors import Denied
-from . import peer
-from .connection import ClientConnection, perform
-from .connection_limit import ConnectionLimit
-from .reader import LargeLineLimit
-from .rpc_dispatch import Dispatcher, Method, error_reply, guarded, methods_for
-from .writer import SendBudget
+from ..protocol.framing import credentials
+from .connection import ClientConnection
+from .lines import LargeLineLimit, SendBudget
+from .rpc import Dispatcher, Method, error_reply, guarded, methods_for
 
 log = logging.getLogger(__name__)
 
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED})
+_TRANSIENT = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED}
+)
 _RETRY_SECONDS = 0.1
+# No connection is evicted sooner: what its client has to say may be on its way.
+IDLE_S = 0.1
+# What has come is read at once, unless the daemon is late; a client of junk always has sent some.
+UNREAD_S = 1.0
+_WARN_EVERY_S = 60.0
 
 
 class Server:
@@ -33,9 +45,11 @@ class Server:
     ) -> None:
         self._engine = engine
         self._limits = limits
-        added = {name: guarded(name, method) for name, method in (extra or {}).items()}
         self._traffic = engine.traffic
-        self._dispatcher = Dispatcher(methods_for(perform) | added, self._traffic)
+        methods = methods_for(lambda request, call: call.perform(request))
+        for name, method in (extra or {}).items():
+            methods[name] = guarded(name, method)
+        self._dispatcher = Dispatcher(methods, self._traffic)
         self._limit = ConnectionLimit(limits.connections)
         self._large = LargeLineLimit(engine.config.hooks.line_bytes)
         self._unsent = SendBudget()
@@ -44,32 +58,17 @@ class Server:
     async def accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> Never:
         """Accept clients until cancelled; each is served in the nursery ``connections``.
 
-        When the limit of connections is reached, those that rest give way (``slots``); until
-        one does, clients wait in the listener's backlog.
+        At the limit of connections an idle one is evicted; until there is one, clients wait in the
+        listener's backlog.
         """
         while True:
             await self._limit.take(listener)
             try:
-                sock = await self._accept_one(listener)
+                sock = await _accept(listener)
             except BaseException:
                 self._limit.release()
                 raise
             connections.start_soon(self._serve, trio.SocketStream(sock))
-
-    async def _accept_one(self, listener: trio.socket.SocketType) -> trio.socket.SocketType:
-        warned = False
-        while True:
-            try:
-                sock, _ = await listener.accept()
-            except OSError as error:
-                if error.errno not in _PASSING:
-                    raise
-                if not warned:
-                    log.warning("No client can be accepted for now: %s", error.strerror)
-                warned = True
-                await trio.sleep(_RETRY_SECONDS)
-            else:
-                return sock
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
@@ -86,7 +85,7 @@ class Server:
 
     async def _serve_peer(self, stream: trio.SocketStream) -> None:
         try:
-            caller = peer.caller_of(stream.socket)
+            caller = caller_of(stream.socket)
         except Denied as error:
             self._traffic.refused += 1
             log.warning("A client was refused: %s", error)
@@ -100,16 +99,113 @@ class Server:
         connection = ClientConnection(
             stream, caller, self._engine, self._dispatcher, self._limits, self._large, self._unsent
         )
-        self._limit.enter(connection)
+        self._limit.connections.add(connection)
         try:
             if self._draining:
                 connection.drain()
             await connection.serve()
         finally:
-            self._limit.leave(connection)
+            self._limit.forget(connection)
 
     def drain(self) -> None:
         """Close idle connections; the others end when what is in flight has been answered."""
         self._draining = True
         for connection in self._limit.connections.copy():
             connection.drain()
+
+
+async def _accept(listener: trio.socket.SocketType) -> trio.socket.SocketType:
+    """Accept one client, as soon as the process and the kernel have room for it."""
+    warned = False
+    while True:
+        try:
+            return (await listener.accept())[0]
+        except OSError as error:
+            if error.errno not in _TRANSIENT:
+                raise
+            if not warned:
+                log.warning("No client can be accepted for now: %s", error.strerror)
+            warned = True
+            await trio.sleep(_RETRY_SECONDS)
+
+
+def caller_of(sock: socket.socket | trio.socket.SocketType) -> Caller:
+    """Return who connected; raises Denied unless it is the user the daemon runs as."""
+    uid, pid = credentials(sock)
+    if uid != os.getuid():
+        raise Denied(
+            f"This fleetd belongs to uid {os.getuid()}; uid {uid} may not use it.",
+            hint="Start a fleetd of your own.",
+            uid=uid,
+        )
+    return Caller(kind="client", uid=uid, pid=pid)
+
+
+class ConnectionLimit:
+    """Connection limit with idle eviction."""
+
+    def __init__(self, count: int) -> None:
+        self.connections: set[ClientConnection] = set()
+        self._count = count
+        self._free = trio.Semaphore(count)
+        self._evicted: set[ClientConnection] = set()
+        self._warned_at = float("-inf")
+
+    async def take(self, listener: trio.socket.SocketType) -> None:
+        """Take a place; when there is none, wait for a client and evict an idle connection."""
+        try:
+            self._free.acquire_nowait()
+        except trio.WouldBlock:
+            # Nobody has to leave for nobody.
+            await trio.lowlevel.wait_readable(listener.fileno())
+            await self._evict_one()
+
+    def release(self) -> None:
+        """Give a place to the next in line."""
+        self._free.release()
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Note that a connection has ended."""
+        self.connections.discard(connection)
+        self._evicted.discard(connection)
+
+    async def _evict_one(self) -> None:
+        while True:
+            # Asked each time: meanwhile a client may have left by itself.
+            with contextlib.suppress(trio.WouldBlock):
+                return self._free.acquire_nowait()
+            if not self._evicted and (found := self._longest_idle()):
+                self._evicted.add(found)
+                found.evict()
+                if trio.current_time() - self._warned_at >= _WARN_EVERY_S:
+                    self._warned_at = trio.current_time()
+                    log.warning(
+                        "All %d connections are taken; those that rest longest are closed for new"
+                        " ones",
+                        self._count,
+                    )
+            with trio.move_on_after(IDLE_S / 4):
+                return await self._free.acquire()
+
+    def _longest_idle(self) -> ClientConnection | None:
+        """Return the connection to evict; those that never sent a request come first.
+
+        As long as one of these may have to leave soon, none that was answered has to.
+        """
+        idle = [
+            (since, each) for each in self.connections if (since := each.idle_since) is not None
+        ]
+        silent = [pair for pair in idle if not pair[1].answered]
+        if not idle:
+            return None
+        since, found = min(silent or idle, key=lambda pair: pair[0])
+        rest = trio.current_time() - since
+        evictable = rest >= UNREAD_S or (rest >= IDLE_S and not _has_unread(found.socket))
+        return found if evictable else None
+
+
+def _has_unread(sock: trio.socket.SocketType) -> bool:
+    """Whether something has come that was not read yet."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

@@ -4,7 +4,7 @@ import msgspec
 import trio
 
 from ..host.histogram import Histogram
-from ..protocol.durations import duration
+from ..protocol.display import duration
 from ..protocol.errors import Unavailable
 
 

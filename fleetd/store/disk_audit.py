@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..host.atomic_files import TEMP
 from ..host.paths import locks_of
 from .files.layout import LAYOUTS
+from .sqlite.database_files import ENDING as MARK
 from .sqlite.disk_reserve import DiskReserve
-from .sqlite.high_water_mark import ENDING as MARK
 from .sqlite.online_backup import PART
 
 REPLACED = "replaced-"
@@ -37,8 +37,8 @@ def places(
     """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
     for ending in (*DATABASE_ENDINGS, MARK):
         yield from _existing(Path(f"{database}{ending}"), 0o600)
-    ballast = DiskReserve(database).path
-    for path in (ballast, socket, *locks_of(database, checkpoints, socket).values()):
+    reserve = DiskReserve(database).path
+    for path in (reserve, socket, *locks_of(database, checkpoints, socket).values()):
         yield from _existing(path, 0o600)
     for directory in dict.fromkeys((database.parent, socket.parent)):
         # A home directory is not ours to close; that nobody else writes there is enough.

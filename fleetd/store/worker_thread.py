@@ -194,6 +194,14 @@ class WorkerThread:
         self._token.run_sync_soon(deliver)
 
 
+def pass_on_effects(on_commit: Callable[[list[Any]], None], jobs: list[Job]) -> None:
+    """Hand over the effects of jobs that were committed, each on behalf of its request."""
+    for job in jobs:
+        if job.effects:
+            with trace.on_behalf_of(job.origin):
+                on_commit(job.effects)
+
+
 def _ordinary(error: BaseException) -> JobFailed:
     """Return an error of its own for one job: others may be given the same cause."""
     failed = JobFailed(f"the batch of a job failed: {error!r}")

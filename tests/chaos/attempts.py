@@ -15,9 +15,9 @@ import trio
 import trio.testing
 
 from tests.chaos.campaign import Red
+from tests.chaos.inflight import Kind, line_of
 from tests.chaos.served import Life, living
 from tests.chaos.steps import Steps
-from tests.chaos.under_way import Kind, line_of
 from tests.support.fleet import Clock, Fleet
 
 HELLO = b'{"jsonrpc":"2.0","id":"h","method":"system.hello"}\n'

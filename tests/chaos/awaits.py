@@ -12,12 +12,12 @@ import trio
 
 from fleetd.domain.core.idempotency import remember
 from fleetd.engine.engine import Engine
-from fleetd.server.connection_limit import ConnectionLimit
+from fleetd.server.server import ConnectionLimit
 from fleetd.store.worker_thread import Job, WorkerThread
 from tests.chaos.attempts import Attempt, Undisturbed
 from tests.chaos.campaign import Campaign, Run
+from tests.chaos.inflight import KINDS
 from tests.chaos.served import instead
-from tests.chaos.under_way import KINDS
 
 WAYS = ("dropped", "gone", "reset", "half", "stop")
 # At how many places of one kind the short form looks.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.processes import environment
+from tests.support.processes import NeverReady, environment
 
 
 class Red(AssertionError):
@@ -24,6 +24,10 @@ class Red(AssertionError):
 
 class CannotRun(Exception):
     """This machine lacks what the campaign needs; the text says what."""
+
+
+class NotPlanted(Exception):
+    """A daemon did not start with a defect: what the defect changes is not there."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def carry_out(
     keep: bool = False,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """Run a campaign in a directory of its own; raises CannotRun.
+    """Run a campaign in a directory of its own; raises CannotRun, and NotPlanted for no red.
 
     ``keep`` leaves the directory of a red run where it is, to be looked at.
     """
@@ -135,6 +139,8 @@ def carry_out(
     try:
         campaign.run(run)
     except AssertionError as broken:
+        if planted and isinstance(broken, NeverReady):
+            raise NotPlanted(f"{campaign.name}: {planted} cannot be planted:\n{broken}") from broken
         planted_too = f" --planted {planted}" if planted else ""
         told = str(broken) or "".join(traceback.format_tb(broken.__traceback__)[-1:]).strip()
         red = (

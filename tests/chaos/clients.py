@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError
-from tests.chaos import ill_behaved as bad
-from tests.chaos.beside import Noticed, judge, polite
+from tests.chaos import bad_clients as bad
+from tests.chaos.bystanders import Noticed, judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.gauge import MB, Gauge, dial, measured, shut
 from tests.chaos.hostile import line, request
+from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
 from tests.support.hook_client import start as start_hook
 
 SETTINGS = "[limits]\nline_timeout_ms = {line}\nreply_timeout_ms = {reply}\nconnections = {slots}\n"
@@ -28,18 +28,17 @@ READERS_MEMORY = 350 * MB
 AGAIN = line(request("system.health", {})) + b"\n"
 DEFECTS = {
     "no_line_deadline": "import math; from fleetd.server import connection\n"
-    "old = connection.LineReader\n"
-    "connection.LineReader = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})",
+    "late = lambda *a, **k: old(*a, **{**k, 'timeout_ms': math.inf})\n"
+    "old = plant(connection, 'LineReader', late)",
     "no_reply_deadline": "import math; from fleetd.server import connection\n"
-    "old = connection.LineWriter\n"
-    "connection.LineWriter = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})",
-    "accept_dies": "from fleetd.server import server\nserver._PASSING = frozenset()",
+    "late = lambda *a, **k: old(*a, **{**k, 'seconds': math.inf})\n"
+    "old = plant(connection, 'LineWriter', late)",
+    "accept_dies": "from fleetd.server import server\nplant(server, '_TRANSIENT', frozenset())",
     "slot_leak": "from fleetd.server import server\n"
-    "old = server.Server._serve_peer\n"
     "async def leaky(self, stream):\n"
     "    await old(self, stream)\n"
     "    self._limit._free._value -= 1\n"
-    "server.Server._serve_peer = leaky",
+    "old = plant(server.Server, '_serve_peer', leaky)",
 }
 
 

@@ -23,8 +23,8 @@ from fleetd.protocol.errors import Corrupt, FleetError
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.requests.system import SystemDoctor
 from fleetd.store.api import StoreRefused
-from fleetd.store.files.forms import packed
-from fleetd.store.sqlite import high_water_mark, page_checksums
+from fleetd.store.files.record_files import packed
+from fleetd.store.sqlite import database_files, page_checksums
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.ledger import (
     FILED,
@@ -297,7 +297,7 @@ def _planted(defect: str | None) -> ExitStack:
     elif defect == UNCHECKED:
         stack.enter_context(mock.patch.object(page_checksums, "available", return_value=False))
     elif defect == "end-not-missed":
-        stack.enter_context(mock.patch.object(high_water_mark, "reached", return_value=0))
+        stack.enter_context(mock.patch.object(database_files, "reached", return_value=0))
     return stack
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.everyday import Everybody
-from tests.chaos.gauge import MB, Gauge, measured
+from tests.chaos.measured_daemon import MB, Gauge, measured
 
 SETTINGS = (
     "[retention]\ndays = 0\nkeep = 1\ncompleted_days = 0\nevent_days = 0\nsnapshot_days = 0\n"
@@ -31,17 +31,16 @@ SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.P
 DEFECTS = {
     # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
     "memory": "import time; from fleetd.engine import engine; kept = [0.0]\n"
-    "old = engine.Engine.commit\n"
     "async def leaky(self, *given, **named):\n"
     "    if time.monotonic() - kept[0] > 0.05:\n"
     "        kept[0] = time.monotonic(); kept.append(b'x' * 4_000_000)\n"
     "    return await old(self, *given, **named)\n"
-    "engine.Engine.commit = leaky\n",
-    "descriptors": "import os; from fleetd.server import server; old = server.Server._serve_peer\n"
+    "old = plant(engine.Engine, 'commit', leaky)\n",
+    "descriptors": "import os; from fleetd.server import server\n"
     "async def leaky(self, stream):\n"
     "    os.dup(0); await old(self, stream)\n"
-    "server.Server._serve_peer = leaky\n",
-    "wal": "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 1 << 40\n",
+    "old = plant(server.Server, '_serve_peer', leaky)\n",
+    "wal": "from fleetd.store.sqlite import wal_checkpointer as w; plant(w, 'PAGES', 1 << 40)\n",
 }
 MEMORY = 80 * MB
 # How much may be added by the slope after the first quarter, beside 5 % of what there is: the sizes

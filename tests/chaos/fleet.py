@@ -14,11 +14,11 @@ from pathlib import Path
 from fleetctl.client import Fleet
 from tests.chaos import shared_locks
 from tests.chaos.campaign import Campaign, Red, Run
+from tests.chaos.checker import Witness
 from tests.chaos.machines import Machine, Machines, running
 from tests.chaos.people import PATIENCE_S, Town, home_of
 from tests.chaos.shared_locks import Series
 from tests.chaos.view import View, check, wait_until
-from tests.chaos.witness import Witness
 
 MACHINES = 3
 # By how much the wall clocks of the machines are off, and by how much one is stepped on the way.

@@ -14,10 +14,10 @@ from typing import Any
 
 from fleetd.protocol.methods import METHODS
 from fleetd.protocol.request import Mutation
-from tests.chaos.beside import judge, polite
+from tests.chaos.bystanders import judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.gauge import MB, Gauge, dial, measured, shut
 from tests.chaos.hostile import TABLE, Frame, generated
+from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
 
 SETTINGS = "[limits]\nline_timeout_ms = 300\nconnections = 16\n"
 FENCE = b'\n{"jsonrpc":"2.0","id":"fence","method":"system.health"}\n'
@@ -35,15 +35,14 @@ TABLES = (
     "events WHERE activity",
 )
 DEFECTS = {
-    "no_limit": "from fleetd.server import reader; old = reader.LineDecoder\n"
-    "reader.LineDecoder = lambda limit, hook=0: old(1 << 30, 1 << 30)",
-    "no_depth": "from fleetd.server import rpc_envelope\n"
-    "rpc_envelope._check_structure = lambda *given: None",
-    "slot_leak": "import trio; from fleetd.server import connection, server\n"
-    "class Leaky(connection.ClientConnection):\n"
-    "    async def _linger(self):\n"
-    "        await trio.sleep_forever()\n"
-    "server.ClientConnection = Leaky",
+    "no_limit": "from fleetd.server import lines\n"
+    "old = plant(lines, 'LineDecoder', lambda limit, hook=0: old(1 << 30, 1 << 30))",
+    "no_depth": "from fleetd.server import rpc\n"
+    "plant(rpc, '_check_structure', lambda *given: None)",
+    "slot_leak": "import trio; from fleetd.server import connection\n"
+    "async def linger(self):\n"
+    "    await trio.sleep_forever()\n"
+    "plant(connection.ClientConnection, '_linger', linger)",
 }
 
 

@@ -15,8 +15,8 @@ from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.store.sqlite.disk_reserve import DiskReserve
 from tests.chaos import worker
 from tests.chaos.campaign import Campaign, CannotRun, Red, Run
+from tests.chaos.checker import Witness
 from tests.chaos.view import wait_until
-from tests.chaos.witness import Witness
 from tests.chaos.work import Crew
 from tests.support.hook_client import take_in_spool
 from tests.support.processes import Daemon, with_checkpoints
@@ -34,6 +34,7 @@ import contextlib
 import os
 import sys
 from fleetd.store.sqlite import disk_reserve, group_commit
+from tests.chaos.plant import plant
 import apsw
 {defect}
 from fleetd.__main__ import main
@@ -42,9 +43,9 @@ sys.exit(main([]))
 DEFECTS = {
     None: "",
     # Nothing is given up, so that pruning finds no room either.
-    "no_ballast": "disk_reserve.DiskReserve.give = lambda self: False",
+    "no_ballast": "plant(disk_reserve.DiskReserve, 'give', lambda self: False)",
     # A full disk is taken for a broken one.
-    "leaves": "group_commit.leaves_doubt = lambda error: isinstance(error, apsw.Error)",
+    "leaves": "plant(group_commit, 'leaves_doubt', lambda error: isinstance(error, apsw.Error))",
 }
 
 

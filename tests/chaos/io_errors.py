@@ -24,12 +24,12 @@ from fleetd.engine.lifecycle import open_engine
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError
 from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
-from fleetd.store.files import owner_dir, record_files
+from fleetd.store.files import layout, record_files
 from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
 from fleetd.store.sqlite.migrate import migrations
+from tests.chaos.actions import Deeds
 from tests.chaos.broken_daemon import break_a_daemon
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.deeds import Deeds
 from tests.chaos.ledger import quietly
 from tests.support.disk_faults import Faults, faults
 from tests.support.fleet import settings
@@ -196,7 +196,7 @@ class _FailingOs:
     @contextlib.contextmanager
     def instead(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in (atomic_files, record_files, owner_dir):
+            for module in (atomic_files, record_files, layout):
                 stack.enter_context(mock.patch.object(module, "os", self))
             yield
 

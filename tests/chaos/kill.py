@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
+from tests.chaos.checker import Witness
 from tests.chaos.view import check
-from tests.chaos.witness import Witness
 from tests.chaos.work import Crew
 from tests.support.processes import Daemon
 
@@ -38,7 +38,7 @@ def campaign(run: Run) -> None:
         with run.home() as (home, env):
             daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=env)
             if run.planted is not None:
-                code = f"from tests.chaos.misbehaving import serve; serve({run.planted!r})"
+                code = f"from tests.chaos.injected_bugs import serve; serve({run.planted!r})"
                 daemon.command = (sys.executable, "-c", code)
             try:
                 lives = SOON if run.planted else MANY if run.judged else FEW

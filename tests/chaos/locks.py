@@ -31,7 +31,7 @@ from fleetd.protocol.requests.lock import (
 )
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart
 from fleetd.protocol.timestamps import to_ms
-from tests.chaos import lock_clients, misbehaving_locks
+from tests.chaos import injected_lock_bugs, lock_clients
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.lock_clients import Diary, Plan, now_ms
 from tests.chaos.lock_history import History, check_rows
@@ -55,7 +55,7 @@ class Round:
         self.diaries: list[Path] = []
         command = (sys.executable, "-m", "fleetd")
         if run.planted:
-            command = (sys.executable, misbehaving_locks.__file__, run.planted)
+            command = (sys.executable, injected_lock_bugs.__file__, run.planted)
         self.daemon = Daemon(home / "run" / "d.sock", home / "log", env=env, command=command)
         self.daemon.start()
 

@@ -25,7 +25,7 @@ from tests.support.processes import Daemon, environment
 REMOTE = "https://example.org/team/fleet.git"
 # What a project with that remote is called on every machine.
 NAME = "example.org/team/fleet"
-PROGRAM = "tests.chaos.misbehaving_shared"
+PROGRAM = "tests.chaos.injected_shared_bugs"
 PATIENCE_S = 60.0
 
 

@@ -20,7 +20,7 @@ from unittest import mock
 
 import trio
 
-from fleetd.engine.files.compress import compress
+from fleetd.engine.jobs.daily import compress
 from fleetd.engine.offline import restore_command
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import FleetError

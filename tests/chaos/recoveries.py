@@ -27,7 +27,7 @@ def campaign(run: Run) -> None:
     with run.home() as (home, env):
         daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=env)
         if run.planted is not None:
-            code = f"from tests.chaos.misbehaving import serve; serve({run.planted!r})"
+            code = f"from tests.chaos.injected_bugs import serve; serve({run.planted!r})"
             daemon.command = (sys.executable, "-c", code)
         try:
             daemon.start()

@@ -17,8 +17,8 @@ from fleetd.engine import repositories
 from fleetd.host.systemd import Notifier
 from fleetd.server.listener import ListeningSockets
 from fleetd.server.server import Server
+from tests.chaos.inflight import LARGE_BYTES, LINE_BYTES
 from tests.chaos.steps import tasks_of
-from tests.chaos.under_way import LARGE_BYTES, LINE_BYTES
 from tests.support.fleet import Clock, Fleet, opened
 
 CONNECTIONS = 4
@@ -50,7 +50,7 @@ class Life:
             "what is to be sent": len(self.server._unsent._writers),
             "places for large lines": self.server._large._room.value,
             "keys under way": list(engine._under_way),
-            "lanes of hooks": list(engine.session_queue._lanes),
+            "turns of hooks": list(engine.session_queue._turns),
             "the spool is held": engine.session_queue.spool.locked(),
             "files are held": engine.outbox.at_work.locked(),
             "files attempted": list(engine.outbox._jobs),

@@ -24,16 +24,17 @@ SETTLED_S = 60
 # What a defect does to the product, before it is forked.
 DEFECTS = {
     None: "",
-    "no-lock": "import fcntl; fcntl.flock = lambda *_: None",
+    "no-lock": "import fcntl; plant(fcntl, 'flock', lambda *_: None)",
     "socket-lock-only": (
-        "import fleetd.host.instance_lock as it; real = it.locks_of\n"
-        "it.locks_of = lambda *given: dict([*real(*given).items()][:1])"
+        "import fleetd.host.instance_lock as it\n"
+        "real = plant(it, 'locks_of', lambda *given: dict([*real(*given).items()][:1]))"
     ),
-    "no-connect": "import fleetd.server.listener as it; it._refuses = lambda path: True",
+    "no-connect": "import fleetd.server.listener as it; plant(it, '_refuses', lambda path: True)",
 }
 STARTER = """
 import json, os, signal, sys, apsw, platformdirs, trio
 import fleetd.__main__, fleetd.daemon
+from tests.chaos.plant import plant
 {defect}
 
 def become(each, gate):

@@ -6,7 +6,7 @@ import time
 
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.witness import Witness
+from tests.chaos.checker import Witness
 from tests.chaos.work import Crew
 from tests.support.processes import Daemon
 
@@ -17,11 +17,12 @@ FEW, MANY = 1, 10
 HASTY = """
 import os
 from fleetd import daemon
-from tests.chaos.misbehaving import serve
+from tests.chaos.injected_bugs import serve
+from tests.chaos.plant import plant
 async def leave(signals, stop):
     async for _ in signals:
         os._exit(0)
-daemon._watch_signals = leave
+plant(daemon, "_watch_signals", leave)
 serve("reply-before-commit")
 """
 

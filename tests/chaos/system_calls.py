@@ -16,8 +16,8 @@ from fleetctl.client import Fleet
 from fleetd.protocol.errors import Unavailable
 from tests.chaos import kill, tracer
 from tests.chaos.campaign import Campaign, CannotRun, Red, Run
+from tests.chaos.checker import Witness
 from tests.chaos.view import check, wait_until
-from tests.chaos.witness import Witness
 from tests.chaos.work import Crew
 from tests.chaos.worker import Gone
 from tests.support.processes import Daemon
@@ -188,7 +188,7 @@ class _Place:
     def _product(self) -> tuple[str, ...]:
         if self._run.planted is None:
             return (sys.executable, "-m", "fleetd")
-        code = f"from tests.chaos.misbehaving import serve; serve({self._run.planted!r})"
+        code = f"from tests.chaos.injected_bugs import serve; serve({self._run.planted!r})"
         return (sys.executable, "-c", code)
 
 

@@ -76,7 +76,7 @@ def test_without_a_daemon_it_says_what_would_stop_a_start(
 def test_what_fleetd_could_not_make_is_wrong(
     home: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetctl.commands._preflight.os.access", lambda *_: False)
+    monkeypatch.setattr("fleetctl.commands.doctor.os.access", lambda *_: False)
     found = wrong(run("doctor", "--json"))
     assert f"{home} is no directory that you may write into" in found["permissions"]
 
@@ -93,7 +93,7 @@ def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
         found = wrong(run("doctor", "--json"))
         assert "belongs to another user" in found["daemon"]
     uid = os.getuid()
-    monkeypatch.setattr("fleetctl.commands._preflight.os.getuid", lambda: uid + 1)
+    monkeypatch.setattr("fleetctl.commands.doctor.os.getuid", lambda: uid + 1)
     assert f"belongs to uid {uid}, not to us" in wrong(run("doctor", "--json"))["socket"]
 
 

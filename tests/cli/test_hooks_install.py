@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.integrations import config_file, opencode, settings_backups
+from fleetctl.integrations import config_file, hook_command, settings_backups
 from fleetctl.integrations.registry import HARNESSES
 from fleetd.protocol.errors import InvalidState
 from tests.support.processes import Result
@@ -114,7 +114,7 @@ def test_every_harness_on_the_machine_gets_its_file(
         executable(name)
     (machine / ".codex").mkdir()
     (machine / ".copilot").mkdir()
-    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
+    monkeypatch.setattr(hook_command, "shipped_plugin", lambda: b"// fleetd\n")
     monkeypatch.delenv("XDG_CONFIG_HOME")
     (machine / ".config" / "opencode").mkdir(parents=True)
     done("hooks", "install", "--all", "--yes")
@@ -396,7 +396,7 @@ def test_a_project_has_files_of_its_own(
     (project / ".git").mkdir()
     (project / "deep").mkdir()
     monkeypatch.chdir(project / "deep")
-    monkeypatch.setattr(opencode, "shipped", lambda: b"// fleetd\n")
+    monkeypatch.setattr(hook_command, "shipped_plugin", lambda: b"// fleetd\n")
     said = done("hooks", "install", *HARNESSES, "--project", "--yes").out
     for harness in HARNESSES.values():
         assert (project / harness.project_file).is_file()
@@ -415,7 +415,9 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
     file = machine / ".config/opencode/plugins/fleet.js"
     file.parent.mkdir(parents=True)
     file.write_text("export const Mine = 1\n")
-    monkeypatch.setattr(opencode, "shipped", lambda: b"// of fleetd, new\nconst ARGS = []\n")
+    monkeypatch.setattr(
+        hook_command, "shipped_plugin", lambda: b"// of fleetd, new\nconst ARGS = []\n"
+    )
     refused = run("hooks", "install", "opencode", "--yes")
     assert (refused.status, "is not fleetd's" in refused.err) == (1, True)
     assert run("hooks", "uninstall", "opencode", "--yes").out.startswith("opencode: not installed")
@@ -431,8 +433,8 @@ def test_a_plugin_of_somebody_else_is_left_alone_and_ours_is_renewed(
 
 def test_a_plugin_is_shown_as_one_line(machine: Path, done: Callable[..., Result]) -> None:
     dry = done("hooks", "install", "opencode", "--dry-run").out.splitlines()
-    count = len(opencode.shipped().splitlines())
-    line = f"the plugin, {count} lines, as in {opencode.place()}"
+    count = len(hook_command.shipped_plugin().splitlines())
+    line = f"the plugin, {count} lines, as in {hook_command.plugin_path()}"
     at = dry.index("--- /dev/null")
     assert dry[at + 2] == f"+ {line}"
     assert len(dry) < 12

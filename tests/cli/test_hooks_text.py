@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fleetctl.integrations import jsonc
 from fleetctl.integrations.hook_command import Installation
 from fleetctl.integrations.hooks import UnusableSettings, found, put_in, take_out
-from fleetctl.integrations.jsonc_edit import append, remove
+from fleetctl.integrations.jsonc import append, remove
 from fleetctl.integrations.registry import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")

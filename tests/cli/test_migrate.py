@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fleetctl.client import Progress
-from fleetctl.commands._store_job import _followed
+from fleetctl.commands.migrate import _read_replies
 from fleetd.protocol.migration import MigrationReply
 from tests.support.processes import Daemon, fleetctl
 
@@ -66,8 +66,8 @@ def test_how_far_it_is_is_drawn_and_the_last_word_counts() -> None:
         MigrationReply(done="Ready."),
     ]
     drawn: list[Progress] = []
-    last = _followed(iter(map(msgspec.json.encode, said)), drawn.append)
+    last = _read_replies(iter(map(msgspec.json.encode, said)), drawn.append)
     assert drawn == [Progress("events", 500, 900), Progress("locks", 1, 2)]
     assert last is not None
     assert last.done == "Ready."
-    assert _followed(iter([]), None) is None
+    assert _read_replies(iter([]), None) is None

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.processes import Result
 
-from .test_render import EVIL, controls
+from .test_text_escapes import EVIL, controls
 
 pytestmark = pytest.mark.usefixtures("daemon")
 ID = r"cp_\d{8}T\d{9}Z_\d+"

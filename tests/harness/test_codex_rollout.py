@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from fleetd.engine.hooks.transcript import TAIL_BYTES, tail_of
+from fleetd.engine.hooks.facts import TAIL_BYTES, tail_of
 from fleetd.harness.codex import adapter
 from fleetd.harness.codex_rollout import CALLS, script_plan
 from fleetd.harness.report import (

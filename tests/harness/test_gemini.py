@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fleetd.harness.detect import recognise
-from fleetd.harness.fields import COMMAND_CHARS, ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS
 from fleetd.harness.gemini import adapter
+from fleetd.harness.payload import COMMAND_CHARS, ERROR_CHARS, MESSAGE_CHARS, PROMPT_CHARS
 from fleetd.harness.report import (
     Answer,
     AnyHappening,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetd.harness.detect import ADAPTERS, recognise
-from fleetd.harness.fields import PROMPT_CHARS
+from fleetd.harness.payload import PROMPT_CHARS
 from fleetd.harness.report import Adapter, Answer, Report, Unfit
 
 from .recorded import PAYLOADS, names, recorded, texts_of

@@ -2,7 +2,7 @@
 
 import time
 
-from fleetd.harness.tool_calls import patched
+from fleetd.harness.payload import patched
 
 
 def test_files_are_named_once_and_absolutely() -> None:

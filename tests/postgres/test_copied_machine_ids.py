@@ -14,8 +14,8 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.engine.jobs.cluster import host_name
-from fleetd.store.postgres.incarnation import NAME as NONCES
-from fleetd.store.postgres.machine_id import NAME as ID_FILE
+from fleetd.store.machine_identity import ID_FILE
+from fleetd.store.machine_identity import STARTS_FILE as NONCES
 from tests.support.postgres_server import Server
 from tests.support.processes import Daemon, environment
 

@@ -6,7 +6,7 @@ import psycopg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetd.store.postgres.executor import translated
+from fleetd.store.postgres.connection import translated
 from tests.support.postgres_server import Server
 
 _TEXT = st.text(st.sampled_from("ab:%'\"-/* \n?(s)"), max_size=12)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from fleetd.store.postgres import server_clock
-from fleetd.store.postgres.connect import connect
+from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.server import PostgresServer as StoreServer
 from fleetd.store.postgres.server_clock import ServerClock
 from tests.support.postgres_server import Server, run_sql

@@ -8,7 +8,7 @@ import trio
 
 from fleetd.domain.core.tx import Ring
 from fleetd.protocol.errors import Unavailable
-from fleetd.store.postgres import connect, connection, group_commit
+from fleetd.store.postgres import connection, group_commit
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
 from tests.support.postgres_server import Server
@@ -45,9 +45,9 @@ async def test_what_is_written_when_a_connection_is_lost_is_written_once(
 async def test_what_the_server_takes_for_under_way_is_ended(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = connect._SETTINGS.replace(b"_timeout = 4000", b"_timeout = 60000")
-    assert settings != connect._SETTINGS
-    monkeypatch.setattr(connect, "_SETTINGS", settings)
+    settings = connection._SETTINGS.replace(b"_timeout = 4000", b"_timeout = 60000")
+    assert settings != connection._SETTINGS
+    monkeypatch.setattr(connection, "_SETTINGS", settings)
     async with running(url(proxy, database), tmp_path) as opened:
         for step in STEPS[1:]:
             proxy.cut(step, "unnoticed")

@@ -11,7 +11,7 @@ import trio
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import NotFound, Unavailable
-from fleetd.store.postgres import batch, connect
+from fleetd.store.postgres import batch, connection
 from fleetd.store.postgres.batch import LOCK
 from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.worker_thread import Job
@@ -80,10 +80,10 @@ async def test_what_was_rolled_back_leaves_no_gap(
 async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_seconds_only(
     postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = connect._SETTINGS.replace(
+    settings = connection._SETTINGS.replace(
         b"transaction_session_timeout = 4000", b"transaction_session_timeout = 300"
     )
-    monkeypatch.setattr(connect, "_SETTINGS", settings)
+    monkeypatch.setattr(connection, "_SETTINGS", settings)
     url = postgres.url(database)
     async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:
         stopped = trio.Event()
@@ -114,7 +114,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
         monkeypatch.setattr(batch, name, quick)
     url = postgres.url(database)
     async with running(url, tmp_path) as opened:
-        line = connect.connect(url, "other")
+        line = connection.connect(url, "other")
         try:
             line.execute("BEGIN")
             line.execute(LOCK.encode())
@@ -140,12 +140,12 @@ async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
         return requests(line, jobs, where, turn_s)
 
     monkeypatch.setattr(batch, "requests", noted)
-    settings = connect._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 100")
-    monkeypatch.setattr(connect, "_SETTINGS", settings)
+    settings = connection._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 100")
+    monkeypatch.setattr(connection, "_SETTINGS", settings)
     url = postgres.url(database)
     async with running(url, tmp_path) as opened:
         await opened.event("first")
-        other = connect.connect(url, "other")
+        other = connection.connect(url, "other")
         try:
             other.execute("BEGIN")
             other.execute(LOCK.encode())

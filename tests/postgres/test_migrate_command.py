@@ -20,7 +20,7 @@ from tests.support.processes import Daemon, fleetctl
 DYING = """
 import os, sys
 from fleetd.__main__ import main
-from fleetd.engine.offline import migrate
+from fleetd.engine.offline import migrate_store as migrate
 from fleetd.store.transfer import copy, sqlite_side, postgres_side
 def dies(*_, **__):
     os.kill(os.getpid(), 9)

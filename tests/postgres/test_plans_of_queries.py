@@ -17,7 +17,7 @@ from fleetd.domain.core.tx import Row
 from fleetd.engine.jobs import daily
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
-from fleetd.store.postgres.executor import PostgresExecutor, translated
+from fleetd.store.postgres.connection import PostgresExecutor, translated
 from fleetd.store.sqlite.migrate import schema
 from tests.rules.system.test_growth import ASKED, Steps, Store
 from tests.support.fleet import DAY, Fleet, opened

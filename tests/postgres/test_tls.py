@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
-from fleetd.store.postgres.connect import connect
+from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.errors import ServerAway
 from tests.postgres.certificates import Authority
 from tests.support.postgres_server import Server

@@ -9,8 +9,7 @@ import apsw
 import psycopg
 import pytest
 
-from fleetd.store.postgres.connect import connect
-from fleetd.store.postgres.executor import translated
+from fleetd.store.postgres.connection import connect, translated
 from fleetd.store.postgres.migrate import migrate
 from fleetd.store.sqlite.migrate import schema
 from tests.support.postgres_server import Server

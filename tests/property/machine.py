@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition
 from fleetd.config import Limits
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.request import Mutation, Request
+from tests.property.checker import MOST, Step, View, Witness
 from tests.property.model import CLOSED, OPEN, Model
 from tests.property.sync_fleet import SyncFleet
-from tests.property.witness import MOST, Step, View, Witness
 from tests.support.fleet import Clock, Fleet
 
 AGENT = st.sampled_from(["spec-1", "spec-2", "dispatch-1"])

@@ -8,8 +8,8 @@ import os
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.property.fate import TimeRules
-from tests.property.past import PastRules
+from tests.property.faults import TimeRules
+from tests.property.history import PastRules
 from tests.support import shared_store
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))

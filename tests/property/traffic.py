@@ -23,9 +23,9 @@ from fleetd.protocol.requests.message import (
     MessageSend,
 )
 from fleetd.protocol.timestamps import to_ms
+from tests.property.checker import Step
 from tests.property.machine import AGENT, Machine, present, some
 from tests.property.model import OPEN, Lease
-from tests.property.witness import Step
 from tests.support.fleet import HOUR, MINUTE, SECOND
 
 FILE = st.sampled_from(["/srv/a.py", "/srv/b.py"])

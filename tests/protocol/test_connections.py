@@ -11,8 +11,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.protocol.framing import HOOK_BEGINS
-from fleetd.server import writer
-from fleetd.server.rpc_dispatch import Success
+from fleetd.server import lines
+from fleetd.server.rpc import Success
 
 PING = {"jsonrpc": "2.0", "method": "ping"}
 
@@ -243,7 +243,7 @@ async def test_a_client_that_does_not_take_its_reply_is_closed_after_ten_seconds
 async def test_who_lets_most_replies_wait_is_closed_when_they_are_too_much_together(
     serve: Callable[..., Any], autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "UNSENT_BYTES", 2_000_000)
+    monkeypatch.setattr(lines, "UNSENT_BYTES", 2_000_000)
 
     async def much(context: Any, /, size: int) -> Any:
         return Success("x" * size)
@@ -306,14 +306,14 @@ async def test_a_crash_in_one_connection_ends_only_that_one(
     async with serve() as running:
         healthy, doomed = await running.connect(), await running.connect()
         assert "result" in await healthy.call("system.health")
-        read = connection.rpc_envelope.read
+        read = connection.rpc.parse
 
         def fail(line: bytes, **limits: int) -> Any:
             if b"doom" in line:
                 raise RuntimeError("a bug")
             return read(line, **limits)
 
-        monkeypatch.setattr(connection.rpc_envelope, "read", fail)
+        monkeypatch.setattr(connection.rpc, "parse", fail)
         await doomed.send(b"doom\n")
         assert await doomed.line() is None
         assert "result" in await healthy.call("system.health")
@@ -351,17 +351,18 @@ async def test_descriptors_used_up_only_delay_new_clients(
 
 
 async def test_the_peer_is_known_to_the_kernel() -> None:
-    from fleetd.server import peer
+    from fleetd.server.connection import is_gone
+    from fleetd.server.server import caller_of
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
-        caller = peer.caller_of(ours)
+        caller = caller_of(ours)
         assert (caller.kind, caller.uid, caller.pid) == ("client", os.getuid(), os.getpid())
-        assert not peer.is_gone(ours)
+        assert not is_gone(ours)
         theirs.shutdown(socket.SHUT_WR)
-        assert not peer.is_gone(ours)
+        assert not is_gone(ours)
         theirs.close()
-        assert peer.is_gone(ours)
+        assert is_gone(ours)
 
 
 async def test_who_rests_longest_gives_way_when_all_connections_are_taken(

@@ -1,7 +1,6 @@
 """What a client may send by mistake or on purpose: a typed error, and nobody else notices."""
 
 import json
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import trio
 
 from fleetd.protocol.errors import FleetError, ParseError
-from fleetd.server import rpc_envelope
+from fleetd.server import rpc
 
 HELLO = {"jsonrpc": "2.0", "id": 7, "method": "system.health"}
 
@@ -130,20 +129,26 @@ async def test_brackets_within_strings_and_side_by_side_are_not_nesting(
     assert reply["error"]["data"]["kind"] == "invalid_params"  # it was read, and has no such field
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_brackets_are_followed_in_pieces(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    chance = random.Random(seed)
-    lines = [bytes(chance.choices(b'[]{}[]"\\,1 ', k=chance.randrange(60))) for _ in range(1_000)]
-    lines += [b"[" + line for line in lines]
-    whole = [_refusal(line) for line in lines]
-    monkeypatch.setattr(rpc_envelope, "_AT_ONCE", 5)
-    assert [_refusal(line) for line in lines] == whole
-    assert {"depth", "batch"} <= set(whole)
+@pytest.mark.parametrize("pairs", [1, 2, 3, 10, 2_047, 2_048, 2_049, 4_096, 10_000])
+@pytest.mark.parametrize("around", ["[]", "{}"])
+def test_brackets_are_followed_however_many_there_are(around: str, pairs: int) -> None:
+    """In a line of many brackets one is too deep, or one element too many, wherever that is."""
+    begin, end = (f'{around[0]}"a":[', f"]{around[1]}") if around == "{}" else ("[[", "]]")
+    inner = ["[]"] * pairs
+    for at in {0, pairs // 2, pairs - 1}:
+        deep = [*inner[:at], "[[]]", *inner[at + 1 :]]
+        assert _refusal(f"{begin}{','.join(inner)}{end}".encode()) != "depth"
+        assert _refusal(f"{begin}{','.join(deep)}{end}".encode()) != "depth"
+        deep[at] = "[[[]]]"
+        assert _refusal(f"{begin}{','.join(deep)}{end}".encode()) == "depth"
+    whole = f"[{','.join(inner)}]"
+    for more, refused in (("", False), (",{}", False), (",{},[]", False), (",{},[],{}", True)):
+        assert (_refusal(f"[{whole}{more}]".encode()) == "batch") is refused
 
 
 def _refusal(line: bytes) -> object:
     try:
-        rpc_envelope.read(line, depth=4, batch=3)
+        rpc.parse(line, depth=4, batch=3)
     except FleetError as error:
         return error.values.get("limit", error.kind)
     return None
@@ -250,5 +255,5 @@ async def test_blank_lines_and_carriage_returns_are_forgiven(client: Any) -> Non
 @pytest.mark.parametrize("line", [b"[" * 20_000, b"[" * 20_000 + b"]" * 20_000])
 def test_what_the_parser_itself_cannot_bear_is_a_parse_error(line: bytes) -> None:
     with pytest.raises(ParseError) as refused:
-        rpc_envelope.read(line, depth=50_000, batch=50)
+        rpc.parse(line, depth=50_000, batch=50)
     assert "too deep" in refused.value.values["detail"]

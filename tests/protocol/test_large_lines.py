@@ -12,7 +12,7 @@ from jsonrpcserver import Success
 
 from fleetd.protocol.errors import LimitExceeded, ParseError
 from fleetd.protocol.framing import HOOK_BEGINS
-from fleetd.server import rpc_envelope
+from fleetd.server import rpc
 
 LIMIT = 1_024
 USUAL = {"depth": 64, "batch": 50}
@@ -127,7 +127,7 @@ WRONG = (r"\ud83d", "\\", '"', "\x01", r"\x", r"\u12")
 def test_a_payload_read_in_pieces_is_the_payload(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(rpc_envelope, "_PIECE_BYTES", 20)
+    monkeypatch.setattr(rpc, "_PIECE_BYTES", 20)
     chance = random.Random(seed)
     for _ in range(500):
         parts = PARTS + (WRONG if chance.random() < 0.2 else ())
@@ -135,9 +135,7 @@ def test_a_payload_read_in_pieces_is_the_payload(
         text = chance.choice((b"", b"", b"", b"\x80" * 60)) + text[: chance.choice((None, 30))]
         line = hook_line("").replace(b'"payload":""', b'"payload":"' + text + b'"')
         whole = _outcome(lambda line: msgspec.json.decode(line)["params"]["payload"], line)
-        assert (
-            _outcome(lambda line: _payload(rpc_envelope.read_large(line, **USUAL)), line) == whole
-        )
+        assert _outcome(lambda line: _payload(rpc.parse_large(line, **USUAL)), line) == whole
 
 
 def _outcome(read: Callable[[bytes], str], line: bytes) -> str | None:
@@ -147,9 +145,9 @@ def _outcome(read: Callable[[bytes], str], line: bytes) -> str | None:
         return None
 
 
-def _payload(message: rpc_envelope.RpcMessage) -> str:
+def _payload(message: rpc.RpcMessage) -> str:
     (element,) = message.elements
-    assert isinstance(element, rpc_envelope.RpcElement)
+    assert isinstance(element, rpc.RpcElement)
     assert isinstance(element.params, dict)
     return str(element.params["payload"])
 
@@ -157,9 +155,9 @@ def _payload(message: rpc_envelope.RpcMessage) -> str:
 def test_what_stands_around_a_payload_is_checked_as_any_line() -> None:
     deep = hook_line("x" * 2_000, args=["a"]).replace(b'["a"]', b"[" * 65 + b"]" * 65)
     with pytest.raises(LimitExceeded, match="nests deeper"):
-        rpc_envelope.read_large(deep, **USUAL)
+        rpc.parse_large(deep, **USUAL)
     with pytest.raises(ParseError):
-        rpc_envelope.read_large(hook_line("x", env={}).replace(b"{}", b"{]"), **USUAL)
+        rpc.parse_large(hook_line("x", env={}).replace(b"{}", b"{]"), **USUAL)
 
 
 async def test_large_lines_wait_for_room_and_their_clock_stands_still(

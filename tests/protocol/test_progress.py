@@ -10,8 +10,8 @@ import trio
 from fleetd.engine.services import verify
 from fleetd.host import progress
 from fleetd.protocol.records import Finding
+from fleetd.server.lines import LineWriter, SendBudget
 from fleetd.server.progress import report_to_client
-from fleetd.server.writer import LineWriter, SendBudget
 
 from .conftest import Client, Running
 

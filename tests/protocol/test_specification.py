@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.server.rpc_dispatch import Success
+from fleetd.server.rpc import Success
 
 EXAMPLES = json.loads(
     Path(__file__).with_name("jsonrpc_spec_examples.json").read_text(encoding="utf-8")

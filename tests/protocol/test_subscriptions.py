@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.events import streams
-from fleetd.server.rpc_dispatch import Success
+from fleetd.server.rpc import Success
 
 
 async def append(client: Any, kind: str = "step_taken", **data: Any) -> int:

@@ -13,9 +13,9 @@ import pytest
 from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.types import Noun
-from fleetd.store.files.owner_dir import Listing
+from fleetd.store.files.layout import Listing
 from fleetd.store.files.record_files import RecordFile
-from tests.store.stages import (
+from tests.store.noun_files import (
     KilledError,
     Recorder,
     Stage,
@@ -405,7 +405,6 @@ def test_a_listing_tells_the_names_apart_without_reading_a_file(
         raise AssertionError("a file was read")
 
     monkeypatch.setattr("fleetd.store.files.record_files.read_file", never)
-    monkeypatch.setattr("fleetd.store.files.forms.read_file", never)
     inside = "history/" if stage.copies else ""
     assert stage.backups.list(stage.owner) == Listing(
         files=frozenset({stage.first}),

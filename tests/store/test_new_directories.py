@@ -9,7 +9,7 @@ from fleetd.protocol.types import Noun
 from fleetd.store.files.record_files import RecordFiles
 from fleetd.store.sqlite.connect import open_database
 from tests.chaos.disk import Disk
-from tests.store.stages import Stage
+from tests.store.noun_files import Stage
 
 
 def test_a_database_is_found_below_directories_that_were_made_for_it(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ import pytest
 from fleetd.protocol.errors import Corrupt
 from fleetd.store.api import StoreRefused
 from fleetd.store.sqlite.connect import open_database
-from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations, newest
-from fleetd.store.sqlite.offline import open_offline
-from fleetd.store.sqlite.schema_check import (
+from fleetd.store.sqlite.integrity_check import (
     DIGESTS,
     declared,
     differences,
     digests,
     expected_of,
 )
+from fleetd.store.sqlite.migrate import APPLICATION_ID, migrations, newest
+from fleetd.store.sqlite.offline import open_offline
 from fleetd.store.sqlite.store import SqliteStore
 
 TRIGGER = (
@@ -138,7 +138,7 @@ def test_the_checksums_of_the_schemas_are_current() -> None:
 def test_without_a_known_checksum_the_migrations_themselves_are_compared(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetd.store.sqlite.schema_check._digests", dict)
+    monkeypatch.setattr("fleetd.store.sqlite.integrity_check._digests", dict)
     connection = apsw.Connection(str(made))
     assert connection.pragma("application_id") == APPLICATION_ID
     assert differences(connection, newest()) == []

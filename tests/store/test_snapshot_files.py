@@ -10,9 +10,9 @@ import pytest
 from fleetd.domain.rules import KINDS
 from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.types import Noun
-from fleetd.store.files.forms import MOST_BYTES, packed
 from fleetd.store.files.layout import LAYOUTS
-from tests.store.stages import KilledError, Recorder, Stage, put_directory, put_file
+from fleetd.store.files.record_files import MOST_BYTES, packed
+from tests.store.noun_files import KilledError, Recorder, Stage, put_directory, put_file
 
 ONE, TWO = b'{"one": 1}\n', b'{"two": 2}\n' * 40
 

@@ -8,8 +8,8 @@ import pytest
 
 from fleetd.protocol.errors import Corrupt
 from fleetd.store.sqlite.connect import open_database
+from fleetd.store.sqlite.integrity_check import named_in, unreadable
 from fleetd.store.sqlite.offline import open_offline
-from fleetd.store.sqlite.row_check import named_in, unreadable
 
 EVENT = (
     "INSERT INTO events (seq, type, stream, timestamp, activity, data_json)"

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from fleetd.config import Config, Loaded, PathSettings
-from fleetd.domain.core.context import Caller
+from fleetd.domain.core.context import BatchSizes, Caller
 from fleetd.engine.engine import Engine, OnBehalf, random_id
 from fleetd.engine.lifecycle import open_engine
 from fleetd.host.atomic_files import make_directories
@@ -331,6 +331,7 @@ async def opened(
     new_id: Callable[[str], str] = random_id,
     machine: str = "",
     database: Path | None = None,
+    batches: BatchSizes | None = None,
     **changes: Any,
 ) -> AsyncIterator[Fleet]:
     """Open a fleet below ``root``, again if it was open before.
@@ -343,6 +344,12 @@ async def opened(
     loaded = settings(root, database, **changes)
     _lay_out(loaded.config.database)
     async with open_engine(
-        loaded, clock=clock, uptime=clock.uptime, new_id=new_id, inline=True, machine=machine
+        loaded,
+        clock=clock,
+        uptime=clock.uptime,
+        new_id=new_id,
+        inline=True,
+        machine=machine,
+        batches=batches,
     ) as engine:
         yield Fleet(engine, clock, project.resolve(), database or root)

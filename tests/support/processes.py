@@ -69,6 +69,10 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
+class NeverReady(AssertionError):
+    """A daemon that ended before it answered anybody for the first time; the text is its log."""
+
+
 @dataclass
 class Daemon:
     """A fleetd process that a test may stop, kill and start again.
@@ -82,6 +86,7 @@ class Daemon:
     process: subprocess.Popen[bytes] | None = field(default=None)
     env: Mapping[str, str] | None = None
     command: Sequence[str] = (sys.executable, "-m", "fleetd")
+    was_ready: bool = False
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the daemon and return at once."""
@@ -105,8 +110,11 @@ class Daemon:
             try:
                 with Fleet(self.socket) as client:
                     client.call_raw("system.hello")
+                self.was_ready = True
                 return
             except Unavailable:
+                if not self.was_ready and self.process.poll() is not None:
+                    raise NeverReady(self.log.read_text()) from None
                 assert self.process.poll() is None, self.log.read_text()
                 assert time.monotonic() < deadline, self.log.read_text()
                 time.sleep(0.02)

@@ -73,7 +73,7 @@ class _Schemas:
         return with_options(SERVER, _OWNER, self._of_home[home])
 
     def run(self, home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        from fleetd.store.postgres.executor import translated
+        from fleetd.store.postgres.connection import translated
 
         self.url(home)
         schema = self._of_home[home]
@@ -88,8 +88,7 @@ class _Schemas:
         return cursor.fetchall() if cursor.description is not None else []
 
     def executor(self) -> Execute:
-        from fleetd.store.postgres.connect import connect
-        from fleetd.store.postgres.executor import PostgresExecutor
+        from fleetd.store.postgres.connection import PostgresExecutor, connect
         from fleetd.store.postgres.migrate import migrate
 
         line = connect(self.url(Path(f"/no home {len(self._of_home)}")), "test")
@@ -135,7 +134,7 @@ class _Schemas:
     def _superuser(self, schema: str) -> Any:
         import psycopg
 
-        from fleetd.store.postgres.executor import adapt
+        from fleetd.store.postgres.connection import adapt
 
         if self._connection is None:
             self._connection = psycopg.connect(

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from fleetctl.tui.app import WatchApp
 from fleetctl.tui.poller import Poller
 from fleetctl.tui.screens import Board, Checkpoints, Page
-from tests.tui.test_lines import checkpoint, sortie
-from tests.tui.told import agent, event, letter, line, lock, mission, status
+from tests.tui.records import agent, event, letter, line, lock, mission, status
+from tests.tui.test_rows import checkpoint, sortie
 
 Steps = Callable[[WatchApp, Pilot[None]], Awaitable[None]]
 
@@ -36,16 +36,16 @@ def played(steps: Steps, *, size: tuple[int, int] = (80, 24)) -> None:
 
 
 def fill(app: WatchApp) -> None:
-    """Put a small fleet into the picture, as if a daemon had told it."""
-    picture = app.picture
-    picture.connected("epoch", 0)
-    picture.take("missions", [mission(1, "Login"), mission(2, "[/] Search")], None, 0)
-    picture.take("status", status(line(1, "Login"), line(2, "[/] Search")), None, 0)
-    picture.take("agents", [agent("alice"), agent("bob", mission_id="msn-00000002")], None, 0)
-    picture.take("locks", [lock("src/a.py", 10**12)], None, 0)
+    """Put a small fleet into the state, as if a daemon had told it."""
+    state = app.state
+    state.connected("epoch", 0)
+    state.take("missions", [mission(1, "Login"), mission(2, "[/] Search")], None, 0)
+    state.take("status", status(line(1, "Login"), line(2, "[/] Search")), None, 0)
+    state.take("agents", [agent("alice"), agent("bob", mission_id="msn-00000002")], None, 0)
+    state.take("locks", [lock("src/a.py", 10**12)], None, 0)
     body = "The [bold]body[/]\nof the letter"
-    picture.take("mail", [letter(1, "queued", body=body, priority="medium")], None, 0)
-    picture.tell([event(seq) for seq in range(1, 40)])
+    state.take("mail", [letter(1, "queued", body=body, priority="medium")], None, 0)
+    state.tell([event(seq) for seq in range(1, 40)])
     known(app, "msn-00000001")
     app.renew()
 
@@ -53,9 +53,9 @@ def fill(app: WatchApp) -> None:
 def known(app: WatchApp, mission_id: str) -> None:
     """Let the sorties and checkpoints of a mission be known."""
     pieces = [sortie(number, title=f"Piece {number} of {mission_id}") for number in range(1, 9)]
-    app.picture.take("sorties", pieces, mission_id, 0)
+    app.state.take("sorties", pieces, mission_id, 0)
     points = [checkpoint(id=f"chk-{n:08x}") for n in range(1, 4)]
-    app.picture.take("checkpoints", points, mission_id, 0)
+    app.state.take("checkpoints", points, mission_id, 0)
 
 
 def text(app: WatchApp) -> str:
@@ -148,13 +148,13 @@ def test_one_pane_may_have_the_whole_screen() -> None:
 def test_enter_opens_what_is_known_and_escape_leads_back(keys: str, told: str) -> None:
     async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         for name in ("description", "result", "files", "priority", "started_at", "completed_at"):
-            for record in app.picture.sorties:
+            for record in app.state.sorties:
                 record.setdefault(name, None)
-        for record in app.picture.agents:
+        for record in app.state.agents:
             record |= dict.fromkeys(("session_id", "pid", "cwd", "registered_at", "note"))
-        for record in app.picture.locks:
+        for record in app.state.locks:
             record |= dict.fromkeys(("normalized_path", "purpose", "fencing_token"))
-        for record in app.picture.letters:
+        for record in app.state.messages:
             for delivery in record.deliveries:
                 delivery |= dict.fromkeys(("acked_at", "delivered_at"))
         await pilot.press(keys, "enter")
@@ -224,7 +224,7 @@ def test_a_picture_that_is_held_still_says_what_it_misses() -> None:
     async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("space")
         for seq in range(50, 53):
-            app.tray.event(event(seq))
+            app.queue.event(event(seq))
         app.renew()
         await pilot.pause()
         assert "PAUSED, 3 events since" in text(app)
@@ -254,9 +254,9 @@ def test_what_is_drawn_is_only_what_changed() -> None:
         pane.refresh = lambda *regions, **_: drawn.extend(regions) or pane  # type: ignore[method-assign]
         app.renew()
         assert drawn == []
-        app.picture.take("missions", [mission(1, "Logout"), mission(2, "[/] Search")], None, 0)
+        app.state.take("missions", [mission(1, "Logout"), mission(2, "[/] Search")], None, 0)
         lines = (line(1, "Logout"), line(2, "[/] Search"))
-        app.picture.take("status", status(*lines), None, 0)
+        app.state.take("status", status(*lines), None, 0)
         app.view.tick_ms = 0
         app.board.show()
         assert {region.y for region in drawn} <= {1, 2}

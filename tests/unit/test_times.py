@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleetd.domain.missions.milestones import passed
-from fleetd.protocol.durations import duration
+from fleetd.domain.missions.milestones import highest_milestone
+from fleetd.protocol.display import duration
 from fleetd.protocol.records import percent
 from fleetd.protocol.timestamps import iso, to_ms
 
@@ -57,4 +57,5 @@ def test_progress_rounds_half_a_percent_up(completed, total, expected):
 
 
 def test_the_highest_milestone_counts():
-    assert [passed(p) for p in (0, 24, 25, 49, 50, 74, 75, 100)] == [0, 0, 25, 25, 50, 50, 75, 75]
+    reached = [highest_milestone(p) for p in (0, 24, 25, 49, 50, 74, 75, 100)]
+    assert reached == [0, 0, 25, 25, 50, 50, 75, 75]

@@ -1,12 +1,12 @@
 """The page of ``fleetctl checkpoints diff``."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import console
 
 if TYPE_CHECKING:
-    from ...client.models import ChangedSortie, CheckpointDifference, Compared, FieldChange
+    from ...client.models import CheckpointDifference, Compared, FieldChange
 
 # A mark, and what stands behind it.
 Line = tuple[str, str]
@@ -34,11 +34,20 @@ def show_difference(found: "CheckpointDifference") -> None:
     if found.equal:
         console.line("No differences.")
         return
-    console.line(_progress(found))
-    if told := summary(found):
-        console.flow("In between: ", f"{told}.")
-    for title, lines in _sections(found):
-        _section(title, list(lines))
+    console.line(_progress(found.before, found.after))
+    if done := _summary(found):
+        console.flow("In between: ", f"{done}.")
+    for title, lines in (
+        ("Mission", _changes(found.mission)),
+        ("Sorties", _sorties(found)),
+        ("Locks", _locks(found)),
+        ("Messages that wait", _messages(found)),
+        ("Recovery context", _changes(found.recovery_context)),
+    ):
+        for n, (mark, text) in enumerate(lines):
+            if not n:
+                console.heading(f"{title}:")
+            console.flow(f"  {mark} " if mark else "      ", text, style=STYLES.get(mark, ""))
 
 
 def _side(side: "Compared") -> str:
@@ -48,23 +57,33 @@ def _side(side: "Compared") -> str:
     return f"{side.checkpoint_id:<12}  {console.ago(side.timestamp)}  {side.trigger}{details}"
 
 
-def _progress(found: "CheckpointDifference") -> str:
-    before, after = found.before, found.after
-    then = f"{before.completed_sorties}/{before.total_sorties}"
+def _progress(before: "Compared", after: "Compared") -> str:
     now = f"{after.completed_sorties}/{after.total_sorties} sorties complete"
     if before.progress_percent == after.progress_percent:
         return f"Progress: still {after.progress_percent}% ({now})"
+    then = f"{before.completed_sorties}/{before.total_sorties}"
     return f"Progress: {before.progress_percent}% -> {after.progress_percent}% ({then} -> {now})"
 
 
-def summary(found: "CheckpointDifference") -> str:
+def _summary(found: "CheckpointDifference") -> str:
     """Return in words what was done between the two: ``2 sorties completed, 1 lock released``."""
-    went = [_went_to(sortie) for sortie in found.sorties.changed]
+    statuses = [
+        each.after
+        for sortie in found.sorties.changed
+        for each in sortie.changes
+        if each.field == "status"
+    ]
+    modified = [
+        file
+        for each in found.recovery_context
+        if each.field == "files_modified" and isinstance(each.after, list)
+        for file in _list_changes(each)[1]
+    ]
     counted = [
-        *((went.count(to), "sortie", word) for to, word in _ENDS.items()),
+        *((statuses.count(to), "sortie", word) for to, word in _ENDS.items()),
         (len(found.sorties.added), "sortie", "added"),
         (len(found.sorties.removed), "sortie", "removed"),
-        (len(_new_entries(found.recovery_context, "files_modified")), "file", "modified"),
+        (len(modified), "file", "modified"),
         (len(found.locks.gained), "lock", "taken"),
         (len(found.locks.released), "lock", "released"),
         (len(found.locks.changed), "lock", "passed on"),
@@ -84,55 +103,23 @@ _ENDS = {
 }
 
 
-def _went_to(sortie: "ChangedSortie") -> object:
-    return next((each.after for each in sortie.changes if each.field == "status"), None)
-
-
-def _new_entries(changes: Sequence["FieldChange"], field: str) -> list[Any]:
-    for each in changes:
-        if each.field == field and isinstance(each.after, list):
-            before = each.before if isinstance(each.before, list) else []
-            return [entry for entry in each.after if entry not in before]
-    return []
-
-
-def _sections(found: "CheckpointDifference") -> Iterator[tuple[str, Iterable[Line]]]:
-    yield "Mission", _changes(found.mission)
-    yield "Sorties", _sorties(found)
-    yield "Locks", _locks(found)
-    yield "Messages that wait", _messages(found)
-    yield "Recovery context", _changes(found.recovery_context)
-
-
-def _section(title: str, lines: Sequence[Line]) -> None:
-    if not lines:
-        return
-    console.heading(f"{title}:")
-    for mark, text in lines:
-        console.flow(f"  {mark} " if mark else "      ", text, style=STYLES.get(mark, ""))
-
-
 def _sorties(found: "CheckpointDifference") -> Iterator[Line]:
     for sortie in found.sorties.removed:
         yield "-", f"{sortie.id}  {sortie.title}"
     for sortie in found.sorties.added:
-        yield "+", f"{sortie.id}  {sortie.title} ({_with_agent(sortie.status, sortie.assigned_to)})"
+        agent = f", {sortie.assigned_to}" if sortie.assigned_to else ""
+        status = sortie.status.replace("_", " ")
+        yield "+", f"{sortie.id}  {sortie.title} ({status}{agent})"
     for changed in found.sorties.changed:
         yield "~", f"{changed.id}  {changed.title}"
         for mark, text in _changes(changed.changes):
             yield "", text if mark == "~" else f"{mark} {text}"
 
 
-def _with_agent(status: str, agent: str | None) -> str:
-    status = status.replace("_", " ")
-    return f"{status}, {agent}" if agent else status
-
-
 def _locks(found: "CheckpointDifference") -> Iterator[Line]:
-    for lock in found.locks.released:
-        yield "-", f"{console.path(lock.file)}  {lock.held_by}"
-    for lock in found.locks.gained:
-        yield "+", f"{console.path(lock.file)}  {lock.held_by}"
+    for sign, locks in (("-", found.locks.released), ("+", found.locks.gained)):
+        for lock in locks:
+            yield sign, f"{console.path(lock.file)}  {lock.held_by}"
     for changed in found.locks.changed:
         yield "~", f"{console.path(changed.file)}  {changed.before} -> {changed.after}"
 
@@ -151,20 +138,23 @@ def _changes(changes: Iterable["FieldChange"]) -> Iterator[Line]:
     for each in changes:
         name = NAMES.get(each.field, each.field)
         if isinstance(each.before, list) or isinstance(each.after, list):
-            yield from _list_change(name, each.before or [], each.after or [])
+            removed, added = _list_changes(each)
+            if not removed and not added:
+                yield "~", f"{name}: in another order"
+            yield from (("-", f"{name}: {entry}") for entry in removed)
+            yield from (("+", f"{name}: {entry}") for entry in added)
         else:
             yield "~", f"{name}: {_value(each.before)} -> {_value(each.after)}"
 
 
-def _list_change(name: str, before: Any, after: Any) -> Iterator[Line]:
-    removed = [entry for entry in before if entry not in after]
-    added = [entry for entry in after if entry not in before]
-    if not removed and not added:
-        yield "~", f"{name}: in another order"
-    for entry in removed:
-        yield "-", f"{name}: {entry}"
-    for entry in added:
-        yield "+", f"{name}: {entry}"
+def _list_changes(change: "FieldChange") -> tuple[list[Any], list[Any]]:
+    """Return the entries that only the list before has, and those that only the one after has."""
+    before: Any = change.before or []
+    after: Any = change.after or []
+    return (
+        [entry for entry in before if entry not in after],
+        [entry for entry in after if entry not in before],
+    )
 
 
 def _value(value: object) -> str:

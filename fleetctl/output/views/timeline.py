@@ -54,7 +54,7 @@ def story(
     """
     runs: list[list[Event]] = []
     silences: list[Entry] = []
-    grown: dict[tuple[str, str, str], int] = {}
+    open_runs: dict[tuple[str, str, str], int] = {}
     last = None
     for event in events:
         at = _at(event)
@@ -62,12 +62,14 @@ def story(
             if last is not None and at - last >= SILENT_MS:
                 silences.append(_silence(last, at))
                 # What is told as one thing was not silent in between.
-                grown.clear()
+                open_runs.clear()
             last = at
-        if full or event_type(event.type).shown == "always":
-            _take(runs, grown, event, full=full)
+        if full:
+            runs.append([event])
+        elif event_type(event.type).shown == "always":
+            _add(runs, open_runs, event)
     if goes_on and last is not None and now_ms - last >= SILENT_MS:
-        silences.append(_silence(last, now_ms, still=True))
+        silences.append(_silence(last, now_ms, ", and still is"))
     found = [_entry(run, inside) for run in runs] + silences
     return sorted(found, key=lambda entry: entry.begun)
 
@@ -79,30 +81,27 @@ def _at(event: "Event") -> int:
     return at if at is not None else times.ms_of(event.timestamp) or 0
 
 
-def _silence(begun: int, ended: int, *, still: bool = False) -> Entry:
-    text = f"silent for {times.span(ended - begun)}" + (", and still is" if still else "")
+def _silence(begun: int, ended: int, more: str = "") -> Entry:
+    text = f"silent for {times.span(ended - begun)}{more}"
     return Entry("silence", begun, ended, text, "dim", [], None)
 
 
-def _take(
-    runs: "list[list[Event]]",
-    grown: dict[tuple[str, str, str], int],
-    event: "Event",
-    *,
-    full: bool,
+def _add(
+    runs: "list[list[Event]]", open_runs: dict[tuple[str, str, str], int], event: "Event"
 ) -> None:
     """Add an event to the run that it goes on with, or begin another one."""
     who, kind = event.agent_id or "", event_type(event.type)
     key = (event.type, who, str(event.data.get(kind.alike) or ""))
-    open_run = grown.get(key) if kind.repeated and not full else None
-    if open_run is not None and _at(event) - _at(runs[open_run][-1]) < RUN_MS:
-        runs[open_run].append(event)
-        return
-    if not kind.repeated:
+    if kind.repeated:
+        run = runs[open_runs[key]] if key in open_runs else None
+        if run and _at(event) - _at(run[-1]) < RUN_MS:
+            run.append(event)
+            return
+    else:
         # What an agent does between two turns of something else parts them.
-        for other in [each for each in grown if each[1] == who]:
-            del grown[other]
-    grown[key] = len(runs)
+        for other in [each for each in open_runs if each[1] == who]:
+            del open_runs[other]
+    open_runs[key] = len(runs)
     runs.append([event])
 
 
@@ -143,15 +142,24 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
     agos = [times.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
+    dash = "─" if console.draws() else "-"
     today = above = None
     for entry, clock, ago in zip(entries, clocks, agos, strict=True):
         if (day := times.day(entry.begun)) != today:
             today, above = day, None
+            title = f"{dash * 2} {day}, {times.zone(entry.begun)} "
             print()
-            print(console.styled(_rule(f"{day}, {times.zone(entry.begun)}", room), "bold"))
+            print(console.styled(title + dash * max(room - width(title) - 1, 0), "bold"))
         told = "" if ago == above else ago
         above = ago
-        _line(entry, f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}", room, most)
+        start = f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}"
+        text = wrapped(console.clean(entry.text), max(room - len(start), 10), most)
+        for n, line in enumerate(text):
+            print(
+                console.styled(start, "dim") if not n else " " * len(start),
+                console.styled(line, entry.tone or ""),
+                sep="",
+            )
 
 
 def _clock(entry: Entry) -> str:
@@ -160,37 +168,25 @@ def _clock(entry: Entry) -> str:
     return f"{begun}-{ended}" if one_day and begun != ended else begun
 
 
-def _rule(text: str, room: int) -> str:
-    dash = "─" if console.draws() else "-"
-    return f"{dash * 2} {text} " + dash * max(room - width(text) - 4, 0)
-
-
-def _line(entry: Entry, start: str, room: int, most: int | None) -> None:
-    text = console.clean(entry.text)
-    first, *more = wrapped(text, max(room - len(start), 10), most)
-    print(console.styled(start, "dim") + console.styled(first, entry.tone or ""))
-    for each in more:
-        print(" " * len(start) + console.styled(each, entry.tone or ""))
-
-
 def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
     """Draw when each sortie was worked on, below one another on one scale."""
     begun = [each for each in sorties if each.started_at]
     if not begun or not console.draws():
         return
-    start = min(_ms(each.started_at, now) for each in begun)
-    end = max(_end(each, now) for each in begun)
-    names = max(width(each.title) for each in begun[:MOST_BARS])
-    names = min(names, room // 3)
+    spans = [(_ms(each.started_at, now), _end(each, now)) for each in begun]
+    start = min(at for at, _ in spans)
+    end = max(at for _, at in spans)
+    names = min(max(width(each.title) for each in begun[:MOST_BARS]), room // 3)
     length = room - names - 4 - len("99 d 23 h ")
     print()
-    for each in begun[:MOST_BARS]:
-        left = (_ms(each.started_at, now) - start) * (length - 1) // max(end - start, 1)
-        right = (_end(each, now) - start) * (length - 1) // max(end - start, 1)
+    for each, (from_ms, to_ms) in zip(begun[:MOST_BARS], spans, strict=False):
+        left, right = (
+            (at - start) * (length - 1) // max(end - start, 1) for at in (from_ms, to_ms)
+        )
         bar = padded(" " * left + "━" * (right - left + 1), length)
-        spent = times.span(_end(each, now) - _ms(each.started_at, now))
         name = padded(cut(console.clean(each.title), names), names)
-        print(f"{name}  {console.styled(bar, console.STATES.get(each.status, ''))}  {spent:>9}")
+        style = console.STATES.get(each.status, "")
+        print(f"{name}  {console.styled(bar, style)}  {times.span(to_ms - from_ms):>9}")
     if (more := len(begun) - MOST_BARS) > 0:
         print(f"and {console.plural(more, 'sortie')} more: fleetctl sortie list")
 

@@ -1,36 +1,54 @@
-"""Agent loss: what is done about an agent that ended without a word.
+"""Agent loss: agents whose process died, that are not heard of, or whose machine is lost.
 
-Source: behaviour, Detection. A dead process keeps its files locked for a short grace only. An agent
-that is merely not heard of may still be writing, so its leases run their course, and the state of
-its mission is kept when that falls silent.
+A dead process keeps its files locked for a short grace only. An agent that is merely not heard of,
+by itself or with its machine, may still be writing, so its leases run their course. Agents found at
+work when their machine is back live on.
 """
 
 from collections.abc import Sequence
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
+from ...protocol.events import AgentReturned
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
-from ..checkpoints.on_error import keep_error
+from ..checkpoints.on_error import take_error_checkpoint
+from ..cluster.membership import stranded_agents, unheard_for
 from ..core.context import Context
+from ..core.event_log import emit
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
-from ..core.tx import Row, Tx, WatchProcess
+from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.silence import unheard_rows
-from .agents import mark_lost
+from ..snapshots.triggers import resume_timer
+from .agents import mark_lost, reclaim_locks
 
 GRACE_MS = 60_000
 # So many beside the first are named when several are lost at once.
 NAMED = 5
+_LIVES = f"status IN {LIVING}"
+_LOST = "status = 'lost' AND succeeded_by IS NULL"
 
 
 def living_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
     """Return the processes that should be alive on this machine, for their agents do."""
+    return _processes(tx, ctx, _LIVES)
+
+
+def lost_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
+    """Return the processes of this machine's agents that count as lost and have no successor.
+
+    They may be at work all the same; one without a process comes back by its own word.
+    """
+    return _processes(tx, ctx, _LOST)
+
+
+def _processes(tx: Tx, ctx: Context, condition: str) -> list[WatchProcess]:
     rows = tx.all(
-        "SELECT id, pid, pid_started FROM agents WHERE machine = :machine AND pid IS NOT NULL"
-        f" AND status IN {LIVING} ORDER BY id",
+        "SELECT id AS agent_id, pid, pid_started AS started FROM agents"
+        f" WHERE machine = :machine AND pid IS NOT NULL AND {condition} ORDER BY id",
         machine=ctx.machine,
     )
-    return processes_of(rows)
+    return [WatchProcess(**row) for row in rows]
 
 
 def session_processes(
@@ -38,7 +56,8 @@ def session_processes(
 ) -> list[WatchProcess]:
     """Return the processes of a session's agents here, its own before those of its subagents."""
     rows = tx.all(
-        "SELECT a.id, a.pid, a.pid_started FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        "SELECT a.id AS agent_id, a.pid, a.pid_started AS started"
+        " FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id IN (:session, :previous)"
         " AND a.machine = :machine AND a.pid IS NOT NULL ORDER BY s.subagent, a.id",
         harness=harness,
@@ -46,29 +65,29 @@ def session_processes(
         previous=previous_session_id or session_id,
         machine=ctx.machine,
     )
-    return processes_of(rows)
+    return [WatchProcess(**row) for row in rows]
 
 
-def processes_of(rows: Sequence[Row]) -> list[WatchProcess]:
-    """Return the processes of agents, from their rows."""
-    return [WatchProcess(row["id"], row["pid"], row["pid_started"]) for row in rows]
+def _agent_of(tx: Tx, ctx: Context, process: WatchProcess, condition: str) -> Row | None:
+    """Return the agent of a process of this machine; elsewhere the same pid is another process."""
+    row = tx.one(
+        "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
+        f" AND {condition}",
+        id=process.agent_id,
+        pid=process.pid,
+        machine=ctx.machine,
+    )
+    return row if row and row["pid_started"] == process.started else None
 
 
 def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
-    Where it came back on another machine, the same pid is another process. A session that was
-    waiting for its user when its terminal was closed has lost nothing; one that waited for a
-    permission was in the middle of its work.
+    A session that was waiting for its user when its terminal was closed has lost nothing; one that
+    waited for a permission was in the middle of its work.
     """
-    row = tx.one(
-        "SELECT * FROM agents WHERE id = :id AND pid = :pid AND machine = :machine"
-        f" AND status IN {LIVING}",
-        id=process.agent_id,
-        pid=process.pid,
-        machine=ctx.machine,
-    )
-    if row is None or row["pid_started"] != process.started:
+    row = _agent_of(tx, ctx, process, _LIVES)
+    if row is None:
         return False
     reason = f"process {process.pid} is gone"
     if row["status"] != "active" and row["needs"] is None:
@@ -76,47 +95,105 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
         if tx.value("SELECT status FROM agents WHERE id = :id", id=row["id"]) == "gone":
             return True
     _orphan_locks(tx, ctx, row["id"])
+    shorten_leases(tx, ctx, [row["id"]])
     mark_lost(tx, ctx, row, reason)
-    keep_state(tx, ctx, row, reason)
+    error_checkpoint(tx, ctx, row, reason)
     return True
 
 
-def unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
+def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
-    row = next(iter(unheard_rows(tx, ctx, agent_id)), None)
-    if row is None:
-        return False
-    silent = duration(ctx.awake_ms - row["seen_awake_ms"])
-    mark_lost(tx, ctx, row, f"not heard of for {silent}")
-    return True
+    rows = unheard_rows(tx, ctx, agent_id)
+    for row in rows:
+        silent = duration(ctx.awake_ms - row["seen_awake_ms"])
+        mark_lost(tx, ctx, row, f"not heard of for {silent}")
+    return bool(rows)
 
 
-def keep_state(tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()) -> None:
+def error_checkpoint(
+    tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()
+) -> None:
     """Take an error checkpoint of the mission that lost an agent; ``also`` at once with it."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is not None and mission["status"] in OPEN_MISSION:
+        names = ", ".join(each["id"] for each in (row, *also))
+        if len(also) > NAMED:
+            names = f"{row['id']} and {len(also)} others"
         error = ErrorReport(
             agent_id=row["id"],
             kind="exception",
             name="AgentLost",
-            message=f"{_names(row, also)} ended without a word ({reason})",
+            message=f"{names} ended without a word ({reason})",
         )
-        keep_error(tx, ctx, mission, error, created_by="fleetd")
-
-
-def _names(row: Row, also: Sequence[Row]) -> str:
-    if len(also) > NAMED:
-        return f"{row['id']} and {len(also)} others"
-    return ", ".join(each["id"] for each in (row, *also))
+        take_error_checkpoint(tx, ctx, mission, error, created_by="fleetd")
 
 
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Let the leases of a dead process end after a grace, in which it may come back."""
+    """Mark the locks that an agent leaves behind, so that a recovery names them."""
     tx.run(
-        "UPDATE locks SET orphaned_at = :now, expires_at = CASE WHEN expires_at < :until"
-        " THEN expires_at ELSE :until END"
-        " WHERE held_by = :agent AND status = 'active' AND expires_at > :now",
+        "UPDATE locks SET orphaned_at = :now WHERE held_by = :agent AND status = 'active'"
+        " AND expires_at > :now",
         now=ctx.now,
-        until=ctx.at(GRACE_MS),
         agent=agent_id,
+    )
+
+
+def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
+    """Lose an agent with its machine, and all others of its mission that were there with it.
+
+    The state of the mission is kept once if one was at work: who waits for its user has lost
+    nothing.
+    """
+    one = next(iter(stranded_agents(tx, ctx, agent_id)), None)
+    if one is None:
+        return False
+    where = (one["machine"], one["mission_id"])
+    rows = [row for row in stranded_agents(tx, ctx) if (row["machine"], row["mission_id"]) == where]
+    reason = f"machine {one['machine_name']} {unheard_for(ctx, one)}"
+    for row in rows:
+        if row["pid"] is not None:
+            _orphan_locks(tx, ctx, row["id"])
+        mark_lost(tx, ctx, row, reason)
+    if at_work := [row for row in rows if row["status"] == "active"]:
+        error_checkpoint(tx, ctx, at_work[0], reason, also=at_work[1:])
+    return True
+
+
+def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
+    """Count an agent found at work as living, with the locks still its own, and watch it."""
+    row = _agent_of(tx, ctx, process, _LOST)
+    if row is None:
+        return False
+    name = tx.value("SELECT name FROM machines WHERE id = :id", id=ctx.machine)
+    last = tx.value(
+        "SELECT type FROM events WHERE agent_id = :agent AND activity = 1"
+        " ORDER BY seq DESC LIMIT 1",
+        agent=row["id"],
+    )
+    # By what it did last: whether it waited for its user when it was lost.
+    waiting = last == "agent_paused" or (last == "agent_registered" and row["session_id"])
+    tx.run(
+        "UPDATE agents SET status = :status, last_seen_at = :now, seen_awake_ms = :awake"
+        " WHERE id = :id",
+        status="waiting" if waiting else "active",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        id=row["id"],
+    )
+    reclaim_locks(tx, ctx, row["id"])
+    if not waiting:
+        resume_timer(tx, ctx, row["id"])
+    reason = f"machine {name or ctx.machine} is heard of again"
+    emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
+    tx.after_commit(process)
+    tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))
+    return True
+
+
+def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
+    """Let what such agents left locked go after the grace of a dead process: now it is known."""
+    tx.many(
+        "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
+        " AND orphaned_at IS NOT NULL AND expires_at > :until",
+        [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in agents],
     )

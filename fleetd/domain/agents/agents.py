@@ -30,10 +30,10 @@ from ..core.registry import method
 from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.open_calls import end_turn
-from ..liveness.process_identity import of_process
+from ..liveness.process_identity import agents_of_process
 from ..liveness.silence import detect_for
 from ..locks.leases import release_all
-from ..missions.current import inherited, of_directory, to_join
+from ..missions.selection import inherited_mission, mission_of_directory, mission_to_join
 from ..snapshots import triggers
 
 _note = msgspec.json.Decoder(Note).decode
@@ -47,7 +47,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     recovery = detect_for(tx, ctx, before, request.threshold_ms)
     mission_id = _mission(tx, ctx, request, before)
     end_turn(tx, request.agent_id)
-    adopt_orphans(tx, ctx, request.agent_id)
+    reclaim_locks(tx, ctx, request.agent_id)
     tx.run(
         "INSERT INTO agents (id, role, harness, session_id, pid, pid_started, mission_id, cwd,"
         " machine, status, registered_at, last_seen_at, seen_awake_ms) VALUES (:id, :role,"
@@ -82,7 +82,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     return Registration(agent=agent_of(row), recovery=recovery)
 
 
-def adopt_orphans(tx: Tx, ctx: Context, agent_id: str) -> None:
+def reclaim_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Give an agent that came back in time its locks again; its activity then renews them."""
     tx.run(
         "UPDATE locks SET orphaned_at = NULL WHERE held_by = :agent AND status = 'active'"
@@ -101,8 +101,8 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
         return str(find(tx, "mission", request.mission_id)["id"])
     if before and before["mission_id"]:
         return None
-    heir = inherited(tx, request.agent_id)
-    return str(heir["id"]) if heir else of_directory(tx, ctx, request.cwd)
+    heir = inherited_mission(tx, request.agent_id)
+    return str(heir["id"]) if heir else mission_of_directory(tx, ctx, request.cwd)
 
 
 def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
@@ -111,39 +111,36 @@ def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
     An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
     session that is at work in that process, whichever comes first.
     """
-    row = _of_process(tx, ctx, agent_id)
+    row = _current_row(tx, ctx, agent_id)
     return CurrentAgent(agent=agent_of(row) if row else None)
 
 
-def _of_process(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
+def _current_row(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
     """Return the living agent by a name, else that of the process.
 
     Of the sessions in the process that go by the name: a second one is ``<name>.2``.
     """
-    here = of_process(tx, ctx)
-    if agent_id is None:
-        return here[0] if here else None
-    for row in here:
-        if row["id"] == agent_id or re.fullmatch(rf"{re.escape(agent_id)}\.\d+", row["id"]):
+    for row in agents_of_process(tx, ctx):
+        if agent_id is None or re.fullmatch(rf"{re.escape(agent_id)}(\.\d+)?", row["id"]):
             return row
     return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
 
 
-def join(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
+def find_or_register(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
     """Return the agent that a process belongs to, registered just now if need be."""
-    row = _of_process(tx, ctx, request.agent_id)
-    if row is not None:
+    if row := _current_row(tx, ctx, request.agent_id):
         return CurrentAgent(agent=agent_of(row))
-    known = request.agent_id and tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
+    known = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
     joined = None
     if not (known and known["mission_id"]):
-        joined = inherited(tx, request.agent_id) or to_join(tx, ctx, request.cwd)
+        joined = inherited_mission(tx, request.agent_id) or mission_to_join(tx, ctx, request.cwd)
     first: Role = "specialist" if joined else "dispatch"
+    name = _NOT_IN_IDS.sub("-", request.harness or "").strip("-._")[:LONGEST_NAME]
     registered = register(
         tx,
         ctx,
         AgentRegister(
-            request.agent_id or ctx.new_id(_named(request.harness)),
+            request.agent_id or ctx.new_id(name or "agent"),
             known["role"] if known else first,
             harness=request.harness,
             pid=ctx.facts.agent_pid,
@@ -152,11 +149,6 @@ def join(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
         ),
     )
     return CurrentAgent(agent=registered.agent)
-
-
-def _named(harness: str | None) -> str:
-    name = _NOT_IN_IDS.sub("-", harness or "").strip("-._")[:LONGEST_NAME]
-    return name or "agent"
 
 
 @method(AgentHeartbeat)
@@ -185,15 +177,13 @@ def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else Note()
     declared = {name: getattr(request, name) for name in Note.__struct_fields__}
-    given = {name: value for name, value in declared.items() if value is not None}
-    after = replace(before, **given)
+    after = replace(before, **{name: told for name, told in declared.items() if told is not None})
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",
         note=msgspec.json.encode(after).decode(),
         id=row["id"],
     )
-    payload = AgentNoted(**asdict(after))
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
+    emit(tx, ctx, AgentNoted(**asdict(after)), mission_id=row["mission_id"], agent_id=row["id"])
     return _get(tx, row["id"])
 
 
@@ -230,15 +220,15 @@ def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
 def deregister(tx: Tx, ctx: Context, request: AgentDeregister) -> Agent:
     """Let an agent leave: its locks are released, and its process is watched no longer."""
     row = find(tx, "agent", request.agent_id)
-    let_go(tx, ctx, row, request.reason)
+    mark_gone(tx, ctx, row, request.reason)
     return _get(tx, row["id"])
 
 
-def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool = True) -> None:
+def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool = True) -> None:
     """Note that an agent left; it is no ``activity`` when nobody said so but the daemon itself."""
     if row["status"] == "gone":
         return
-    triggers.left(tx, ctx, row["id"], reason)
+    triggers.on_agent_left(tx, ctx, row["id"], reason)
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
@@ -253,7 +243,7 @@ def let_go(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
-        triggers.died(tx, ctx, row["id"], reason)
+        triggers.on_agent_died(tx, ctx, row["id"], reason)
     tx.run(
         "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
         id=row["id"],
@@ -264,7 +254,7 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
 
 
 @store_arrived.subscribe
-def lose_strangers(tx: Tx, ctx: Context) -> None:
+def lose_agents_of_other_machines(tx: Tx, ctx: Context) -> None:
     """Lose the agents of machines that have no part in a store which this one has to itself."""
     if ctx.machine:
         return

@@ -16,7 +16,7 @@ from ...protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from ..checkpoints.on_error import delivery_failed
+from ..checkpoints.on_error import note_delivery_failure
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -30,7 +30,7 @@ from ..core.tx import Row, Tx
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a message; an agent that is not there yet finds it later, one that left does not."""
     mission_id = _mission(tx, request)
-    recipients = list(dict.fromkeys(reader(tx, agent_id) for agent_id in request.to))
+    recipients = list(dict.fromkeys(mail_reader(tx, agent_id) for agent_id in request.to))
     _refuse_gone(tx, request, recipients, mission_id)
     message_id = fresh_id(tx, ctx, "message")
     payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
@@ -39,17 +39,13 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
         "id": message_id,
         "seq": event.seq,
         "mission_id": mission_id,
-        "thread_id": request.thread_id,
-        "sender": request.sender,
         "to_json": msgspec.json.encode(recipients).decode(),
-        "subject": request.subject,
-        "body": request.body,
-        "priority": request.priority,
         "sent_at": ctx.now,
     }
-    tx.insert("messages", columns)
+    said = ("thread_id", "sender", "subject", "body", "priority")
+    tx.insert("messages", columns | {name: getattr(request, name) for name in said})
     for agent_id in recipients:
-        queue(tx, message_id, agent_id, event.seq)
+        enqueue_delivery(tx, message_id, agent_id, event.seq)
     return _get(tx, message_id)
 
 
@@ -57,21 +53,22 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
     """Return the mission a message belongs to: the one it names, else its sender's."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
-    row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.sender)
-    return row["mission_id"] if row else None
+    sent_from: str | None = tx.value(
+        "SELECT mission_id FROM agents WHERE id = :id", id=request.sender
+    )
+    return sent_from
 
 
-def reader(tx: Tx, agent_id: str) -> str:
+def mail_reader(tx: Tx, agent_id: str) -> str:
     """Return who reads an agent's mail: itself, or whoever took its work over."""
-    seen = {agent_id}
-    while True:
+    seen: set[str] = set()
+    heir: str | None = agent_id
+    while heir is not None and heir not in seen:
+        seen.add(agent_id := heir)
         heir = tx.value(
             "SELECT succeeded_by FROM agents WHERE id = :id AND status = 'lost'", id=agent_id
         )
-        if heir is None or heir in seen:
-            return agent_id
-        seen.add(heir)
-        agent_id = heir
+    return agent_id
 
 
 def _refuse_gone(
@@ -85,7 +82,7 @@ def _refuse_gone(
     if gone:
         who = ", ".join(gone)
         failed = partial(
-            delivery_failed,
+            note_delivery_failure,
             sender=request.sender,
             to=gone,
             subject=request.subject,
@@ -99,7 +96,7 @@ def _refuse_gone(
         )
 
 
-def queue(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
+def enqueue_delivery(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
     """Put a message into a recipient's queue, again if it was there before."""
     tx.run(
         "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
@@ -120,23 +117,23 @@ def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
     states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
     # Of each state the oldest: together they would all be read, and there may be years of mail.
-    found = [row for state in states for row in _of_state(tx, request, state)]
+    found = [
+        row
+        for state in states
+        for row in tx.all(
+            "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
+            " JOIN messages m ON m.id = d.message_id"
+            " WHERE d.agent_id = :agent AND d.status = :state ORDER BY d.seq LIMIT :limit",
+            agent=request.agent_id,
+            state=state,
+            limit=request.limit,
+        )
+    ]
     rows = sorted(found, key=itemgetter("place"))[: request.limit]
     for row in rows:
         if row["delivery"] == "queued":
             _deliver(tx, ctx, row, request.agent_id)
     return MessagePage(messages=[message_of(tx, row) for row in rows])
-
-
-def _of_state(tx: Tx, request: MessageInbox, state: str) -> list[Row]:
-    return tx.all(
-        "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
-        " JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent AND d.status = :state"
-        " ORDER BY d.seq LIMIT :limit",
-        agent=request.agent_id,
-        state=state,
-        limit=request.limit,
-    )
 
 
 def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
@@ -231,7 +228,7 @@ def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
             message_id=row["id"],
         )
     for agent_id in again:
-        queue(tx, row["id"], agent_id, row["seq"])
+        enqueue_delivery(tx, row["id"], agent_id, row["seq"])
     payload = MessageRequeued(message_id=row["id"], to=again)
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return _get(tx, row["id"])

@@ -1,4 +1,4 @@
-"""Ingest of files that have no row; which missions are then to be rolled forward is marked.
+"""Rows from verified files: ingest where there is none, repair of a damaged one.
 
 Source: behaviour, Backups. The marks lie in the store, so that a crash in between is made good.
 A mission that was missing is ``made``, one that is older than its files lies ``behind``.
@@ -6,14 +6,82 @@ A mission that was missing is ``made``, one that is older than its files lies ``
 
 import msgspec
 
+from ...protocol.errors import Corrupt, InvalidState
 from ...protocol.records import Checkpoint
+from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.event_log import position
+from ..core.ids import find
+from ..core.soft_delete import find_live
 from ..core.tombstones import was_forgotten
-from ..core.tx import LogLine, Tx
-from . import repair
+from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .kinds import KINDS, FileRecord, id_of, noun_of, owner_of, seq_of
-from .removal import purged_until
+from .outbox import purged_until
+
+
+def stored(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> FileRecord:
+    """Return a record from its row; raises NotFound, Corrupt or Incompatible."""
+    record: FileRecord = KINDS[noun].from_row(find_live(tx, noun, record_id))
+    return record
+
+
+def repair_row(tx: Tx, ctx: Context, record: FileRecord) -> None:
+    """Bring a row back; one that was deleted does not come back. Raises InvalidState."""
+    noun, record_id = noun_of(record), id_of(record)
+    kind = KINDS[noun]
+    old = tx.one(f"SELECT deleted_at FROM {kind.table} WHERE id = :id", id=record_id)
+    if old is not None and old["deleted_at"] is not None:
+        raise InvalidState(
+            f"{noun.capitalize()} {record_id} was deleted and does not come back.",
+            hint=f"Use another {noun}.",
+        )
+    if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
+        raise InvalidState(
+            f"The {kind.whose} of {noun} {record_id} was forgotten and does not come back.",
+            hint="Remove the file; nothing else is left of it.",
+        )
+    if old is None:
+        insert(tx, ctx, record)
+    else:
+        _overwrite(tx, ctx, record)
+
+
+def _overwrite(tx: Tx, ctx: Context, record: FileRecord) -> None:
+    kind = KINDS[noun_of(record)]
+    columns = kind.to_columns(record)
+    names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
+    tx.run(
+        f"UPDATE {kind.table} SET {names}, backed_up_at = CASE WHEN machine = :machine"
+        " THEN coalesce(backed_up_at, :now) ELSE backed_up_at END WHERE id = :id",
+        **columns,
+        now=ctx.now,
+        machine=ctx.machine,
+    )
+    _file_again(tx, record, columns)
+    try:
+        kind.from_row(find(tx, kind.noun, columns["id"]))
+    except Corrupt:  # what stands beside the content stands nowhere else: it is lost
+        tx.run(
+            f"UPDATE {kind.table} SET source_details_json = '[]', warnings_json = '[]'"
+            " WHERE id = :id",
+            id=columns["id"],
+        )
+
+
+def insert(tx: Tx, ctx: Context, record: FileRecord) -> bool:
+    """Write the row of a record that has none, and its owner's if that is missing too.
+
+    Returns whether a mission had to be made: it is to be caught up then.
+    """
+    columns, made = KINDS[noun_of(record)].insert(tx, ctx, record)
+    _file_again(tx, record, columns)
+    return made
+
+
+def _file_again(tx: Tx, record: FileRecord, columns: Row) -> None:
+    """Have a record's file written whose texts the store does not hold as they are there."""
+    if record.integrity and columns["digest"] != record.integrity.digest:
+        tx.after_commit(WriteBackup(noun_of(record), id_of(record)))
 
 
 def _end(ctx: Context) -> str:
@@ -58,7 +126,7 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
         ):  # a record is always followed by its own event
             gone.append(record_id)
             continue
-        made = repair.insert(tx, ctx, record)
+        made = insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
             _mark(tx, ctx, record.mission_id, made=made)
         taken.append(record_id)
@@ -83,7 +151,7 @@ def _mark(tx: Tx, ctx: Context, mission_id: str, *, made: bool) -> None:
     )
 
 
-def waiting(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
+def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
     """Return the missions that are to be caught up, or those of one kind, the newest first."""
     rows = tx.all(
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
@@ -95,7 +163,7 @@ def waiting(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
     return [row["id"] for row in rows if how in (None, row["how"])]
 
 
-def mark_settled(tx: Tx, ctx: Context, mission_id: str) -> None:
+def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Note that what was over in a mission's old rows has been dropped; once is enough."""
     tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_marks(ctx) + mission_id)
 
@@ -108,7 +176,7 @@ def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     return row is not None
 
 
-def drop_marks_of_nothing(tx: Tx, ctx: Context) -> None:
+def drop_stale_marks(tx: Tx, ctx: Context) -> None:
     """Let no mission wait that was deleted or forgotten after its files were taken in."""
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
@@ -118,7 +186,7 @@ def drop_marks_of_nothing(tx: Tx, ctx: Context) -> None:
     )
 
 
-def end_import(tx: Tx, ctx: Context) -> int | None:
+def take_import_end(tx: Tx, ctx: Context) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_end(ctx))
     return int(row["value"]) if row else None

@@ -1,14 +1,18 @@
-"""Inventory of rows, by names alone: no row is read where an index will do."""
+"""Inventory: which records have a row and a file, which machine keeps it, which to verify next.
+
+By names alone: no row is read where an index will do.
+"""
 
 import msgspec
 
 from ...protocol.types import Noun
 from ..core.context import Context
 from ..core.counters import What, tally
-from ..core.soft_delete import UNSETTLED
-from ..core.tx import Tx
+from ..core.soft_delete import KEPT_HERE, LIVE, UNSETTLED
+from ..core.sql import Batch, inside_of, named_params
+from ..core.tx import Row, Tx
 from .kinds import KINDS, RecordKind
-from .latest import newest_kept_here
+from .outbox import newest_kept_here
 
 
 class RowNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +39,7 @@ def owners(tx: Tx, ctx: Context, noun: Noun) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def number_of(tx: Tx, ctx: Context, noun: Noun) -> int:
+def count_records(tx: Tx, ctx: Context, noun: Noun) -> int:
     """Return how many records of a noun there are."""
     what: What = "checkpoints" if noun == "checkpoint" else "snapshots"
     return tally(tx, what)
@@ -70,7 +74,7 @@ def _names_of(
         owner=owner_id,
     )
     every = frozenset(row["id"] for row in rows)
-    elsewhere = frozenset(row["id"] for row in rows if row["machine"] != ctx.machine)
+    elsewhere = frozenset(row["id"] for row in rows if not ctx.is_here(row))
     live = every - {record_id for record_id, deleted in unsettled.items() if deleted}
     ours = live - elsewhere
     return RowNames(
@@ -86,8 +90,124 @@ def _names_of(
 
 def unknown_missions(tx: Tx, ctx: Context, mission_ids: list[str]) -> int:
     """Return how many of some missions have no row."""
-    named = {f"id_{n}": each for n, each in enumerate(mission_ids)}
-    marks = ", ".join(f":{name}" for name in named)
-    known = tx.value(f"SELECT count(*) AS known FROM missions WHERE id IN ({marks})", **named)
-    missing: int = len(named) - known
-    return missing
+    known: int = tx.value(
+        f"SELECT count(*) FROM missions WHERE id IN ({inside_of('i', mission_ids)})",
+        **named_params("i", mission_ids),
+    )
+    return len(mission_ids) - known
+
+
+def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
+    """Return the other machine that keeps a record's file, as people call it; None for this one.
+
+    Nobody keeps the file of one that has no row.
+    """
+    row = tx.one(
+        "SELECT r.machine AS id, m.name AS name"
+        f" FROM {KINDS[noun].table} r LEFT JOIN machines m ON m.id = r.machine"
+        " WHERE r.id = :id",
+        id=record_id,
+    )
+    if row is None or row["id"] == ctx.machine:
+        return None
+    return machine_label(row["id"], row["name"])
+
+
+def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
+    """Keep the files of records whose machine is not here any more, and that lie on this one.
+
+    A machine that lost its id is another one, and has the files of the one it was. What is marked
+    deleted among them goes by itself. Returns how many they are.
+    """
+    table = KINDS[noun].table
+    rows = tx.all(
+        f"UPDATE {table} SET machine = :machine WHERE id IN ({inside_of('i', record_ids)})"
+        f" AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = {table}.machine"
+        " AND m.status = 'here') RETURNING id",
+        machine=ctx.machine,
+        **named_params("i", record_ids),
+    )
+    return len(rows)
+
+
+def machine_label(machine_id: str, name: str | None) -> str:
+    """Return what a machine is called: its computer's name, and the id that tells it from others.
+
+    One that the store does not know any more has its id alone.
+    """
+    return f"{name} ({machine_id})" if name else machine_id or "another machine"
+
+
+AHEAD_MS = 3_600_000
+
+
+class UnverifiedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A record with a file on this machine, and whose it is."""
+
+    id: str
+    owner_id: str
+
+
+def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list[UnverifiedFile]:
+    """Return files that were last verified, or written, before a moment, those of longest ago.
+
+    They are read from the index of just these.
+    """
+    rows = _filed(tx, ctx, noun, "verified_at < :limit", before, most)
+    if len(rows) < most:  # noted by a clock that was ahead: nobody knows when that was
+        rows += _filed(tx, ctx, noun, "verified_at > :limit", ctx.at(AHEAD_MS), most - len(rows))
+    return [UnverifiedFile(id=row["id"], owner_id=row["owner"]) for row in rows]
+
+
+def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -> list[Row]:
+    kind = KINDS[noun]
+    return tx.all(
+        f"SELECT id, {kind.owner} AS owner FROM {kind.table} WHERE {KEPT_HERE}"
+        f" AND backed_up_at IS NOT NULL AND {LIVE} AND {when} ORDER BY verified_at, id LIMIT :most",
+        machine=ctx.machine,
+        limit=limit,
+        most=most,
+    )
+
+
+def files_verified(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> None:
+    """Put records at the end of the line, whatever came of their verification."""
+    tx.run(
+        f"UPDATE {KINDS[noun].table} SET verified_at = :now"
+        f" WHERE id IN ({inside_of('i', record_ids)})",
+        now=ctx.now,
+        **named_params("i", record_ids),
+    )
+
+
+PullCursor = tuple[int, str]
+"""Position in the log and id of the last checkpoint that was looked at."""
+NEWEST: PullCursor = (2**62, "")
+
+
+def batch(
+    tx: Tx, ctx: Context, mission_id: str, cursor: PullCursor
+) -> Batch[dict[str, bool], PullCursor]:
+    """Return the next of a mission's checkpoints, newest first, without touching the content.
+
+    Of each it says whether ``latest.json`` may be it.
+    """
+    rows = tx.all(
+        f"SELECT id, seq, undo FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
+        " AND (seq, id) < (:seq, :id) ORDER BY seq DESC, id DESC LIMIT :most",
+        mission=mission_id,
+        seq=cursor[0],
+        id=cursor[1],
+        most=ctx.batches.pulled,
+    )
+    following = (rows[-1]["seq"], rows[-1]["id"]) if len(rows) == ctx.batches.pulled else None
+    return Batch({row["id"]: not row["undo"] for row in rows}, following)
+
+
+def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
+    """Return the bytes that the daemon which keeps the file writes; its checksum was compared.
+
+    None when the checkpoint was deleted. Raises Corrupt for a damaged row.
+    """
+    row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
+    return KINDS["checkpoint"].file_of(row) if row else None

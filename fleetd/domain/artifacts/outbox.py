@@ -1,16 +1,94 @@
-"""The outbox: which files the rows still want written or removed, and what became of them."""
+"""Outbox: the files that rows still want written or removed, and ``latest.json`` beside them."""
+
+from collections.abc import Mapping, Set
 
 import msgspec
 
+from ...protocol.errors import Corrupt, Incompatible
 from ...protocol.events import BackupFailed, CheckpointCreated
 from ...protocol.types import Noun
 from ..core.context import Context
-from ..core.event_log import data_of, emit
+from ..core.event_log import data_of, emit, position
 from ..core.ids import find
-from ..core.soft_delete import KEPT_HERE, LIVE, PENDING
+from ..core.registry import frees_space
+from ..core.soft_delete import KEPT_HERE, LIVE, PENDING, UNSETTLED
 from ..core.tx import RemoveBackup, Row, Tx, WriteBackup
-from .kinds import KINDS
-from .latest import Latest, latest_of, newest_with_file
+from .kinds import KINDS, RecordKind
+
+
+class Latest(msgspec.Struct, frozen=True, kw_only=True):
+    """What latest.json must be: the record it names, and the bytes where it is a copy.
+
+    No bytes for a copy that nobody can make now, as its row is damaged: what is there stays.
+    """
+
+    id: str | None = None
+    data: bytes | None = None
+
+
+def latest_of(tx: Tx, kind: RecordKind, newest: str | None) -> Latest:
+    """Return what latest.json must be when a record is the newest, None when there is none."""
+    if newest is None or not kind.copies:
+        return Latest(id=newest)
+    row = tx.one(f"SELECT * FROM {kind.table} WHERE id = :id", id=newest)
+    try:
+        data = kind.file_of(row) if row else None
+    except (Corrupt, Incompatible):
+        data = None
+    return Latest(id=newest, data=data)
+
+
+def newest_with_file(
+    tx: Tx, kind: RecordKind, owner_id: str, machine: str | None = None, coming: str | None = None
+) -> str | None:
+    """Return the newest record whose row says that its file is there; never one that undoes.
+
+    There is on one ``machine``, or on any. ``coming`` is one whose file is just being written.
+    """
+    there = "" if machine is None else f" AND {KEPT_HERE}"
+    row = tx.one(
+        f"SELECT id FROM {kind.table} WHERE {kind.owner} = :owner AND {LIVE}{there}"
+        f" AND {kind.nameable} AND (backed_up_at IS NOT NULL OR id = CAST(:coming AS TEXT))"
+        " ORDER BY seq DESC LIMIT 1",
+        owner=owner_id,
+        coming=coming,
+        **({} if machine is None else {"machine": machine}),
+    )
+    return row["id"] if row else None
+
+
+def newest_of_files(
+    tx: Tx, ctx: Context, noun: Noun, owner_id: str, files: frozenset[str]
+) -> Latest:
+    """Return what latest.json must be when these files lie here."""
+    kind = KINDS[noun]
+    ours = tx.all(
+        f"SELECT id FROM {kind.table} WHERE {kind.owner} = :owner AND {KEPT_HERE}",
+        owner=owner_id,
+        machine=ctx.machine,
+    )
+    there = files & {row["id"] for row in ours}
+    rows = tx.all(_newest_first(kind), owner=owner_id)
+    return latest_of(tx, kind, next((row["id"] for row in rows if row["id"] in there), None))
+
+
+def newest_kept_here(tx: Tx, kind: RecordKind, owner_id: str, elsewhere: Set[str]) -> str | None:
+    """Return the newest record whose file this machine keeps, whether it lies there or not.
+
+    Whose it is stands behind the content: where all are of one machine, it is not read.
+    """
+    first = tx.one(f"{_newest_first(kind)} LIMIT 1", owner=owner_id)
+    if first is None or first["id"] not in elsewhere:
+        return first["id"] if first else None
+    rows = tx.all(_newest_first(kind), owner=owner_id)
+    return next((row["id"] for row in rows if row["id"] not in elsewhere), None)
+
+
+def _newest_first(kind: RecordKind) -> str:
+    return (
+        f"SELECT id FROM {kind.table} WHERE {kind.owner} = :owner AND {LIVE}"
+        f" AND {kind.nameable} ORDER BY seq DESC"
+    )
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +136,7 @@ def backup(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Backup:
     """
     kind = KINDS[noun]
     row = find(tx, noun, record_id)
-    owner_id, ours = row[kind.owner], row["machine"] == ctx.machine
+    owner_id, ours = row[kind.owner], ctx.is_here(row)
     newest = newest_with_file(tx, kind, owner_id, ctx.machine, coming=row["id"] if ours else None)
     return Backup(
         data=kind.file_of(row) if ours and row["deleted_at"] is None else None,
@@ -119,3 +197,103 @@ def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
         machine=row["machine"] or None,
     )
     emit(tx, ctx, payload, mission_id=row["mission_id"])
+
+
+# Rows of departed machines that go in one transaction.
+_PURGED = "purged:"
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one owner that must go, and what latest.json must be afterwards."""
+
+    owner_id: str
+    record_ids: list[str]
+    latest: Latest
+
+
+def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Removal]:
+    """Return the files to remove, grouped so that each directory is opened and synced once.
+
+    Records that are not marked, and those that another machine keeps, are passed over.
+    """
+    kind = KINDS[noun]
+    ids: dict[str, list[str]] = {}
+    for record_id in record_ids:
+        row = tx.one(
+            f"SELECT {kind.owner} AS owner FROM {kind.table}"
+            f" WHERE id = :id AND {KEPT_HERE} AND deleted_at IS NOT NULL",
+            id=record_id,
+            machine=ctx.machine,
+        )
+        if row is not None:
+            ids.setdefault(row["owner"], []).append(record_id)
+    return removals_by_owner(tx, ctx, kind, ids)
+
+
+def removals_by_owner(
+    tx: Tx, ctx: Context, kind: RecordKind, going: Mapping[str, list[str]]
+) -> list[Removal]:
+    """Return files to remove, by owner, with what each owner's latest.json must be afterwards."""
+    return [
+        Removal(
+            owner_id=owner,
+            record_ids=ids,
+            latest=latest_of(tx, kind, newest_with_file(tx, kind, owner, ctx.machine)),
+        )
+        for owner, ids in going.items()
+    ]
+
+
+@frees_space
+def purge(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
+    """Remove the rows of marked records whose files are gone from here; returns how many."""
+    gone = [
+        tx.one(
+            f"DELETE FROM {KINDS[noun].table} WHERE id = :id AND {KEPT_HERE}"
+            " AND deleted_at IS NOT NULL RETURNING id",
+            id=record_id,
+            machine=ctx.machine,
+        )
+        for record_id in record_ids
+    ]
+    return sum(row is not None for row in gone)
+
+
+def purge_departed(tx: Tx, ctx: Context) -> int:
+    """Remove some marked rows whose machine is gone for good; returns how many.
+
+    A mark waits for the daemon that keeps the file, as long as checkpoints are kept. Then its rows
+    go; should that machine come back after all, the log's end that is noted here tells it which of
+    its files may be without a row.
+    """
+    rows = [
+        row
+        for kind in KINDS.values()
+        for row in tx.all(
+            f"DELETE FROM {kind.table} WHERE id IN (SELECT r.id FROM {kind.table} r"
+            f" WHERE {UNSETTLED} AND r.deleted_at IS NOT NULL AND r.machine <> :machine"
+            " AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.id = r.machine"
+            " AND (m.status = 'here' OR m.heard_at >= :old)) LIMIT :most) RETURNING machine",
+            machine=ctx.machine,
+            old=ctx.days_ago(ctx.config.retention.days),
+            most=ctx.batches.rows,
+        )
+    ]
+    for machine in sorted({row["machine"] for row in rows}):
+        tx.run(
+            "INSERT INTO store_meta (key, value) VALUES (:key, :end)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            key=_PURGED + machine,
+            end=str(position(tx)),
+        )
+    return len(rows)
+
+
+def purged_until(tx: Tx, ctx: Context) -> int | None:
+    """Return up to where in the log this machine's records may have gone while it was away.
+
+    None when nothing went, which is not the log's begin: what was kept before there was a log has
+    a place in front of it.
+    """
+    value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_PURGED + ctx.machine)
+    return None if value is None else int(value)

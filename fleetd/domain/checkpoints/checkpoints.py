@@ -1,4 +1,4 @@
-"""Checkpoints: taking, finding and listing them.
+"""Checkpoints: taking, finding and listing them, how large one is and how many a mission keeps.
 
 A checkpoint is never served before its checksum was compared.
 """
@@ -6,6 +6,7 @@ A checkpoint is never served before its checksum was compared.
 from collections.abc import Collection
 
 import msgspec
+from msgspec.structs import replace
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
 from ...protocol.events import CheckpointDeleted, FleetCheckpointed
@@ -29,7 +30,6 @@ from ..core.soft_delete import LIVE, find_live, mark_deleted
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
-from .limits import bounded, make_room
 from .state import State, capture
 
 _encode = msgspec.json.Encoder().encode
@@ -93,7 +93,7 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    make_room(tx, ctx, content.mission_id, reason.pinned)
+    drop_surplus_checkpoints(tx, ctx, content.mission_id, reason.pinned)
     return as_taken(content, columns["digest"], warnings)
 
 
@@ -226,3 +226,73 @@ def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> Checkpoin
     else:
         total = tally(tx, "checkpoints", request.trigger)
     return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)
+
+
+MANY_SORTIES = 100
+FILES_KEPT = 200
+NEVER_DROPPED = 3
+# What the final checkpoint of a completed mission says of itself.
+COMPLETED = "Mission completed"
+# What the last checkpoint says of a mission that was closed with its session.
+WITH_SESSION = "Session ended"
+
+
+def bounded(
+    ctx: Context, content: CheckpointContent, size: int
+) -> tuple[CheckpointContent, list[str]]:
+    """Keep a checkpoint within its size, ``size`` bytes so far, and say what is unusual about it.
+
+    What is as it was is returned as the same object.
+    """
+    warnings = []
+    if len(content.sorties) > MANY_SORTIES:
+        warnings.append(
+            f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
+        )
+    limit = ctx.config.limits.checkpoint_bytes
+    if size > limit:
+        warnings.append(f"{size} bytes, over the limit of {limit}")
+        files = content.recovery_context.files_modified
+        if len(files) > FILES_KEPT:
+            context = replace(content.recovery_context, files_modified=files[:FILES_KEPT])
+            content = replace(content, recovery_context=context)
+            warnings.append(f"{len(files) - FILES_KEPT} older files left out of files_modified")
+    return content, warnings
+
+
+def drop_surplus_checkpoints(
+    tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None
+) -> None:
+    """Keep a mission's checkpoints under their number: old error checkpoints go first.
+
+    The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
+    ``pinned``, the one that a recovery is at work with.
+    """
+    excess = (
+        tx.value(
+            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",
+            id=mission_id,
+        )
+        - ctx.config.limits.checkpoints_per_mission
+    )
+    if excess <= 0:
+        return
+    rows = tx.all(
+        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
+        id=mission_id,
+    )
+    # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
+    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, ctx.batches.surplus)]:
+        mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
+        emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
+
+
+def _superfluous(rows: list[Row], pinned: str | None) -> list[str]:
+    """Return what may go of a mission's checkpoints, in the order in which it should."""
+    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
+    oldest_first = [
+        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, pinned)
+    ]
+    # Sorting keeps the order among equals.
+    oldest_first.sort(key=lambda row: row["trigger"] != "error")
+    return [row["id"] for row in oldest_first]

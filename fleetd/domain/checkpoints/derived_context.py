@@ -15,8 +15,7 @@ from ...protocol.timestamps import to_ms
 from ..core.context import Context
 from ..core.event_log import data_of, event_of
 from ..core.tx import Row, Tx
-from .narrative import obstacle, sentence, step
-from .titles import Titles, shares
+from .narrative import Titles, obstacle, sentence, shares, step
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 # How much of what one other agent said, or made for the reader, is told in each place.

@@ -39,11 +39,13 @@ def note(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
     if mission is None or mission["status"] not in OPEN_MISSION:
         # What happens after the end is noted, and leaves the final checkpoint the last one.
         return ErrorCheckpoint(checkpoint_id=None)
-    kept = keep_error(tx, ctx, mission, request, created_by=request.agent_id)
+    kept = take_error_checkpoint(tx, ctx, mission, request, created_by=request.agent_id)
     return ErrorCheckpoint(checkpoint_id=kept)
 
 
-def keep_error(tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, created_by: str) -> str:
+def take_error_checkpoint(
+    tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, created_by: str
+) -> str:
     """Return the error checkpoint of an open mission that tells of an error, old or new."""
     state = capture(tx, ctx, mission)
     details = f"{error.name}: {error.message}"
@@ -59,7 +61,7 @@ def keep_error(tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, create
     return take(tx, ctx, mission["id"], reason, state).id
 
 
-def delivery_failed(
+def note_delivery_failure(
     tx: Tx, ctx: Context, *, sender: str, to: list[str], subject: str, mission_id: str | None
 ) -> None:
     """Note a message that could not be delivered, and the state of its mission."""

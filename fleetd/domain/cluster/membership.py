@@ -13,22 +13,22 @@ by one clock, the store's.
 
 from typing import Any
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
 from ..core.context import Context
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 
-BEAT_MS = 10_000
+HEARTBEAT_MS = 10_000
 LOST_MS = 60_000
 LEFT_MS = 300_000
 # Who did not beat for so long could not hear the others beat either; and who beats again has said
 # by then what waited on its machine until the store could be reached.
-UNBROKEN_MS = 3 * BEAT_MS
+UNBROKEN_MS = 3 * HEARTBEAT_MS
 
 
-class Beaten(Record, frozen=True, kw_only=True):
+class HeartbeatResult(Record, frozen=True, kw_only=True):
     """Says whether the machine had counted as lost, and with it its agents.
 
     ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
@@ -39,7 +39,7 @@ class Beaten(Record, frozen=True, kw_only=True):
     overtaken_by: str | None = None
 
 
-class Holder(Record, frozen=True, kw_only=True):
+class IdHolder(Record, frozen=True, kw_only=True):
     """Who was heard of just now under this machine's id; ``name`` is None where nobody was."""
 
     name: str | None = None
@@ -48,14 +48,14 @@ class Holder(Record, frozen=True, kw_only=True):
     heard_awake_ms: int = 0
 
 
-class Missing(Record, frozen=True, kw_only=True):
+class LostMachines(Record, frozen=True, kw_only=True):
     """Machines that were not heard of for too long, and agents of such as are lost already."""
 
     machines: list[str]
     agents: list[str]
 
 
-def beat(
+def heartbeat(
     tx: Tx,
     ctx: Context,
     name: str,
@@ -63,7 +63,7 @@ def beat(
     nonce: str = "",
     boot_id: str = "",
     earlier: tuple[str, ...] = (),
-) -> Beaten:
+) -> HeartbeatResult:
     """Note that this machine is here, whatever it counted as before.
 
     ``nonce`` is of this start of the daemon, ``earlier`` are those of the starts before it;
@@ -72,7 +72,7 @@ def beat(
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     # Another daemon of this id has beaten since, and still does.
     if before is not None and before["nonce"] not in ("", nonce, *earlier) and _beats(ctx, before):
-        return Beaten(was_lost=False, overtaken_by=before["name"])
+        return HeartbeatResult(was_lost=False, overtaken_by=before["name"])
     tx.run(
         "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
         " since_awake_ms, nonce, boot_id)"
@@ -93,7 +93,7 @@ def beat(
     was_lost = before is not None and before["status"] == "lost"
     if was_lost:
         tx.after_commit(LogLine("WARNING", "This machine counted as lost, and is heard of again"))
-    return Beaten(was_lost=was_lost)
+    return HeartbeatResult(was_lost=was_lost)
 
 
 def _beats(ctx: Context, machine: Row) -> bool:
@@ -110,12 +110,12 @@ def _since(ctx: Context, before: Row | None) -> int:
     return ctx.awake_ms if broken else int(before["since_awake_ms"])
 
 
-def holder(tx: Tx, ctx: Context) -> Holder:
+def id_holder(tx: Tx, ctx: Context) -> IdHolder:
     """Return who beats by this machine's id: until its first beat this one, or a copy."""
     row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if row is None or not _beats(ctx, row):
-        return Holder()
-    return Holder(
+        return IdHolder()
+    return IdHolder(
         name=row["name"],
         nonce=row["nonce"],
         boot_id=row["boot_id"],
@@ -123,7 +123,7 @@ def holder(tx: Tx, ctx: Context) -> Holder:
     )
 
 
-def leave(tx: Tx, ctx: Context) -> None:
+def leave_cluster(tx: Tx, ctx: Context) -> None:
     """Note that this machine's daemon ends; nobody waits for locks any more whom it would tell."""
     tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
     tx.run(
@@ -135,16 +135,16 @@ def leave(tx: Tx, ctx: Context) -> None:
     )
 
 
-def missing(tx: Tx, ctx: Context) -> Missing:
+def find_lost(tx: Tx, ctx: Context) -> LostMachines:
     """Return machines to be counted as lost, and agents of lost ones that are not lost yet.
 
     A machine that was itself out of touch until now misses nobody.
     """
     if not _judges(tx, ctx):
-        return Missing(machines=[], agents=[])
-    return Missing(
+        return LostMachines(machines=[], agents=[])
+    return LostMachines(
         machines=[row["id"] for row in _overdue(tx, ctx)],
-        agents=[row["id"] for row in stranded(tx, ctx)],
+        agents=[row["id"] for row in stranded_agents(tx, ctx)],
     )
 
 
@@ -169,7 +169,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
     )
 
 
-def lose(tx: Tx, ctx: Context, machine: str) -> bool:
+def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
     """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
     rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
     for row in rows:
@@ -186,7 +186,7 @@ def unheard_for(ctx: Context, machine: Row) -> str:
     return f"has not been heard of for {silent}"
 
 
-def stranded(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
+def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
     """Return the agents, or the one, that count as living on a machine that is lost.
 
     One that was seen since then came back before its machine told.
@@ -202,7 +202,7 @@ def stranded(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
     )
 
 
-def heard_of(tx: Tx, machine: str) -> Row | None:
+def machine_in_touch(tx: Tx, machine: str) -> Row | None:
     """Return a machine that does not count as lost; None for one that does, or that nobody knows.
 
     It need not be at work: its daemon may just be starting again.
@@ -210,7 +210,7 @@ def heard_of(tx: Tx, machine: str) -> Row | None:
     return tx.one("SELECT * FROM machines WHERE id = :id AND status <> 'lost'", id=machine)
 
 
-def shown(tx: Tx, ctx: Context) -> list[MachineLine]:
+def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
@@ -257,7 +257,7 @@ def unreachable_params(ctx: Context) -> dict[str, Any]:
     return {"machine": ctx.machine, "beaten": ctx.awake_ms - UNBROKEN_MS}
 
 
-def on_another(tx: Tx, ctx: Context, machine: str) -> str:
+def machine_suffix(tx: Tx, ctx: Context, machine: str) -> str:
     """Return `` on <name>`` for another machine, nothing for this one or none."""
     if machine in ("", ctx.machine):
         return ""
@@ -265,9 +265,9 @@ def on_another(tx: Tx, ctx: Context, machine: str) -> str:
     return f" on {name or machine}"
 
 
-def agent_on(tx: Tx, ctx: Context, agent_id: str) -> str:
+def agent_label(tx: Tx, ctx: Context, agent_id: str) -> str:
     """Return an agent's id, and behind it its machine where that is another one."""
     if not ctx.shared:
         return agent_id
     machine = tx.value("SELECT machine FROM agents WHERE id = :id", id=agent_id)
-    return agent_id + on_another(tx, ctx, machine or "")
+    return agent_id + machine_suffix(tx, ctx, machine or "")

@@ -1,7 +1,7 @@
 """Context of a rule: time, ids, the caller, settings, and facts from outside the store."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -70,6 +70,37 @@ class Facts(msgspec.Struct, frozen=True):
     """What the session's transcript looks like now."""
 
 
+class BatchSizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one transaction looks at or changes, so that nobody waits long behind it.
+
+    No user sets them; tests make them small, so that a few rows are many batches.
+    """
+
+    rows: int = 250
+    """Rows of a large table, such as events, locks and missions."""
+    looked_at: int = 1_000
+    """Events of an agent that a page looks at for those of a type or a mission.
+
+    An index for that would cost something with each event that is appended.
+    """
+    kept_answers: int = 500
+    """Answers and deliveries that are kept for repeated requests."""
+    records: int = 25
+    """Checkpoints or snapshots that are judged, marked, removed or verified with their files."""
+    owners: int = 20
+    """Missions or runs whose records one batch of a pruning looks through."""
+    surplus: int = 20
+    """Records above a limit that one new record removes."""
+    closed_missions: int = 10
+    pulled: int = 100
+    """Checkpoints whose names a pull learns."""
+    compressed: int = 50
+    verified_daily: int = 500
+    """Files that a daily verification takes at most."""
+    listed_cursors: int = 50
+    """Cursors that the doctor names."""
+
+
 class Context(msgspec.Struct, frozen=True):
     """Sampled once per request. ``now_ms`` is milliseconds since the Unix epoch.
 
@@ -88,11 +119,16 @@ class Context(msgspec.Struct, frozen=True):
     """This machine, in a store that several share; empty in one that it has to itself."""
     elapsed_ms: Callable[[], int] = lambda: 0
     """How long the request has been at work, by a clock that is never stepped."""
+    batches: BatchSizes = BatchSizes()
 
     @property
     def shared(self) -> bool:
         """Whether other machines may have the store too, where a path is another file."""
         return self.machine != ""
+
+    def is_here(self, row: dict[str, Any]) -> bool:
+        """Whether a row is this machine's: an agent or a mission there, a record with its file."""
+        return bool(row["machine"] == self.machine)
 
     @property
     def now(self) -> str:

@@ -206,7 +206,7 @@ def position(tx: Tx) -> int:
     return tx.value("SELECT max(seq) AS seq FROM events") or 0
 
 
-def position_before(tx: Tx, agent_id: str | None, number: int) -> int:
+def nth_newest_position(tx: Tx, agent_id: str | None, number: int) -> int:
     """Return the ``seq`` behind which an agent's last ``number`` events are; 0 if it has fewer.
 
     Only the index is read: what looks back no further costs the same however long the log is.

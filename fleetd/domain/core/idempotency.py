@@ -12,7 +12,6 @@ from .registry import frees_space
 from .tx import Tx
 
 KEPT_MS = 86_400_000
-DROPPED_AT_ONCE = 250
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -60,7 +59,7 @@ def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
     )
 
 
-def disown(tx: Tx, ctx: Context, request: Mutation[Any]) -> None:
+def forget_answer(tx: Tx, ctx: Context, request: Mutation[Any]) -> None:
     """Keep nothing under the request's key: what was promised there did not come about."""
     tx.run(
         "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
@@ -77,6 +76,6 @@ def drop_expired(tx: Tx, ctx: Context) -> bool:
         " FROM idempotency_keys WHERE created_at < :old ORDER BY created_at LIMIT :limit)"
         " RETURNING method",
         old=ctx.at(-KEPT_MS),
-        limit=DROPPED_AT_ONCE,
+        limit=ctx.batches.rows,
     )
     return bool(dropped)

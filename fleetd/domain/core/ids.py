@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from ...protocol.errors import InvalidParams, NotFound
 from ...protocol.types import ID_PREFIXES
 from .context import Context
@@ -46,7 +48,7 @@ def find(tx: Tx, noun: str, record_id: str) -> Row:
     raise missing(noun, record_id)
 
 
-def whole_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
+def resolve_id(tx: Tx, ctx: Context, noun: str, record_id: str) -> str:
     """Return the id of the record that ``find`` finds."""
     return str(find(tx, noun, record_id)["id"])
 
@@ -87,3 +89,23 @@ def missing(noun: str, record_id: str) -> NotFound:
         noun=noun,
         id=record_id,
     )
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The name of a window: its harness, the harness's own session id, the subagent in it."""
+
+    harness: str
+    session_id: str
+    subagent: str = ""
+
+    @property
+    def params(self) -> Row:
+        """Return the values of the primary key's columns."""
+        return {
+            "harness": self.harness,
+            "session": self.session_id,
+            "subagent": self.subagent,
+        }
+
+
+WHERE_KEY = "harness = :harness AND session_id = :session AND subagent = :subagent"

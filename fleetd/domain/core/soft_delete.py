@@ -36,7 +36,7 @@ def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
         now=ctx.now,
         id=record_id,
     )
-    if row is not None and row["machine"] == ctx.machine:
+    if row is not None and ctx.is_here(row):
         tx.after_commit(RemoveBackup(noun, record_id))
 
 

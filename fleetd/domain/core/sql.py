@@ -1,7 +1,9 @@
 """Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from .tx import Row
 
@@ -31,12 +33,12 @@ class Where:
         return " AND ".join(self._conditions)
 
 
-def named_params(prefix: str, values: Sequence[str]) -> Row:
+def named_params(prefix: str, values: Sequence[str | int]) -> Row:
     """Return parameters for values: the prefix, counted."""
     return {f"{prefix}{number}": value for number, value in enumerate(values)}
 
 
-def inside_of(prefix: str, values: Sequence[str]) -> str:
+def inside_of(prefix: str, values: Sequence[str | int]) -> str:
     """Return the inside of ``IN (...)``; an empty list matches nothing."""
     return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
 
@@ -46,12 +48,23 @@ def in_sql(constants: Iterable[str]) -> str:
     return "(" + ", ".join(f"'{each}'" for each in constants) + ")"
 
 
-def starts(column: str, name: str) -> str:
+def starts_with(column: str, name: str) -> str:
     """Return the condition that a text begins with a parameter."""
     return f"substr({column}, 1, length(:{name})) = :{name}"
 
 
-def says(column: str, names: Iterable[str]) -> str:
+def contains_any(column: str, names: Iterable[str]) -> str:
     """Return the condition that a text says one of several parameters."""
     # Case counts, so not LIKE: a text that has something taken out is another text.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
+
+
+Found = TypeVar("Found")
+Cursor = TypeVar("Cursor")
+
+
+class Batch(msgspec.Struct, Generic[Found, Cursor], frozen=True):
+    """``following`` is the cursor of the next batch, None behind the last one."""
+
+    found: Found
+    following: Cursor | None

@@ -15,20 +15,16 @@ from ...protocol.events import MissionDeleted
 from ...protocol.records import Record
 from ...protocol.types import OPEN_MISSION
 from ..core import tombstones
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
-from ..core.sql import inside_of, named_params, says
+from ..core.sql import Batch, contains_any, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope
 
-# How many rows of a large table a batch looks at.
-AT_ONCE = 250
-# How many answers are in hand at a time, and for how many words the store looks by itself.
-ANSWERS_AT_ONCE = 500
+# For how many words the store looks by itself.
 _FEW = 20
 _FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -42,7 +38,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     clauses, params = scope.clauses(since), scope.params
     ends = {run_id: _end_of(tx, run_id) for run_id in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
-    _drop_results(tx, scope)
+    _drop_results(tx, ctx, scope)
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in clauses.items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
@@ -138,7 +134,7 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
     )
 
 
-def _drop_results(tx: Tx, scope: Scope) -> None:
+def _drop_results(tx: Tx, ctx: Context, scope: Scope) -> None:
     # Missions and places stand inside sentences too; an agent's name may be any short word.
     inside = [*scope.missions]
     ends = r"(?!)"
@@ -146,11 +142,11 @@ def _drop_results(tx: Tx, scope: Scope) -> None:
         inside.append(place := scope.params["quoted"][1:-1])
         ends = re.escape(place) + r"(?![\w.-])"
     named = re.compile("|".join([*map(re.escape, scope.missions), ends]))
-    drop_answers(tx, named, {*scope.agents, *scope.runs}, inside)
+    drop_answers(tx, ctx, named, {*scope.agents, *scope.runs}, inside)
 
 
 def drop_answers(
-    tx: Tx, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
+    tx: Tx, ctx: Context, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
 ) -> None:
     """Drop kept answers that mention what goes: they would say it again to whoever repeats.
 
@@ -160,12 +156,13 @@ def drop_answers(
     words, after = [*inside, *(f'"{name}"' for name in sorted(names))], ("", "")
     # So many that looking takes its time are not looked for by the store.
     sought = named_params("word", words) if len(words) <= _FEW else {}
-    where = f"{_FURTHER} AND ({says('result_json', sought) or '1 = 1'})"
+    where = f"{_FURTHER} AND ({contains_any('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
-        f" WHERE {where} ORDER BY method, key LIMIT {ANSWERS_AT_ONCE}",
+        f" WHERE {where} ORDER BY method, key LIMIT :most",
         method=after[0],
         after=after[1],
+        most=ctx.batches.kept_answers,
         **sought,
     ):
         for row in rows:
@@ -195,7 +192,7 @@ class BatchFound(Record, frozen=True, kw_only=True):
     until: int | str | None
 
 
-class Strand(msgspec.Struct, frozen=True):
+class TableWalk(msgspec.Struct, frozen=True):
     """A way through a table in the order of a key: rows of ``along`` are met, ``where`` goes."""
 
     table: str
@@ -211,7 +208,7 @@ class Strand(msgspec.Struct, frozen=True):
         return f"{self.key} > :since AND {self.along}", {**self.params, "since": cursor.since}
 
 
-def strands(scope: Scope, before: int) -> list[Strand]:
+def table_walks(scope: Scope, before: int) -> list[TableWalk]:
     """Return the ways on which everything is met, no row twice, in an order that lasts."""
     clauses, params = scope.clauses(), scope.params
     all_params = {**params, "before": before}
@@ -226,18 +223,18 @@ def strands(scope: Scope, before: int) -> list[Strand]:
     if scope.directory:
         ways.append(("1 = 1", f"{elsewhere} AND {others} AND ({clauses['events']})"))
     found = [
-        Strand("events", "seq", f"{along} AND seq < :before", going, all_params)
+        TableWalk("events", "seq", f"{along} AND seq < :before", going, all_params)
         for along, going in ways
     ]
     if scope.agents or scope.directory:  # who sent what, and where a file lies, has no index
         over = f"status <> 'active' AND ({clauses['locks']})"
-        found.append(Strand("messages", "id", "seq < :before", clauses["messages"], all_params))
-        found.append(Strand("locks", "id", "1 = 1", over, params))
+        found.append(TableWalk("messages", "id", "seq < :before", clauses["messages"], all_params))
+        found.append(TableWalk("locks", "id", "1 = 1", over, params))
         return found
     for each in inside_of("m", scope.missions).split(", "):
         mine = f"mission_id = {each}"
-        found.append(Strand("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
-        found.append(Strand("locks", "id", mine, "status <> 'active'", params))
+        found.append(TableWalk("messages", "id", f"{mine} AND seq < :before", "1 = 1", all_params))
+        found.append(TableWalk("locks", "id", mine, "status <> 'active'", params))
     return found
 
 
@@ -245,21 +242,21 @@ def find_batch(
     tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
 ) -> Batch[BatchFound, TableCursor]:
     """Return how far the next batch reaches, and how much of it goes."""
-    ways, number = strands(scope, before), cursor.strand
+    ways, number = table_walks(scope, before), cursor.strand
     strand = ways[number]
     beyond, params = strand.beyond(cursor)
     rows = tx.all(
         f"SELECT {strand.key} AS key FROM {strand.table} WHERE {beyond}"
         f" ORDER BY {strand.key} LIMIT :limit",
         **params,
-        limit=AT_ONCE,
+        limit=ctx.batches.rows,
     )
     until = rows[-1]["key"] if rows else None
     where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
     count = f"SELECT count(*) FROM {strand.table} WHERE {where}"
     going = tx.value(count, **params, until=until) if rows else 0
     following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
-    if len(rows) == AT_ONCE:
+    if len(rows) == ctx.batches.rows:
         following = TableCursor(strand=number, since=until)
     found = BatchFound(table=strand.table, rows=going, cursor=cursor, until=until)
     return Batch(found, following)
@@ -271,7 +268,7 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
 
     Returns how many.
     """
-    strand = strands(scope, before)[found.cursor.strand]
+    strand = table_walks(scope, before)[found.cursor.strand]
     beyond, params = strand.beyond(found.cursor)
     where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
     params = {**params, "until": found.until}

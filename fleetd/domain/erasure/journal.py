@@ -27,18 +27,18 @@ class UnfinishedErasures(Record, frozen=True, kw_only=True):
     bytes: bool
 
 
-def note(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
+def record(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
     """Write down what was found to go of a target, or anew, as what this machine is at."""
     scope_json = msgspec.json.encode(scope).decode()
-    _note(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
+    _record(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
 
 
-def note_bytes(tx: Tx, ctx: Context) -> None:
+def record_bytes(tx: Tx, ctx: Context) -> None:
     """Write down that the bytes of what was deleted still stand in the database's files."""
-    _note(tx, ctx, "bytes", "", "")
+    _record(tx, ctx, "bytes", "", "")
 
 
-def _note(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
+def _record(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
     tx.run(
         "INSERT INTO forgetting (kind, name, scope_json, machine)"
         " VALUES (:kind, :name, :scope, :machine) ON CONFLICT (kind, name) DO UPDATE SET"
@@ -50,7 +50,7 @@ def _note(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None:
     )
 
 
-def recorded(tx: Tx, target: ErasureTarget) -> Scope | None:
+def recorded_scope(tx: Tx, target: ErasureTarget) -> Scope | None:
     """Return what was found to go of a target that is owed."""
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
@@ -61,7 +61,7 @@ def recorded(tx: Tx, target: ErasureTarget) -> Scope | None:
 
 
 @frees_space
-def withdraw(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
+def remove(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
     """Take a target off the list; records that are marked are on their way out all the same."""
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
@@ -95,7 +95,7 @@ def bytes_scrubbed(tx: Tx, ctx: Context) -> None:
     tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
 
 
-def promise(tx: Tx, ctx: Context, asked: Mutation[Any], scope: Scope) -> None:
+def remember_answer(tx: Tx, ctx: Context, asked: Mutation[Any], scope: Scope) -> None:
     """Keep an answer under the request's key in the transaction that begins; a whole one follows.
 
     It counts only what is known at once.

@@ -11,9 +11,8 @@ import msgspec
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Record
-from ..core.ids import find
-from ..core.session_key import Key
-from ..core.sql import inside_of, named_params, says, starts
+from ..core.ids import Key, find
+from ..core.sql import contains_any, inside_of, named_params, starts_with
 from ..core.tx import Row, Tx
 from ..locks.keys import of_machine
 from ..snapshots.runs import run_of, run_of_row
@@ -76,7 +75,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names_runs(self) -> str:
         """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
-        return says("data_json", _spoken(self.called)) if self.called else "1 = 0"
+        return contains_any("data_json", _spoken(self.called)) if self.called else "1 = 0"
 
     def joined(self, later: "Scope") -> "Scope":
         """Return what goes after agents went on working; who was to stay stays.
@@ -111,7 +110,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        said = self._its(says("data_json", ("quoted", "quoted_below")), "agent_id")
+        said = self._its(contains_any("data_json", ("quoted", "quoted_below")), "agent_id")
         return {
             "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
             "messages": f"seq >= {since:d}"
@@ -148,7 +147,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         named = below("file")
         if self.machine:  # by the key alone others know theirs
             of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
-            named = f"({named}) AND ({of_all} OR {starts('normalized_path', 'own')})"
+            named = f"({named}) AND ({of_all} OR {starts_with('normalized_path', 'own')})"
         return f" OR {below('normalized_path', 'key')} OR ({self._its(named, whose)})"
 
     def _its(self, condition: str, whose: str) -> str:
@@ -182,7 +181,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             # What the document of one that is marked said nobody knows: it goes with all that is
             # said beside it.
             here = " AND machine = :at" if self.machine else ""
-            found.append(f"({says('document_json', ('quoted', 'quoted_below'))}){here}")
+            found.append(f"({contains_any('document_json', ('quoted', 'quoted_below'))}){here}")
             found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
         return " OR ".join(found) or "1 = 0"
 
@@ -395,4 +394,4 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
 
 def below(column: str, name: str = "directory") -> str:
     """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
-    return f"{column} = :{name} OR {starts(column, 'below_key' if name == 'key' else 'below')}"
+    return f"{column} = :{name} OR {starts_with(column, 'below_key' if name == 'key' else 'below')}"

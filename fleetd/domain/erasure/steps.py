@@ -1,9 +1,11 @@
 """Erasure on request, step by step: files first, then rows, then the bytes they left.
 
 What was begun is written down first, so that a crash in the middle is finished at the next start.
-Source: behaviour, Secrets.
+Records that go are soft-deleted, so that no file brings them back. Whole missions and runs lose
+their directories; of a run that stays single files go.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,14 +16,126 @@ from ...protocol.events import RecordsForgotten
 from ...protocol.records import Record
 from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, ForgottenMission, ForgottenRun
+from ..artifacts.inventory import machine_label
+from ..artifacts.kinds import KINDS
+from ..artifacts.outbox import Removal, removals_by_owner
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.registry import frees_space
-from ..core.tx import LogLine, Tx
-from . import journal, marks
-from .erase import delete_mission, erase, find_finished
+from ..core.sql import inside_of
+from ..core.tx import LogLine, Row, Tx
+from . import journal
+from .erase import delete_mission, drop_answers, erase, find_finished
 from .scope import ErasureTarget, Scope, counts, scope_of
+
+_NOTHING = re.compile(r"(?!)")
+
+
+class OtherMachines(Record, frozen=True, kw_only=True):
+    """Those that keep files of what goes, as people call them; ``silent`` are all out of touch.
+
+    What their hooks have left since is not known here, and comes when they are back.
+    """
+
+    keeping: list[str]
+    silent: list[str]
+
+
+def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, int]:
+    """Mark the checkpoints of missions and the snapshots of a scope; return how many of each."""
+    checkpoints = [
+        row["id"]
+        for mission_id in missions
+        for row in tx.all(
+            f"SELECT id FROM checkpoints WHERE mission_id = :id AND {soft_delete.LIVE}",
+            id=mission_id,
+        )
+    ]
+    for checkpoint_id in checkpoints:
+        soft_delete.mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
+    snapshots = [row["id"] for row in _snapshots(tx, scope, soft_delete.LIVE)]
+    for snapshot_id in snapshots:
+        soft_delete.mark_deleted(tx, ctx, "snapshot", snapshot_id)
+    # Only now is it known which ones: a row may be gone when the others go.
+    if snapshots:
+        drop_answers(tx, ctx, _NOTHING, set(snapshots))
+    return {"checkpoints": len(checkpoints), "snapshots": len(snapshots)}
+
+
+def other_machines(tx: Tx, ctx: Context, scope: Scope) -> OtherMachines:
+    """Return the machines whose daemons have files to remove."""
+    clauses = scope.clauses()
+    kept = " UNION ".join(
+        f"SELECT machine FROM {table} WHERE machine <> :machine AND ({clauses[table]})"
+        for table in ("checkpoints", "snapshots")
+    )
+    rows = tx.all(
+        f"SELECT k.machine AS id, m.name AS name FROM ({kept}) k"
+        " LEFT JOIN machines m ON m.id = k.machine ORDER BY k.machine",
+        machine=ctx.machine,
+        **scope.params,
+    )
+    silent = tx.all(
+        "SELECT id, name FROM machines WHERE id <> :machine AND status <> 'here' ORDER BY id",
+        machine=ctx.machine,
+    )
+    return OtherMachines(
+        keeping=[machine_label(row["id"], row["name"]) for row in rows],
+        silent=[machine_label(row["id"], row["name"]) for row in silent],
+    )
+
+
+def blank_remote_snapshots(tx: Tx, ctx: Context, scope: Scope) -> None:
+    """Leave of single snapshots that other machines keep a mark that says nothing.
+
+    The daemons there find it and remove their files. Of a run that goes whole no row may stay:
+    those are noted as forgotten.
+    """
+    if not ctx.machine:  # there are no others
+        return
+    for row in _snapshots(tx, scope, "machine <> :machine", machine=ctx.machine):
+        if row["run_id"] not in scope.runs:
+            tx.run(
+                "UPDATE snapshots SET deleted_at = coalesce(deleted_at, :now), document_json = '',"
+                " agent_id = NULL, step_id = NULL, note = NULL, source_details_json = '[]',"
+                " warnings_json = '[]' WHERE id = :id",
+                now=ctx.now,
+                id=row["id"],
+            )
+            tx.run("DELETE FROM snapshot_missions WHERE snapshot_id = :id", id=row["id"])
+
+
+def runs_losing_files(tx: Tx, scope: Scope) -> list[str]:
+    """Return the runs whose files must go, whole or in part."""
+    return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
+
+
+def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
+    """Return the snapshots that go of runs that stay, be they marked already or not.
+
+    Run by run, with what latest.json must be afterwards.
+    """
+    ids: dict[str, list[str]] = {}
+    for row in _parts(tx, scope):
+        ids.setdefault(row["run_id"], []).append(row["id"])
+    return removals_by_owner(tx, ctx, KINDS["snapshot"], ids)
+
+
+def _parts(tx: Tx, scope: Scope) -> list[Row]:
+    return _snapshots(
+        tx, scope, f"run_id NOT IN ({inside_of('r', scope.runs)})" if scope.runs else "1 = 1"
+    )
+
+
+def _snapshots(tx: Tx, scope: Scope, which: str, **also: str) -> list[Row]:
+    going = scope.clauses()["snapshots"]
+    return tx.all(
+        f"SELECT id, run_id FROM snapshots WHERE ({going}) AND {which} ORDER BY run_id, seq",
+        **scope.params,
+        **also,
+    )
+
 
 _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
@@ -78,12 +192,12 @@ def begin(
     """
     if target.kind == "deletion":
         find_finished(tx, target.name)
-    earlier = journal.recorded(tx, target)
+    earlier = journal.recorded_scope(tx, target)
     scope = earlier.joined(found) if earlier else found
-    journal.note(tx, ctx, target, scope)
+    journal.record(tx, ctx, target, scope)
     if asked is not None:
-        journal.promise(tx, ctx, asked, scope)
-    marked = marks.mark(tx, ctx, scope, scope.missions)
+        journal.remember_answer(tx, ctx, asked, scope)
+    marked = mark(tx, ctx, scope, scope.missions)
     return Erasure(scope=scope, before=position(tx), marked=marked, resumed=earlier is not None)
 
 
@@ -172,27 +286,27 @@ def step(
     many rows went in batches already, which reach to the event ``before``.
     """
     scope = scope_of(tx, target)
-    recorded = journal.recorded(tx, target)
+    recorded = journal.recorded_scope(tx, target)
     if recorded is not None:
         scope = recorded.joined(scope)
     missions = sorted(set(scope.missions) - set(cleared))
-    runs = sorted(set(marks.lying(tx, scope)) - set(cleared))
+    runs = sorted(set(runs_losing_files(tx, scope)) - set(cleared))
     if missions or runs:
-        journal.note(tx, ctx, target, recorded or scope)
-        marked = marks.mark(tx, ctx, scope, missions)
+        journal.record(tx, ctx, target, recorded or scope)
+        marked = mark(tx, ctx, scope, missions)
         return ErasureStep(scope=scope, missions=missions, runs=runs, marked=marked)
     # Whoever came into the scope since then was not looked for in batches.
     since = before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), dropped or {})
     result = _result(tx, target, scope, found, dry_run=False)
-    journal.withdraw(tx, ctx, target)
-    marks.leave_to_others(tx, ctx, scope)
+    journal.remove(tx, ctx, target)
+    blank_remote_snapshots(tx, ctx, scope)
     if target.kind == "deletion":
         tx.run(f"DELETE FROM snapshots WHERE {scope.clauses()['snapshots']}", **scope.params)
         delete_mission(tx, ctx, target.name)
     else:
         erase(tx, ctx, scope, since)
-        journal.note_bytes(tx, ctx)
+        journal.record_bytes(tx, ctx)
         emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
         told = f"Forgot {result.missions} missions and {result.agents} agents"
         tx.after_commit(LogLine("INFO", told))

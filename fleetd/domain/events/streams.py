@@ -1,12 +1,20 @@
-"""The event log as clients use it: appending, reading on from a position, subscribing."""
+"""The event log as clients use it: append, read on from a position, subscribe, keep a cursor.
+
+A cursor keeps the events of its stream that it has not come to, as long as it is used: moved, or
+read. When one that was not used for as long as events are kept loses some, its row notes up to
+which, and its reader is warned until it moves.
+"""
 
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ...protocol.errors import Incompatible, InvalidParams, NotFound
+from ...protocol.errors import Incompatible, InvalidParams, InvalidState, NotFound
 from ...protocol.events import PAYLOADS, REPORTED_ACTIVITY
-from ...protocol.records import Event
+from ...protocol.records import Event, Record
 from ...protocol.requests.event import (
+    CursorAdvance,
+    CursorGap,
+    CursorPosition,
     EventAppend,
     EventList,
     EventPage,
@@ -15,18 +23,17 @@ from ...protocol.requests.event import (
 )
 from ..core import event_log
 from ..core.context import Context
+from ..core.event_log import epoch, position
 from ..core.ids import find
 from ..core.registry import method
-from ..core.tx import Tx
-from ..liveness.open_calls import BEGINS_WORK, follow_turn
-from ..snapshots.heartbeat import go_on
+from ..core.tx import Row, Tx
+from ..liveness.open_calls import BEGINS_WORK, track_calls
+from ..retention.events_and_locks import WHOLE_LOG, unused_since
+from ..snapshots.triggers import resume_timer
 
 # An event may be as long as a line: a page of many such would fill the memory.
 PAGE_BYTES = 1024 * 1024
 AT_ONCE = 8
-# How many events of an agent a page looks at for those of a type or a mission: an index for that
-# would cost something with each event that is appended.
-LOOKED_AT = 1_000
 
 
 class EventQuery(NamedTuple):
@@ -78,9 +85,9 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
         tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
     )
     if agent_id is not None:
-        follow_turn(tx, ctx, agent_id, event)
+        track_calls(tx, ctx, agent_id, event)
         if event.type in BEGINS_WORK:
-            go_on(tx, ctx, agent_id)
+            resume_timer(tx, ctx, agent_id)
     return event
 
 
@@ -100,6 +107,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     before = end + 1 if request.before is None else min(request.before, end + 1)
     return _page(
         tx,
+        ctx,
         EventQuery(
             since=since,
             before=before,
@@ -155,6 +163,7 @@ def tail(
         mission_id = _mission(tx, mission_id)
     return _page(
         tx,
+        ctx,
         EventQuery(
             since=since,
             before=event_log.position(tx) + 1,
@@ -166,9 +175,9 @@ def tail(
     )
 
 
-def _page(tx: Tx, wanted: EventQuery) -> EventPage:
+def _page(tx: Tx, ctx: Context, wanted: EventQuery) -> EventPage:
     if wanted.looks_on:
-        wanted = _within_reach(tx, wanted)
+        wanted = _within_reach(tx, ctx, wanted)
     rows, full = _rows(tx, wanted)
     if full:
         position = rows[-1]["seq"]
@@ -181,7 +190,7 @@ def _page(tx: Tx, wanted: EventQuery) -> EventPage:
     return EventPage(events=found, position=position, epoch=event_log.epoch(tx))
 
 
-def _within_reach(tx: Tx, wanted: EventQuery) -> EventQuery:
+def _within_reach(tx: Tx, ctx: Context, wanted: EventQuery) -> EventQuery:
     """Return what is wanted of as many of the agent's events as one page looks at."""
     order = "DESC" if wanted.newest else "ASC"
     last = tx.one(
@@ -190,7 +199,7 @@ def _within_reach(tx: Tx, wanted: EventQuery) -> EventQuery:
         agent=wanted.agent_id,
         since=wanted.since,
         before=wanted.before,
-        others=LOOKED_AT - 1,
+        others=ctx.batches.looked_at - 1,
     )
     if last is None:
         return wanted
@@ -270,3 +279,137 @@ def subscribe(tx: Tx, ctx: Context, request: EventSubscribe) -> Subscription:
     if request.mission_id:
         find(tx, "mission", request.mission_id)
     return Subscription(subscription_id=ctx.new_id("sub"), position=since, epoch=current)
+
+
+USED_MS = 3_600_000
+
+
+class CursorLine(Record, frozen=True, kw_only=True):
+    """A cursor as the doctor shows it; ``used`` says whether it keeps what it has not come to."""
+
+    consumer: str
+    stream: str
+    position: int
+    used_at: str
+    used: bool
+    missed_seq: int
+
+
+class CursorList(Record, frozen=True, kw_only=True):
+    """Cursors, those first that were not used for longest, and how many more there are."""
+
+    cursors: list[CursorLine]
+    more: int
+    end: int
+
+
+def read_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
+    """Return a consumer's position, 0 when it never read the stream.
+
+    Also whether its use is to be noted, which looking at it does not do.
+    """
+    row = _row(tx, consumer, stream)
+    if row is None:
+        return CursorPosition(position=0, epoch=epoch(tx)), False
+    gap = _gap(tx, stream, row)
+    used_lately = ctx.at(-USED_MS) <= row["updated_at"] <= ctx.at(USED_MS)
+    return CursorPosition(position=row["position"], epoch=epoch(tx), gap=gap), not used_lately
+
+
+def touch_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
+    """Note that a cursor is in use now, where there is one."""
+    tx.run(
+        "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
+        now=ctx.now,
+        consumer=consumer,
+        stream=stream,
+    )
+
+
+def _row(tx: Tx, consumer: str, stream: str) -> Row | None:
+    return tx.one(
+        "SELECT * FROM cursors WHERE consumer = :consumer AND stream = :stream",
+        consumer=consumer,
+        stream=stream,
+    )
+
+
+def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
+    """Return what went before a cursor came to it."""
+    if row["missed_seq"] <= row["position"]:
+        return None
+    first = tx.value(
+        f"SELECT min(seq) AS seq FROM events WHERE seq > :position{_of(stream)}",
+        position=row["position"],
+        **({} if stream == WHOLE_LOG else {"whose": stream.partition(":")[2], "stream": stream}),
+    )
+    return CursorGap(first_available=first or position(tx) + 1, missed_until=row["missed_seq"])
+
+
+def _of(stream: str) -> str:
+    """Return the condition on the events of a stream, by an index."""
+    if stream == WHOLE_LOG:
+        return ""
+    mine = "mission_id" if stream.startswith("mission:") else "agent_id"
+    return f" AND {mine} = :whose AND stream = :stream"
+
+
+@method(CursorAdvance)
+def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
+    """Move a cursor forward; never backwards, never past the end of the log.
+
+    Where it stood stays what it is: a gap is told until the cursor moves on, the last time here.
+    """
+    row, end = _row(tx, request.consumer, request.stream), position(tx)
+    before = row["position"] if row else 0
+    if request.position < before:
+        raise InvalidState(
+            f"The cursor of {request.consumer} on {request.stream} stands at {before} and does "
+            f"not go back to {request.position}.",
+            hint="To read again, list events since an earlier position; the cursor may stay.",
+            position=before,
+        )
+    if request.position > end:
+        raise InvalidParams(
+            f"position is {request.position}, but the log ends at {end}.",
+            hint="Advance to the seq of an event that was read.",
+            field="position",
+            position=end,
+        )
+    gap = _gap(tx, request.stream, row) if row else None
+    tx.run(
+        "INSERT INTO cursors (consumer, stream, position, updated_at)"
+        " VALUES (:consumer, :stream, :position, :now)"
+        " ON CONFLICT (consumer, stream) DO UPDATE SET updated_at = :now, missed_seq ="
+        " CASE WHEN cursors.position = :position THEN cursors.missed_seq ELSE 0 END,"
+        " position = :position",
+        consumer=request.consumer,
+        stream=request.stream,
+        position=request.position,
+        now=ctx.now,
+    )
+    return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
+
+
+def least_used_cursors(tx: Tx, ctx: Context, most: int) -> CursorList:
+    """Return the cursors that were not used for longest."""
+    rows = tx.all(
+        "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most", most=most
+    )
+    number = tx.value("SELECT count(*) AS number FROM cursors")
+    old = unused_since(ctx)
+    return CursorList(
+        cursors=[
+            CursorLine(
+                consumer=row["consumer"],
+                stream=row["stream"],
+                position=row["position"],
+                used_at=row["updated_at"],
+                used=row["updated_at"] >= old,
+                missed_seq=row["missed_seq"] if row["missed_seq"] > row["position"] else 0,
+            )
+            for row in rows
+        ],
+        more=number - len(rows),
+        end=position(tx),
+    )

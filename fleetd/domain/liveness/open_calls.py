@@ -18,7 +18,7 @@ ENDS_A_CALL = ("command_finished", "tool_finished", "tool_failed")
 ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 
 
-def follow_turn(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
+def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
     """Keep up what the agent has open, from an event that it just reported."""
     if event.type in BEGINS_A_CALL:
         _open_call(tx, ctx, agent_id, _call_id(event))

@@ -5,7 +5,7 @@ from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 
 
-def of_process(tx: Tx, ctx: Context) -> list[Row]:
+def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
     """Return the living agents of the process in the facts, the session heard of last first.
 
     On another machine the same pid is another process. Subagents work inside their session and are
@@ -25,9 +25,9 @@ def of_process(tx: Tx, ctx: Context) -> list[Row]:
     )
 
 
-def without_session(tx: Tx, ctx: Context) -> str | None:
+def agent_without_session(tx: Tx, ctx: Context) -> str | None:
     """Return the agent that was registered for this process before any hook was heard of it."""
-    for row in of_process(tx, ctx):
+    for row in agents_of_process(tx, ctx):
         known = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=row["id"])
         if known is None and row["session_id"] is None:
             return str(row["id"])
@@ -38,5 +38,5 @@ def who_asks(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
     """Return the agent that a request names, else that of the caller's process; None for nobody."""
     if agent_id is not None:
         return agent_id
-    here = of_process(tx, ctx)
+    here = agents_of_process(tx, ctx)
     return str(here[0]["id"]) if here else None

@@ -120,7 +120,7 @@ def detect(
     return Detection(needed=any(c.checkpoint_id for c in found), candidates=found)
 
 
-def waiting(
+def waiting_missions(
     tx: Tx, ctx: Context, threshold_ms: int | None = None, among: Sequence[str] | None = None
 ) -> list[RecoveryCandidate]:
     """Return what waits for recovery, newest activity first: silent missions, and bereft ones.

@@ -13,9 +13,9 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from ...host.path_walk import within
+from ...host.file_system import within
 from ...protocol.records import Event, Lock
-from ..cluster.membership import on_another
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.tx import Row, Tx
 
@@ -92,7 +92,7 @@ def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
     if here.project and key.startswith(here.project):
         return key[len(here.project) :]
     owner, rest = whose(key)
-    if there := on_another(tx, ctx, owner):
+    if there := machine_suffix(tx, ctx, owner):
         return f"{rest}{there}"
     if placed := _BY_PLACE.fullmatch(rest):
         rest = f"{placed[1]}/{placed[2]}"

@@ -20,13 +20,13 @@ from ...protocol.events import (
 )
 from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
-from ..cluster.membership import agent_on
+from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
 from ..core.mappers import lock_of
 from ..core.tx import Row, Tx
-from ..missions.current import of_directory
+from ..missions.selection import mission_of_directory
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."
@@ -38,8 +38,8 @@ _LOST = (
 )
 
 
-class Claim(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"}):
-    """A wish for a lock; its encoded names are those of columns."""
+class LeaseRequest(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"}):
+    """The lock that an agent wants; its encoded names are those of columns."""
 
     path: str
     file: str
@@ -49,7 +49,7 @@ class Claim(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"
     timeout_ms: int
 
 
-def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
+def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
     """Fill a request in: the file's real path, the agent's mission, the default lease.
 
     Raises InvalidParams for a directory: two could hold a file then, one by its own lock.
@@ -62,7 +62,7 @@ def claim_of(tx: Tx, ctx: Context, request: LockAcquire) -> Claim:
             hint="Lock each file that you are going to change.",
             field="file",
         )
-    return Claim(
+    return LeaseRequest(
         path=ctx.facts.lock_key,
         file=request.file,
         agent_id=request.agent_id,
@@ -77,7 +77,7 @@ def mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> str | None:
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
-    return (agent and agent["mission_id"]) or of_directory(tx, ctx, request.cwd)
+    return (agent and agent["mission_id"]) or mission_of_directory(tx, ctx, request.cwd)
 
 
 def holder(tx: Tx, path: str) -> Row | None:
@@ -87,7 +87,7 @@ def holder(tx: Tx, path: str) -> Row | None:
     )
 
 
-def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row | None:
+def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row | None:
     """Give a lock to an agent, or prolong the one it has; None when somebody else holds it.
 
     One statement on a unique index decides, so that two can never both be granted. ``activity``
@@ -106,9 +106,9 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
         " WHERE locks.held_by = excluded.held_by RETURNING *",
         id=lock_id,
         now=ctx.now,
-        until=ctx.at(claim.timeout_ms),
+        until=ctx.at(wanted.timeout_ms),
         token=next_token(tx),
-        **to_builtins(claim),
+        **to_builtins(wanted),
     )
     if row is None:
         return None
@@ -116,18 +116,15 @@ def grant(tx: Tx, ctx: Context, claim: Claim, *, activity: bool = True) -> Row |
         shown = {name: row[name] for name in ("purpose", "fencing_token")}
         _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     else:
-        _leave_to_holder(tx, row)
+        # No wait gives a lock back by itself of which its agent hears by another call.
+        tx.run(
+            "UPDATE lock_waits SET lock_id = NULL"
+            " WHERE normalized_path = :path AND lock_id = :lock",
+            path=row["normalized_path"],
+            lock=row["id"],
+        )
         emit_renewed(tx, ctx, row, activity=activity)
     return row
-
-
-def _leave_to_holder(tx: Tx, row: Row) -> None:
-    """Let no wait give a lock back by itself of which its agent hears by another call."""
-    tx.run(
-        "UPDATE lock_waits SET lock_id = NULL WHERE normalized_path = :path AND lock_id = :lock",
-        path=row["normalized_path"],
-        lock=row["id"],
-    )
 
 
 def next_token(tx: Tx) -> int:
@@ -197,16 +194,18 @@ def serve(tx: Tx, ctx: Context, path: str) -> bool:
         " ORDER BY id LIMIT 1",
         path=path,
     )
-    row = grant(tx, ctx, claim_of_row(first, first["agent_id"])) if first is not None else None
+    row = (
+        grant(tx, ctx, lease_request_from(first, first["agent_id"])) if first is not None else None
+    )
     if first is None or row is None:
         return False
     tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=first["id"])
     return True
 
 
-def claim_of_row(row: Row, agent_id: str) -> Claim:
-    """Return a wish for what the row of a wait asks for, or that of a lock holds."""
-    return convert({**row, "agent_id": agent_id}, Claim)
+def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
+    """Return the request that the row of a wait stands for, or that of a lock does."""
+    return convert({**row, "agent_id": agent_id}, LeaseRequest)
 
 
 def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
@@ -219,30 +218,25 @@ def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
     )
 
 
-def _is_lost(tx: Tx, agent_id: str) -> bool:
-    status = tx.value("SELECT status FROM agents WHERE id = :id", id=agent_id)
-    return bool(status == "lost")
-
-
-def conflict(tx: Tx, ctx: Context, claim: Claim, *, again: bool = False) -> LockConflict:
+def conflict(tx: Tx, ctx: Context, wanted: LeaseRequest, *, again: bool = False) -> LockConflict:
     """Return the error that says who holds a file.
 
     The refusal takes back what this transaction granted to the first in line: with ``again`` that
     is done once more after the rollback.
     """
-    row = holder(tx, claim.path)
+    row = holder(tx, wanted.path)
     existing = lock_of(row) if row else None
     who, hint = "another agent", _LOCKED
     if existing is not None:
-        who = f"{agent_on(tx, ctx, existing.held_by)} until {existing.expires_at}"
-        if _is_lost(tx, existing.held_by):
+        who = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}"
+        if tx.value("SELECT status FROM agents WHERE id = :id", id=existing.held_by) == "lost":
             who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
     return LockConflict(
-        f"{claim.file} is locked by {who}.",
+        f"{wanted.file} is locked by {who}.",
         hint=hint,
-        record=(lambda tx, ctx: expire(tx, ctx, claim.path),) if again else (),
+        record=(lambda tx, ctx: expire(tx, ctx, wanted.path),) if again else (),
         existing_lock=existing,
-        file=claim.file,
+        file=wanted.file,
     )
 
 
@@ -251,11 +245,6 @@ def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
     end(tx, row["id"], "released", ctx.now)
     _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, row["normalized_path"])
-
-
-def supersede(tx: Tx, ctx: Context, row: Row) -> None:
-    """End a lock that the same agent, or its successor, takes anew in the next statement."""
-    end(tx, row["id"], "released", ctx.now)
 
 
 def release_all(tx: Tx, ctx: Context, agent_id: str, *, activity: bool) -> None:

@@ -14,12 +14,12 @@ from ...protocol.requests.lock import (
     LockRenew,
     Validity,
 )
-from ..cluster.membership import agent_on
+from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.registry import method
-from ..core.sql import Where, named_params, starts
+from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import by_project, file_from_here, of_machine
@@ -42,20 +42,19 @@ def key_scope(tx: Tx, ctx: Context, request: LockAcquire) -> KeyScope:
     if mission_id is None:
         return KeyScope(by_project=ctx.shared)
     row = find(tx, "mission", mission_id)
-    here = row["machine"] == ctx.machine
     return KeyScope(
-        project_dir=row["project_dir"] if here else None,
+        project_dir=row["project_dir"] if ctx.is_here(row) else None,
         by_project=by_project(ctx, row),
     )
 
 
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
-    claim = leases.claim_of(tx, ctx, request)
-    served = leases.expire(tx, ctx, claim.path)
-    row = leases.grant(tx, ctx, claim)
+    wanted = leases.lease_request(tx, ctx, request)
+    served = leases.expire(tx, ctx, wanted.path)
+    row = leases.grant(tx, ctx, wanted)
     if row is None:
-        raise leases.conflict(tx, ctx, claim, again=served)
+        raise leases.conflict(tx, ctx, wanted, again=served)
     return lock_of(row)
 
 
@@ -63,7 +62,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     """Return the row of an active lock that the agent holds; raises NotFound, InvalidState."""
     row = find(tx, "lock", lock_id)
     if row["held_by"] != agent_id:
-        whose = agent_on(tx, ctx, row["held_by"])
+        whose = agent_label(tx, ctx, row["held_by"])
         raise InvalidState(
             f"Lock {row['id']} on {row['file']} is held by {whose}, not by {agent_id}.",
             hint="Only its holder can renew or release a lock.",
@@ -124,12 +123,8 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
     """Say whether a token is the one in force: the guard before a write."""
     row = leases.holder(tx, ctx.facts.lock_key or request.file)
-    valid = (
-        row is not None
-        and row["fencing_token"] == request.fencing_token
-        and row["expires_at"] > ctx.now
-    )
-    return Validity(valid=valid)
+    token = row["fencing_token"] if row and row["expires_at"] > ctx.now else None
+    return Validity(valid=token == request.fencing_token)
 
 
 def _as_of(ctx: Context, lock: Lock) -> Lock:
@@ -149,8 +144,12 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     where.equal(held_by=request.held_by)
     if path := ctx.facts.lock_key or request.file:
         where.add("(normalized_path = :path OR file = :path)", path=path)
-    if request.here:
-        _narrow(ctx, where)
+    if request.here:  # on files below the directory, and on those of its project there
+        here = ctx.facts.here
+        begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/"), here.project]
+        named = named_params("begin", [*filter(None, begins)])
+        below = " OR ".join(starts_with("normalized_path", name) for name in named)
+        where.add(f"({below})", **named)
     if request.after:
         last = find(tx, "lock", request.after)
         behind = "acquired_at >= :at AND (acquired_at > :at OR id > :after)"
@@ -164,13 +163,3 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
         locks=[_as_of(ctx, lock_of(row)) for row in rows],
         paths={row["id"]: file_from_here(tx, ctx, row) for row in rows} if request.cwd else {},
     )
-
-
-def _narrow(ctx: Context, where: Where) -> None:
-    """Leave the locks on files below the directory, and on those of its project there."""
-    here = ctx.facts.here
-    begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/")]
-    begins += [here.project] if here.project else []
-    named = named_params("begin", begins)
-    below = " OR ".join(starts("normalized_path", name) for name in named)
-    where.add(f"({below})", **named)

@@ -1,6 +1,7 @@
 """Lock queue: waiting in order of arrival; a wait lives as long as its client."""
 
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Lock, Record
@@ -13,7 +14,6 @@ from . import leases
 
 # More waits than began between what is known and what began last.
 UNSEEN = 1_000_000
-_MINE = "id = :id AND machine = :machine AND agent_id = :agent AND normalized_path = :path"
 
 
 class LockTicket(Record, frozen=True, kw_only=True):
@@ -36,9 +36,9 @@ class LockTurn(Record, frozen=True, kw_only=True):
 
 def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
     """Take a lease on a file, or line up for it."""
-    claim = leases.claim_of(tx, ctx, request)
-    leases.expire(tx, ctx, claim.path)
-    row = leases.grant(tx, ctx, claim)
+    wanted = leases.lease_request(tx, ctx, request)
+    leases.expire(tx, ctx, wanted.path)
+    row = leases.grant(tx, ctx, wanted)
     if row is not None:
         return lock_of(row)
     wait_id = tx.value(
@@ -46,27 +46,23 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
         " machine) VALUES (:normalized_path, :file, :agent_id, :mission_id, :purpose, :timeout_ms,"
         " :machine) RETURNING id",
         machine=ctx.machine,
-        **to_builtins(claim),
+        **to_builtins(wanted),
     )
-    ticket = LockTicket(wait_id=wait_id, agent_id=claim.agent_id, path=claim.path)
+    ticket = LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, path=wanted.path)
     return _claimed(tx, ctx, ticket) or ticket
 
 
 def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
     """Return a wait; None when it is gone, also when its number is another one's by now."""
-    return tx.one(f"SELECT * FROM lock_waits WHERE {_MINE}", **_mine(ctx, ticket))
+    return tx.one(
+        "SELECT * FROM lock_waits WHERE id = :wait_id AND machine = :machine"
+        " AND agent_id = :agent_id AND normalized_path = :path",
+        machine=ctx.machine,
+        **asdict(ticket),
+    )
 
 
-def _mine(ctx: Context, ticket: LockTicket) -> Row:
-    return {
-        "id": ticket.wait_id,
-        "machine": ctx.machine,
-        "agent": ticket.agent_id,
-        "path": ticket.path,
-    }
-
-
-def look(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
+def check_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
     """Look at the wait and at the lock; only what can succeed is worth a writing transaction."""
     wait = _found(tx, ctx, ticket)
     if wait is None or wait["lock_id"] is not None:
@@ -76,7 +72,7 @@ def look(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
     return LockTurn(due=due, look_again_at=held["expires_at"] if held else None)
 
 
-def poll(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
+def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
     """Claim the lock of a waiter whose turn has come, after seeing to a lease that ran out.
 
     Raises NotFound when the waiter itself was forgotten.
@@ -97,44 +93,37 @@ def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
     """
     leases.expire(tx, ctx, ticket.path)
     wait = _found(tx, ctx, ticket)
-    row = _granted(tx, ctx, wait) if wait is not None else None
+    if wait is None:
+        return None
+    row = None
+    if wait["lock_id"] is not None:
+        row = find(tx, "lock", wait["lock_id"])
+    elif (held := leases.holder(tx, ticket.path)) and held["held_by"] == ticket.agent_id:
+        row = leases.grant(tx, ctx, leases.lease_request_from(wait, ticket.agent_id))
     if row is None:
         return None
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
     return lock_of(row)
 
 
-def _granted(tx: Tx, ctx: Context, wait: Row) -> Row | None:
-    """Return the lock that a wait was granted, or its agent's own, renewed as if asked for now."""
-    if wait["lock_id"] is not None:
-        return find(tx, "lock", wait["lock_id"])
-    held = leases.holder(tx, wait["normalized_path"])
-    if held is None or held["held_by"] != wait["agent_id"]:
-        return None
-    return leases.grant(tx, ctx, leases.claim_of_row(wait, wait["agent_id"]))
-
-
-def leave(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:
+def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:
     """Take a waiter out of its line.
 
     With ``keep`` a lock that its agent holds by now is returned; else what this wait was granted a
     moment ago is given back.
     """
-    lock = _claimed(tx, ctx, ticket) if keep else None
-    if not keep:
-        _give_back(tx, ctx, ticket)
-    tx.run(f"DELETE FROM lock_waits WHERE {_MINE}", **_mine(ctx, ticket))
-    return lock
-
-
-def _give_back(tx: Tx, ctx: Context, ticket: LockTicket) -> None:
-    """Release what a wait was granted, unless its agent has heard of the lock by another call."""
+    if keep and (lock := _claimed(tx, ctx, ticket)) is not None:
+        return lock
     wait = _found(tx, ctx, ticket)
-    if wait is None or wait["lock_id"] is None:
-        return
-    row = find(tx, "lock", wait["lock_id"])
-    if row["status"] == "active" and row["expires_at"] > ctx.now:
-        leases.end_held(tx, ctx, row)
+    if wait is None:
+        return None
+    # A wait has no lock of which its agent has heard by another call.
+    if not keep and wait["lock_id"] is not None:
+        row = find(tx, "lock", wait["lock_id"])
+        if row["status"] == "active" and row["expires_at"] > ctx.now:
+            leases.end_held(tx, ctx, row)
+    tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
+    return None
 
 
 def skip_waits(tx: Tx) -> None:

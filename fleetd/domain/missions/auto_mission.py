@@ -8,14 +8,14 @@ from ...protocol.display import clean
 from ...protocol.events import MissionCancelled
 from ...protocol.requests.mission import MissionCreate
 from ..checkpoints import checkpoints
-from ..checkpoints.limits import WITH_SESSION
+from ..checkpoints.checkpoints import WITH_SESSION
 from ..core.context import Context
 from ..core.ids import find
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from . import missions
-from .current import is_automatic
 from .milestones import begin_mission
+from .selection import is_automatic
 
 TITLE_CHARS = 80
 # A prompt can be a whole file; its first line is not looked for beyond this.

@@ -28,9 +28,9 @@ def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> 
 
 def reach_milestones(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> None:
     """Take one checkpoint for the highest milestone just passed, in this same transaction."""
-    mission = recount(tx, mission_id)
+    mission = update_sortie_counts(tx, mission_id)
     progress = percent(mission["completed_sorties"], mission["total_sorties"])
-    mark = passed(progress)
+    mark = highest_milestone(progress)
     if mark <= mission["milestone"]:
         return
     tx.run("UPDATE missions SET milestone = :mark WHERE id = :id", mark=mark, id=mission_id)
@@ -40,12 +40,12 @@ def reach_milestones(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None
     checkpoints.take(tx, ctx, mission_id, reason)
 
 
-def passed(progress: int) -> int:
+def highest_milestone(progress: int) -> int:
     """Return the highest milestone that a progress in percent has reached, or 0."""
     return max((mark for mark in MILESTONES if mark <= progress), default=0)
 
 
-def recount(tx: Tx, mission_id: str) -> Row:
+def update_sortie_counts(tx: Tx, mission_id: str) -> Row:
     """Bring a mission's sortie counts up to date and return its row."""
     row = tx.one(
         "UPDATE missions SET"
@@ -60,16 +60,16 @@ def recount(tx: Tx, mission_id: str) -> Row:
     return row
 
 
-def rearm(tx: Tx, mission_id: str) -> int:
+def reset_milestone(tx: Tx, mission_id: str) -> int:
     """Set the milestones to the present progress, and return it.
 
     A recovery calls this: what it took back will be passed again, what it brought back was passed.
     """
-    row = recount(tx, mission_id)
+    row = update_sortie_counts(tx, mission_id)
     progress = percent(row["completed_sorties"], row["total_sorties"])
     tx.run(
         "UPDATE missions SET milestone = :mark WHERE id = :id",
-        mark=passed(progress),
+        mark=highest_milestone(progress),
         id=mission_id,
     )
     return progress

@@ -28,7 +28,7 @@ from ...protocol.requests.mission import (
 )
 from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
 from ..checkpoints import checkpoints
-from ..checkpoints.limits import COMPLETED
+from ..checkpoints.checkpoints import COMPLETED
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit

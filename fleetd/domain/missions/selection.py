@@ -1,16 +1,18 @@
-"""Mission selection: which mission a request means that names none.
+"""Mission selection: the missions of a directory, and the one that a request means without a name.
 
-In this order: the mission of the agent whose work is taken over; that of the agent that is named;
-those of the directory, and those on which agents work there; the one that another machine has in
-progress for the same project. A mission of another directory is never chosen for a recovery: it is
-a candidate, which a person may name.
+The one that is meant is, in this order: the mission of the agent whose work is taken over; that of
+the agent that is named; those of the directory, and those on which agents work there; the one that
+another machine has in progress for the same project. A mission of another directory is never chosen
+for a recovery: it is a candidate, which a person may name.
 What asks for the mission at work takes it where it is the only one that somebody created, and so
 does a recovery that a client without a directory asks for. One that was made by itself for a
 session is only a candidate anywhere but in its directory, and none for another session.
 """
 
+import os.path
 from typing import Any, NamedTuple, NoReturn
 
+from ...host.file_system import within
 from ...protocol.errors import InvalidState
 from ...protocol.records import RecoveryCandidate
 from ...protocol.requests.mission import (
@@ -20,21 +22,12 @@ from ...protocol.requests.mission import (
     SelectedMission,
 )
 from ...protocol.types import OPEN_MISSION, SelectionPurpose, SelectionReason
-from ..cluster.membership import on_another
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.mappers import mission_of
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
-from ..liveness.silence import waiting
-from .current import (
-    around,
-    belongs,
-    created,
-    is_automatic,
-    of_project,
-    places_around,
-    session_before,
-)
+from ..liveness.silence import waiting_missions
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5
@@ -50,7 +43,7 @@ class Selection(NamedTuple):
 
 def select(tx: Tx, ctx: Context, request: MissionSelect) -> SelectedMission:
     """Return the mission that a request without a name would be about."""
-    found = selected(tx, ctx, request)
+    found = select_row(tx, ctx, request)
     return SelectedMission(
         mission=mission_of(tx, found.row), reason=found.reason, candidates=list(found.candidates)
     )
@@ -76,7 +69,7 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
     return found.row if found else None
 
 
-def selected(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
+def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     """Return the mission that is meant.
 
     Raises InvalidState when there is none, and when there are only some elsewhere:
@@ -107,7 +100,7 @@ def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     if len(elsewhere) == 1 and (wanted.purpose != "recovery" or wanted.cwd is None):
         return Selection(elsewhere[0], "only")
     # A person who cleared the window, or closed it, may ask for what was in it.
-    row = session_before(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
+    row = last_session_mission(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
     return Selection(row, "directory") if row is not None else None
 
 
@@ -117,8 +110,8 @@ def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | No
     At work is what somebody created for the directory, else what agents do there, be it a mission
     of another directory; that one is not a recovery's to choose.
     """
-    there = around(tx, ctx, wanted.cwd, ["in_progress"])
-    ours, others = created(there), list[Row]()
+    there = missions_around(tx, ctx, wanted.cwd, ["in_progress"])
+    ours, others = by_persons(there), list[Row]()
     if wanted.purpose == "recovery":
         known = _with_checkpoint(tx, ctx, wanted, [row["id"] for row in there])
         # Of one that goes on, only somebody's part waits.
@@ -129,7 +122,7 @@ def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | No
         others = _lived_in(tx, ctx, wanted.cwd)
     if at_work := ours[:1] or _last([*there, *others]):
         return Selection(at_work[0], "directory")
-    shared = of_project(tx, ctx)
+    shared = missions_of_project(tx, ctx)
     return Selection(shared[0], "project") if shared else None
 
 
@@ -164,7 +157,7 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
         if found or wanted.cwd is not None:
             return found
     # What was made by itself is nobody else's anywhere but in its directory.
-    found = created(_at_work(tx))
+    found = by_persons(_at_work(tx))
     return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
@@ -224,7 +217,7 @@ def _with_checkpoint(
     tx: Tx, ctx: Context, wanted: MissionSelect, among: list[str] | None = None
 ) -> list[RecoveryCandidate]:
     """Return the missions that wait for recovery and have a checkpoint, the newest first."""
-    found = waiting(tx, ctx, wanted.threshold_ms, among)
+    found = waiting_missions(tx, ctx, wanted.threshold_ms, among)
     return [each for each in found if each.checkpoint_id]
 
 
@@ -247,6 +240,124 @@ def _refuse_to_guess(tx: Tx, ctx: Context, wanted: MissionSelect, there: list[Ro
 
 def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
     told = {"id": row["id"], "project_dir": row["project_dir"]}
-    if machine := on_another(tx, ctx, row["machine"]):
+    if machine := machine_suffix(tx, ctx, row["machine"]):
         told["machine"] = machine.removeprefix(" on ")
     return {**told, "title": row["title"]}
+
+
+def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:
+    """Return the mission in progress that somebody created for a directory around ``cwd``.
+
+    Where there is none, the one that another machine has in progress for the same project.
+    """
+    there = by_persons(missions_around(tx, ctx, cwd, ["in_progress"])) or missions_of_project(
+        tx, ctx
+    )
+    return next((row["id"] for row in there), None)
+
+
+def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
+    """Return the open mission that somebody created for a directory: as for who asks for the
+    current one, one that was started comes before those that wait; the one at work last first.
+
+    One that was made by itself for another session is no mission to join. Where there is none, it
+    is the one that another machine has in progress for the same project.
+    """
+    there = by_persons(missions_around(tx, ctx, cwd, [*OPEN_MISSION])) or missions_of_project(
+        tx, ctx
+    )
+    return min(there, key=lambda row: row["status"] != "in_progress", default=None)
+
+
+def inherited_mission(tx: Tx, agent_id: str | None) -> Row | None:
+    """Return the open mission in which an agent took work over that it has not begun on.
+
+    It may not have been there yet: then it goes there when it comes. ``role`` is that of the agent
+    whose work it was.
+    """
+    return tx.one(
+        "SELECT m.id, lost.role FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+        " JOIN agents lost ON lost.id = r.taken_over_from AND lost.succeeded_by = r.agent_id"
+        " WHERE r.agent_id = :agent AND r.state <> 'resumed' AND r.state <> 'pending'"
+        " AND m.status IN ('pending', 'in_progress') ORDER BY r.seq DESC LIMIT 1",
+        agent=agent_id,
+    )
+
+
+def last_session_mission(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
+    """Return the mission that was closed last with a session in a directory around ``cwd``.
+
+    One that was merged into another mission holds nothing that its session would go on with.
+    """
+    there = filter(is_automatic, missions_around(tx, ctx, cwd, ["completed", "cancelled"]))
+    closed = [row for row in there if row["closed_reason"] != "merged"]
+    return max(closed, key=lambda row: row["completed_at"] or "", default=None)
+
+
+def by_persons(missions: list[Row]) -> list[Row]:
+    """Return those that somebody created."""
+    return [row for row in missions if not is_automatic(row)]
+
+
+def missions_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
+    """Return this machine's missions of the directories around a path, the most recently active
+    first.
+
+    Asked for by the names of those directories: however many other missions there are.
+    """
+    if not cwd:
+        return []
+    places = places_around(cwd)
+    return tx.all(
+        "SELECT * FROM missions WHERE machine = :machine"
+        f" AND project_dir IN ({inside_of('place', places)})"
+        f" AND status IN ({inside_of('status', states)})"
+        " ORDER BY last_activity_seq DESC, created_at DESC",
+        machine=ctx.machine,
+        **named_params("place", places),
+        **named_params("status", states),
+    )
+
+
+def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
+    """Return the mission in progress that somebody created for the same project, on any machine.
+
+    Of several none: which is meant would be a guess.
+    """
+    places = ctx.facts.places
+    if not places:
+        return []
+    rows = tx.all(
+        f"SELECT * FROM missions WHERE project IN ({inside_of('place', places)})"
+        " AND status = 'in_progress'",
+        **named_params("place", places),
+    )
+    found = by_persons(rows)
+    return found if len(found) == 1 else []
+
+
+def places_around(cwd: str) -> list[str]:
+    """Return a directory and every one that it lies in, by their names as they stand."""
+    found = [os.path.normpath(cwd)]
+    while above := found[-1].rpartition("/")[0]:
+        found.append(above)
+    return [*found, "/"]
+
+
+def is_automatic(mission: Row) -> bool:
+    """Whether a mission was made by itself for one session."""
+    return bool(mission["origin"] == "session")
+
+
+def belongs(ctx: Context, mission: Row, cwd: str | None) -> bool:
+    """Whether a directory of this machine is the mission's, or below it; or of its project."""
+    if mission["project"] is not None and mission["project"] in ctx.facts.places:
+        return True
+    return ctx.is_here(mission) and is_inside(mission["project_dir"], cwd)
+
+
+def is_inside(place: str | None, cwd: str | None) -> bool:
+    """Whether a directory is a place, or below it; a missing one is nowhere."""
+    if not place or not cwd:
+        return False
+    return within(place, os.path.normpath(cwd))

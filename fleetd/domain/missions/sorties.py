@@ -49,7 +49,7 @@ from ..core.observers import sortie_reported
 from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
-from .milestones import begin_mission, reach_milestones, recount
+from .milestones import begin_mission, reach_milestones, update_sortie_counts
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
@@ -113,7 +113,7 @@ def add(
 ) -> Sortie:
     """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
     sortie_id = _put(tx, ctx, mission_id, new, by)
-    recount(tx, mission_id)
+    update_sortie_counts(tx, mission_id)
     return sortie_of(tx, find(tx, "sortie", sortie_id))
 
 
@@ -124,7 +124,7 @@ def add_all(
     for new in several:
         _put(tx, ctx, mission_id, new, by)
     if several:
-        recount(tx, mission_id)
+        update_sortie_counts(tx, mission_id)
 
 
 def _put(

@@ -12,19 +12,18 @@ import msgspec
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
-from ..checkpoints.narrative import obstacle, step
-from ..checkpoints.titles import titles_for
+from ..checkpoints.narrative import obstacle, step, titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..locks.keys import event_from_here
-from ..snapshots.recovery_context import reader_of, sharpened
+from ..snapshots.recovery_context import snapshot_reader, with_next_actions
 from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
 _OPEN = ("pending", "assigned", "in_progress", "blocked")
 
 
-def speaks_for_all(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
+def sees_whole_mission(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
     """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch.
 
     So does one who has no part of its own: never registered, with none of the mission's
@@ -63,10 +62,10 @@ def build(
     ``sorties`` are the mission's. ``restore`` is the recovery that just took place, if one did:
     what it met blocks the work.
     """
-    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
-    live = _live(tx, ctx, mission, sorties, agent_id, narrow, restore)
-    met = _blockers_met(restore, narrow)
-    if checkpoint is None or narrow:
+    only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
+    live = _live(tx, ctx, mission, sorties, agent_id, only_agent, restore)
+    met = _blockers_met(restore, only_agent)
+    if checkpoint is None or only_agent:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
     then = checkpoint.recovery_context
     rewound = restore is not None and restore.request.rewind
@@ -93,12 +92,14 @@ def build(
     )
 
 
-def leave_parts(restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]) -> None:
+def store_agent_contexts(
+    restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]
+) -> None:
     """Leave each open sortie its agent's part of the context, until its next progress."""
     at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
     for agent_id in dict.fromkeys(filter(None, at_work)):
-        if restore.narrow in (None, agent_id):
-            _leave_part(restore, mission, sorties, agent_id)
+        if restore.only_agent in (None, agent_id):
+            _store_agent_context(restore, mission, sorties, agent_id)
     # What no sortie carries any more.
     restore.tx.run(
         "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
@@ -107,7 +108,7 @@ def leave_parts(restore: RestoreContext, mission: Row, sorties: Sequence[SortieS
     )
 
 
-def _leave_part(
+def _store_agent_context(
     restore: RestoreContext, mission: Row, sorties: Sequence[SortieState], agent_id: str
 ) -> None:
     live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
@@ -133,10 +134,10 @@ def _live(
     mission: Row,
     sorties: Sequence[SortieState],
     agent_id: str | None,
-    narrow: str | None,
+    only_agent: str | None,
     restore: RestoreContext | None,
 ) -> RecoveryContext:
-    """Return what the store knows now: of the mission, or of the part of ``narrow``.
+    """Return what the store knows now: of the mission, or of the part of ``only_agent``.
 
     A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
     what a snapshot says is sharp between two of them only.
@@ -147,15 +148,15 @@ def _live(
         ctx,
         mission,
         sorties,
-        agent_id=narrow,
+        agent_id=only_agent,
         reader=agent_id,
         titles=titles,
         retold=partial(event_from_here, tx, ctx),
     )
     if agent_id is None:
         return live
-    reader = reader_of(tx, mission, agent_id, restore.back_to if restore else None)
-    return sharpened(tx, reader, sorties, live, titles)
+    reader = snapshot_reader(tx, mission, agent_id, restore.rewind_seq if restore else None)
+    return with_next_actions(tx, reader, sorties, live, titles)
 
 
 def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:
@@ -165,10 +166,10 @@ def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:
     return live.mission_summary if then in ("", title) else then
 
 
-def _blockers_met(restore: RestoreContext | None, narrow: str | None) -> list[str]:
+def _blockers_met(restore: RestoreContext | None, only_agent: str | None) -> list[str]:
     if restore is None:
         return []
-    return [text for owner, text in restore.report.blockers if narrow in (None, owner)]
+    return [text for owner, text in restore.report.blockers if only_agent in (None, owner)]
 
 
 def _over(blocker: str, live: RecoveryContext) -> bool:

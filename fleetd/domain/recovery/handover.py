@@ -5,7 +5,7 @@ The successor's session comes along into the mission, and goes back when the tak
 
 import msgspec
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import InvalidState
 from ...protocol.timestamps import to_ms
 from ...protocol.types import CLOSED_SORTIE
@@ -13,20 +13,20 @@ from ..agents import mailbox
 from ..agents.agents import mark_lost
 from ..checkpoints.state import State
 from ..cluster import membership
-from ..cluster.membership import on_another
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
 from ..locks.keys import file_from_here, of_lock
-from ..sessions import merge, notices
+from ..sessions import notices, session_move
 from . import state
-from .restore_context import RestoreContext, refuse_stranger
+from .restore_context import RestoreContext, refuse_unknown_agent
 
 _strings = msgspec.json.Decoder(list[str]).decode
 
 
-def note_dead(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
+def mark_dead_agents_lost(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
     """Mark a mission's agents lost whose processes are known to be gone; ``also`` one more."""
     for agent_id in sorted(ctx.facts.dead_agents):
         row = tx.one(
@@ -60,7 +60,7 @@ def _warn_of_recent(restore: RestoreContext, row: Row) -> None:
     """Say that an agent nobody can watch was at work a moment ago, and count it as lost."""
     silent = restore.ctx.now_ms - to_ms(row["last_seen_at"])
     if silent <= restore.ctx.config.detection.threshold_ms:
-        where = on_another(restore.tx, restore.ctx, row["machine"])
+        where = machine_suffix(restore.tx, restore.ctx, row["machine"])
         restore.report.warnings.append(
             f"{row['id']} was seen {duration(silent)} ago{where}; if it still runs, stop it"
             + (" there" if where else "")
@@ -82,7 +82,7 @@ def _refuse_living(restore: RestoreContext, lost: str, successor: str) -> None:
         return
     if row["pid"] is None:
         _warn_of_recent(restore, row)
-    elif row["machine"] == restore.ctx.machine:
+    elif restore.ctx.is_here(row):
         raise InvalidState(
             f"Agent {lost} is still running (process {row['pid']}).",
             hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
@@ -94,7 +94,7 @@ def _refuse_living(restore: RestoreContext, lost: str, successor: str) -> None:
 
 def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
     """Refuse an agent of another machine as long as that does not count as lost."""
-    machine = membership.heard_of(restore.tx, row["machine"])
+    machine = membership.machine_in_touch(restore.tx, row["machine"])
     if machine is None:
         mark_lost(restore.tx, restore.ctx, row, f"its work went to {restore.request.agent_id}")
         return
@@ -113,7 +113,7 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
 
 def _remember_unregistered(restore: RestoreContext, lost: str) -> None:
     """Give an agent that never registered a row, so that its one successor can stand in it."""
-    refuse_stranger(restore, lost)
+    refuse_unknown_agent(restore, lost)
     restore.tx.run(
         "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
         " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
@@ -148,8 +148,8 @@ def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None
     for row in rows:
         if row["normalized_path"] in restored:
             continue
-        leases.supersede(restore.tx, restore.ctx, row)
-        claim = leases.claim_of_row(row, successor)
+        leases.end(restore.tx, row["id"], "released", restore.ctx.now)
+        claim = leases.lease_request_from(row, successor)
         leases.grant(restore.tx, restore.ctx, claim, activity=False)
         name = file_from_here(restore.tx, restore.ctx, row)
         restore.report.changed("lock", name, f"held by {lost}", f"held by {successor}")
@@ -172,7 +172,7 @@ def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
             agent=successor,
         )
         if known is None:
-            mailbox.queue(restore.tx, message_id, successor, row["seq"])
+            mailbox.enqueue_delivery(restore.tx, message_id, successor, row["seq"])
             restore.report.messages.add(message_id)
         restore.tx.run(
             "DELETE FROM deliveries WHERE message_id = :id AND agent_id = :lost",
@@ -202,7 +202,7 @@ def hands_over(restore: RestoreContext, before: State) -> bool:
     return lost in has.union(*(message.to for message in before.messages))
 
 
-def bring_in(restore: RestoreContext) -> str | None:
+def move_in_successor(restore: RestoreContext) -> str | None:
     """Move the successor's session into the mission, and have it told; return where it was.
 
     Comes after everything that was restored, so that what the session brings along is no part of
@@ -212,10 +212,10 @@ def bring_in(restore: RestoreContext) -> str | None:
     if lost is None or successor is None:
         return None
     role = restore.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
-    moved = merge.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
+    moved = session_move.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
     if _can_be_told(restore.tx, successor):
-        word = notices.Word("to", lost, restore.mission_id)
-        notices.remember(restore.tx, successor, word)
+        word = notices.HandoverNotice("to", lost, restore.mission_id)
+        notices.add_handover(restore.tx, successor, word)
     if moved is None:
         return restore.mission_id
     _note_move(restore, successor, moved, restore.mission_id)
@@ -229,10 +229,12 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
     return known is None or session is not None
 
 
-def _note_move(restore: RestoreContext, agent_id: str, moved: merge.SessionMove, into: str) -> None:
+def _note_move(
+    restore: RestoreContext, agent_id: str, moved: session_move.SessionMove, into: str
+) -> None:
     """Note in the report what moved with a session, and that nobody waits for it where it was."""
     if moved.left:
-        state.go_on_elsewhere(restore.tx, restore.ctx, moved.left, moved.windows)
+        state.confirm_moved_agents(restore.tx, restore.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
     restore.report.changed("agent", agent_id, f"in {source}", f"in {into}")
     for row in moved.sorties:
@@ -250,13 +252,17 @@ _UNDONE = (
 )
 
 
-def undone_by(restore: RestoreContext) -> Row | None:
+def undone_takeover(restore: RestoreContext) -> Row | None:
     """Return the recovery that this one undoes, if that was a take-over nobody followed up on.
 
     Its undo checkpoint has to be named, for the whole mission. A lost agent that came back has no
     successor any more, but the one it had has its work still, until that is undone.
     """
-    if restore.request.checkpoint_id is None or restore.narrow or restore.request.take_over_from:
+    if (
+        restore.request.checkpoint_id is None
+        or restore.only_agent
+        or restore.request.take_over_from
+    ):
         return None
     return restore.tx.one(
         "SELECT r.*, a.succeeded_by FROM recoveries r JOIN agents a ON a.id = r.taken_over_from"
@@ -268,7 +274,7 @@ def undone_by(restore: RestoreContext) -> Row | None:
     )
 
 
-def take_back(restore: RestoreContext) -> bool:
+def undo_takeover(restore: RestoreContext) -> bool:
     """Undo what a take-over did beside the mission's own state; False where none is undone.
 
     The lost agent has no successor any more, its messages wait for it again, and the successor's
@@ -285,14 +291,14 @@ def take_back(restore: RestoreContext) -> bool:
             _take_message_back(tx, message.id, successor)
     _take_locks_back(restore, undone)
     if _can_be_told(tx, successor):
-        notices.remember(tx, successor, notices.Word("back", lost))
+        notices.add_handover(tx, successor, notices.HandoverNotice("back", lost))
     if undone["succeeded_by"] is None and _can_be_told(tx, lost):
-        notices.remember(tx, lost, notices.Word("again", successor))
+        notices.add_handover(tx, lost, notices.HandoverNotice("again", successor))
     known = {sortie.id for sortie in restore.checkpoint.sorties}
     left = undone["left_mission_id"]
     if left == restore.mission_id:  # it was there before, too
         return True
-    moved = merge.move_back(tx, restore.ctx, successor, restore.mission_id, left, known)
+    moved = session_move.move_back(tx, restore.ctx, successor, restore.mission_id, left, known)
     if moved is not None:
         _note_move(restore, successor, moved, left or "no mission")
     return True

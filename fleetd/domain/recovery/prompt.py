@@ -13,20 +13,19 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.display import LINE_CHARS, path, quote, short, verbatim
-from ...protocol.durations import duration
+from ...protocol.display import LINE_CHARS, duration, path, quote, short, verbatim
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ..checkpoints.derived_context import OF_ONE, newest
-from ..checkpoints.titles import Titles, shares, titles_for
-from ..cluster.membership import on_another
+from ..checkpoints.narrative import Titles, shares, titles_for
+from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.keys import file_from_here
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import SnapshotReader, reader_of
-from .context_builder import build, speaks_for_all
+from ..snapshots.recovery_context import SnapshotReader, snapshot_reader
+from .context_builder import build, sees_whole_mission
 from .restore_context import RestoreContext
 
 Head = Callable[[int], str]
@@ -199,9 +198,9 @@ def _sections(
     list_sorties = f"fleetctl sortie list --mission {mission_id}"
     list_locks = f"fleetctl lock list --mission {mission_id}"
     list_events = f"fleetctl events --mission {mission_id}"
-    narrow = None if speaks_for_all(tx, agent_id, sorties) else agent_id
-    back_to = restore.back_to if restore else None
-    reader = reader_of(tx, mission, agent_id, back_to) if agent_id else None
+    only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
+    rewind_seq = restore.rewind_seq if restore else None
+    reader = snapshot_reader(tx, mission, agent_id, rewind_seq) if agent_id else None
     titles = titles_for(tx, mission, agent_id)
     given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
     own, more = shares(given, titles, OF_ONE)
@@ -211,13 +210,13 @@ def _sections(
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
     about = [
-        recovery_context.line(tx, reader, sorties) if reader else "",
-        _fleet(sorties, narrow) if narrow else "",
+        recovery_context.standing_line(tx, reader, sorties) if reader else "",
+        _fleet(sorties, only_agent) if only_agent else "",
         _place(tx, ctx, mission) if agent_id else "",
     ]
     run, *others = [[f"- {line}"] if line else [] for line in about]
     files = [f"- {path(each)}" for each in context.files_modified]
-    said = _prompts(tx, mission_id, narrow, agent_id)
+    said = _prompts(tx, mission_id, only_agent, agent_id)
     return [
         Section("Next Steps", _items(context.next_steps), list_sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
@@ -237,7 +236,7 @@ def _sections(
             "fleetctl mail inbox <agent>",
             left_out=unread - len(messages),
         ),
-        Section("Recent Commands", _commands(tx, mission_id, narrow, reader), list_events),
+        Section("Recent Commands", _commands(tx, mission_id, only_agent, reader), list_events),
         Section(
             SAID,
             [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in said],
@@ -263,7 +262,7 @@ def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
 def _place(tx: Tx, ctx: Context, mission: Row) -> str:
     place = ""
     if mission["project_dir"]:
-        where = on_another(tx, ctx, mission["machine"])
+        where = machine_suffix(tx, ctx, mission["machine"])
         place = f" in {path(mission['project_dir'], 200)}{where}"
     return f"Mission {mission['id']}{place}"
 
@@ -348,7 +347,7 @@ def _commands(
     for number, (data, at) in enumerate(found):
         once.setdefault(data.get("call_id") or number, (data, at))
     told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
-    declared = recovery_context.outcomes(tx, reader, COMMANDS) if reader else []
+    declared = recovery_context.declared_outcomes(tx, reader, COMMANDS) if reader else []
     both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
     return [line for _, line in both][:COMMANDS]
 
@@ -359,19 +358,23 @@ def _command(data: dict[str, Any], at: str) -> str:
     return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
 
 
-def _prompts(tx: Tx, mission_id: str, narrow: str | None, agent_id: str | None) -> list[str]:
+def _prompts(tx: Tx, mission_id: str, only_agent: str | None, agent_id: str | None) -> list[str]:
     """Tell what users said last: the reader's own first, also where others were told more since.
 
     What another agent was told says to whom.
     """
-    found = newest(tx, mission_id, "prompt_submitted", narrow, PROMPTS)
+    found = newest(tx, mission_id, "prompt_submitted", only_agent, PROMPTS)
     mine = newest(tx, mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
     rows = [*mine, *(row for row in found if row["seq"] not in {each["seq"] for each in mine})]
     whose = {None, agent_id, *(row["agent_id"] for row in mine)}
     items = []
     for row in rows[:PROMPTS]:
         data = data_of(row)
-        to = "" if narrow or not agent_id or row["agent_id"] in whose else f", to {row['agent_id']}"
+        to = (
+            ""
+            if only_agent or not agent_id or row["agent_id"] in whose
+            else f", to {row['agent_id']}"
+        )
         if data.get("prompt"):
             at = data.get("happened_at") or row["timestamp"]
             items.append(f"- {at}{to}:\n{verbatim(str(data['prompt']))}")

@@ -28,17 +28,21 @@ from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import method
 from ..core.tx import Row, Tx
-from ..missions.current import is_automatic, session_before
-from ..missions.milestones import rearm
+from ..missions.milestones import reset_milestone
+from ..missions.selection import is_automatic, last_session_mission
 from . import handover, prompt
-from .checkpoint_selection import choose, mission_to_brief
-from .context_builder import is_unknown, leave_parts
-from .restore_context import RestoreContext, RestoreReport, check, refuse_stranger
-from .restore_locks import restore_locks
-from .restore_mail import restore_mail
-from .restore_sorties import restore_sorties
+from .context_builder import is_unknown, store_agent_contexts
+from .restore_context import (
+    RestoreContext,
+    RestoreReport,
+    check,
+    choose,
+    mission_to_brief,
+    refuse_unknown_agent,
+)
+from .restore_steps import restore_locks, restore_mail, restore_sorties
 from .state import make_briefed
-from .undo import become_newest, done_before, keep_undo, reopen
+from .undo import already_recovered, keep_restored_state, reopen, take_undo_checkpoint
 
 
 def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
@@ -55,27 +59,29 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     checkpoint = choose(tx, ctx, request, report)
     restore = RestoreContext(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, report=report)
     mission = find(tx, "mission", restore.mission_id)
-    if restore.narrow and not request.take_over_from:
-        refuse_stranger(restore, restore.narrow)
+    if restore.only_agent and not request.take_over_from:
+        refuse_unknown_agent(restore, restore.only_agent)
     restore = msgspec.structs.replace(
-        restore, repeated=done_before(restore, mission), undoes=handover.undone_by(restore)
+        restore,
+        repeated=already_recovered(restore, mission),
+        undoes=handover.undone_takeover(restore),
     )
     reopen(restore, mission)
-    handover.note_dead(tx, ctx, restore.mission_id, request.take_over_from)
+    handover.mark_dead_agents_lost(tx, ctx, restore.mission_id, request.take_over_from)
     before = capture(tx, ctx, mission)
     hands_over = handover.hands_over(restore, before)
-    undo_id = keep_undo(restore, before, hands_over=hands_over)
-    moved = handover.hand_over(restore) or handover.take_back(restore)
+    undo_id = take_undo_checkpoint(restore, before, hands_over=hands_over)
+    moved = handover.hand_over(restore) or handover.undo_takeover(restore)
     present = states_of(tx, restore.mission_id) if moved else before.sorties
     restored = Restored(
         sorties=restore_sorties(restore, present),
         locks=restore_locks(restore),
         messages=restore_mail(restore),
     )
-    rearm(tx, restore.mission_id)
-    left = handover.bring_in(restore) if hands_over else None
+    reset_milestone(tx, restore.mission_id)
+    left = handover.move_in_successor(restore) if hands_over else None
     sorties = states_of(tx, restore.mission_id) if report.changes else present
-    become_newest(restore, sorties, hands_over=hands_over)
+    keep_restored_state(restore, sorties, hands_over=hands_over)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
@@ -127,7 +133,7 @@ def _result(
     context, text = prompt.brief(
         tx, ctx, mission, sorties, restore.checkpoint, request, restore, note
     )
-    leave_parts(restore, mission, sorties)
+    store_agent_contexts(restore, mission, sorties)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
@@ -185,7 +191,7 @@ def _stranger(
 
 def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
     """Name the session before, for a person who cleared its window and wants it back after all."""
-    before = session_before(tx, ctx, cwd) if is_automatic(mission) else None
+    before = last_session_mission(tx, ctx, cwd) if is_automatic(mission) else None
     if before is None or before["id"] == mission["id"]:
         return []
     what = f"{before['id']} ({quote(before['title'], 80)})"

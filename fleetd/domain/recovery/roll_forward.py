@@ -7,7 +7,13 @@ for recovery afterwards. Finished work in the rows stays finished.
 from ...protocol.errors import Corrupt, Incompatible
 from ...protocol.requests.recovery import RecoveryRestore
 from ...protocol.types import OPEN_MISSION
-from ..artifacts.ingest import drop_marks_of_nothing, end_import, mark_settled, unmark, waiting
+from ..artifacts.ingest import (
+    drop_stale_marks,
+    mark_old_rows_dropped,
+    take_import_end,
+    to_roll_forward,
+    unmark,
+)
 from ..artifacts.kinds import KINDS, RecordKind
 from ..checkpoints.checkpoints import latest_row
 from ..checkpoints.codec import from_row
@@ -19,40 +25,38 @@ from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import awake_at
 from ..locks import leases
 from ..locks.keys import of_lock
-from ..missions.milestones import rearm
+from ..missions.milestones import reset_milestone
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
-from .restore_locks import restore_locks
-from .restore_mail import restore_mail
-from .restore_sorties import restore_sorties
+from .restore_steps import restore_locks, restore_mail, restore_sorties
 from .state import make_pending
-from .undo import keep_undo, reopen
+from .undo import reopen, take_undo_checkpoint
 
 
-def import_end(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
+def finish_import(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
     """Give a store that lies behind its files a new epoch, and counters above all in them.
 
     ``reached`` is how far the log is known to have come, by other means than files. Returns the
     missions that are to be rolled forward, the newest first.
     """
-    end = end_import(tx, ctx)
-    drop_marks_of_nothing(tx, ctx)
-    tops = [_top(tx, kind) for kind in KINDS.values()]
+    end = take_import_end(tx, ctx)
+    drop_stale_marks(tx, ctx)
+    tops = [_log_end_in(tx, kind) for kind in KINDS.values()]
     # A record is always followed by its own event, so a log that ends where a file was taken
     # has lost at least that one.
     if end is not None and max(tops) >= end:
         _raise(tx, ctx, end, max(tops), reached)
     # All of them before the first is restored: what a newer mission then takes is not dropped.
-    for mission_id in waiting(tx, ctx, "behind"):
+    for mission_id in to_roll_forward(tx, ctx, "behind"):
         mission, restore = _restore_context(tx, ctx, mission_id)
         if restore is not None and mission["status"] in OPEN_MISSION:
-            keep_undo(restore, capture(tx, ctx, mission))
-            _drop_what_was_over(restore)
-        mark_settled(tx, ctx, mission_id)
-    return waiting(tx, ctx)
+            take_undo_checkpoint(restore, capture(tx, ctx, mission))
+            _drop_ended(restore)
+        mark_old_rows_dropped(tx, ctx, mission_id)
+    return to_roll_forward(tx, ctx)
 
 
-def _top(tx: Tx, kind: RecordKind) -> int:
+def _log_end_in(tx: Tx, kind: RecordKind) -> int:
     """Return how far the records of a noun say that the log reached; less than any if they do not.
 
     A checkpoint of old may have no place in a log, and says 0. A snapshot says that of the first.
@@ -123,7 +127,7 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
     reopen(restore, mission)
     sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
     locks, messages = restore_locks(restore), restore_mail(restore)
-    progress = rearm(tx, restore.mission_id)
+    progress = reset_milestone(tx, restore.mission_id)
     _set_mission(restore)
     if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
         make_pending(tx, restore.ctx, restore.mission_id, then.id)
@@ -135,7 +139,7 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
         tx.after_commit(LogLine("WARNING", line))
 
 
-def _drop_what_was_over(restore: RestoreContext) -> None:
+def _drop_ended(restore: RestoreContext) -> None:
     """End what the old rows still have and the checkpoint, taken later, has not.
 
     Otherwise a message that was delivered would be delivered again, and a file that was given back
@@ -147,7 +151,7 @@ def _drop_what_was_over(restore: RestoreContext) -> None:
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
-            leases.supersede(tx, ctx, row)
+            leases.end(tx, row["id"], "released", ctx.now)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     rows = tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"

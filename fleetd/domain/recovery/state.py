@@ -6,7 +6,7 @@ activity; an agent whose session moves to another mission goes on there.
 
 from collections.abc import Sequence
 
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Incompatible
 from ...protocol.events import (
     ContextCompacted,
@@ -21,11 +21,12 @@ from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import fresh_id
+from ..core.sql import inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import last_activity, silence_ms, silent_rows
 
 # Whoever was briefed may have gone on, and word of it be on its way still.
-UNTOLD = (
+BRIEFED_OUT_OF_TOUCH = (
     "EXISTS (SELECT 1 FROM agents briefed WHERE briefed.id = recoveries.agent_id"
     f" AND {unreachable('briefed')})"
 )
@@ -51,7 +52,7 @@ def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
     )
     if fresh is None:
         return
-    checkpoint_id = _kept_state(tx, ctx, mission)
+    checkpoint_id = _usable_checkpoint(tx, ctx, mission)
     payload = ContextCompacted(
         mission_id=mission["id"],
         last_activity_at=last_activity(mission),
@@ -66,7 +67,7 @@ def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
     tx.after_commit(LogLine("WARNING", f"{text}; it can be recovered from {checkpoint_id}"))
 
 
-def _kept_state(tx: Tx, ctx: Context, mission: Row) -> str:
+def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
     """Return the newest checkpoint; one is taken unless that is good and nothing was done since.
 
     The state is still here: one that cannot be read is no reason to go back to the one before.
@@ -152,16 +153,15 @@ def make_briefed(
     return recovery_id
 
 
-def go_on_elsewhere(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
+def confirm_moved_agents(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
     """Note that agents who were briefed here go on in another mission: nobody waits for them."""
-    names = {f"agent{number}": name for number, name in enumerate(agents)}
     rows = tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND state <> 'pending'"
-        f" AND agent_id IN ({', '.join(f':{name}' for name in names)}) RETURNING id",
+        f" AND agent_id IN ({inside_of('agent', agents)}) RETURNING id",
         now=ctx.now,
         mission=mission_id,
-        **names,
+        **named_params("agent", agents),
     )
     for row in rows:
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
@@ -171,7 +171,7 @@ def mark_unconfirmed(tx: Tx, ctx: Context, recovery_id: str) -> bool:
     """Give up waiting for the first activity after a briefing; it may still come."""
     row = tx.one(
         "UPDATE recoveries SET state = 'unconfirmed' WHERE id = :id AND state = 'briefed'"
-        f" AND briefed_awake_ms < :before AND NOT {UNTOLD} RETURNING *",
+        f" AND briefed_awake_ms < :before AND NOT {BRIEFED_OUT_OF_TOUCH} RETURNING *",
         id=recovery_id,
         before=ctx.awake_ms - ctx.config.detection.threshold_ms,
         **unreachable_params(ctx),

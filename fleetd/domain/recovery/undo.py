@@ -5,8 +5,7 @@ from ...protocol.records import Checkpoint, SortieState
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.types import OPEN_MISSION, ClosedReason
 from ..checkpoints import checkpoints
-from ..checkpoints.checkpoints import Reason
-from ..checkpoints.limits import WITH_SESSION
+from ..checkpoints.checkpoints import WITH_SESSION, Reason
 from ..checkpoints.state import State, capture
 from ..core.ids import find
 from ..core.mappers import ended_as
@@ -17,9 +16,9 @@ from .restore_context import RestoreContext
 def reopen(restore: RestoreContext, mission: Row) -> None:
     """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
     if mission["status"] in OPEN_MISSION:
-        _end_again(restore)
+        _close_again(restore)
         return
-    if restore.narrow:
+    if restore.only_agent:
         raise InvalidState(
             f"Mission {mission['id']} is {ended_as(mission)}; one agent cannot reopen it.",
             hint="Restore the whole mission: --scope mission --rewind.",
@@ -46,13 +45,13 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
     )
 
 
-def _end_again(restore: RestoreContext) -> None:
+def _close_again(restore: RestoreContext) -> None:
     """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
     known = restore.checkpoint.mission
     named = restore.request.checkpoint_id is not None
     if restore.repeated:
         return  # this checkpoint has just reopened it
-    if named and known and known.status not in OPEN_MISSION and not restore.narrow:
+    if named and known and known.status not in OPEN_MISSION and not restore.only_agent:
         restore.tx.run(
             "UPDATE missions SET status = :status, closed_reason = :why, completed_at = :at,"
             " updated_at = :now WHERE id = :id",
@@ -76,7 +75,7 @@ def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:
     return "session" if known and known.automatic and with_session else "person"
 
 
-def done_before(restore: RestoreContext, mission: Row) -> bool:
+def already_recovered(restore: RestoreContext, mission: Row) -> bool:
     """Whether the same was done just now; the second of two at once is told who was first."""
     last = restore.tx.one(
         "SELECT * FROM recoveries WHERE mission_id = :id AND briefed_at IS NOT NULL"
@@ -95,7 +94,9 @@ def done_before(restore: RestoreContext, mission: Row) -> bool:
     return True
 
 
-def keep_undo(restore: RestoreContext, state: State, *, hands_over: bool = False) -> str | None:
+def take_undo_checkpoint(
+    restore: RestoreContext, state: State, *, hands_over: bool = False
+) -> str | None:
     """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
 
     ``state`` is what is there. None when that equals what is restored and nothing of it goes to
@@ -122,7 +123,9 @@ def keep_undo(restore: RestoreContext, state: State, *, hands_over: bool = False
     return checkpoints.take(restore.tx, restore.ctx, mission["id"], reason, state).id
 
 
-def become_newest(restore: RestoreContext, sorties: list[SortieState], *, hands_over: bool) -> None:
+def keep_restored_state(
+    restore: RestoreContext, sorties: list[SortieState], *, hands_over: bool
+) -> None:
     """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
     Otherwise the next recovery would go to the newer one that was just left, or give what went to

@@ -7,6 +7,7 @@ through once, from one telling word to the next.
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from .key_names import (
     BEFORE,
@@ -65,8 +66,9 @@ def named(text: str) -> Iterator[Found]:
         if told > TOLD_MAX:
             position = start
             break
-        found = form(text, lower, head)
-        if found:
+        before = _before(lower, head)
+        name = Name(text, lower, head, before, kind_of(head[1], before) or "")
+        if (name.kind or form in _ANY_KIND) and (found := form(name)):
             position = found[1]
             yield found
     else:
@@ -89,7 +91,17 @@ def _starts(lower: str) -> list[int]:
     return sorted(found)
 
 
-Form = Callable[[str, str, re.Match[str]], Found | None]
+class Name(NamedTuple):
+    """A telling name in a text and in its lower case; ``kind`` is empty where it announces none."""
+
+    text: str
+    lower: str
+    head: re.Match[str]
+    before: str
+    kind: str
+
+
+Form = Callable[[Name], Found | None]
 
 
 def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
@@ -118,16 +130,16 @@ def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
     return _assigned if _could_be(text, lower, head) else None
 
 
-def _kind(lower: str, head: re.Match[str]) -> str | None:
-    return kind_of(head[1], _before(lower, head))
-
-
 def _before(lower: str, head: re.Match[str]) -> str:
     return lower[max(0, head.start() - BEFORE) : head.start()]
 
 
-def _found(value: Value, text: str, kind: str) -> Found:
-    return value.start, value.end(text), kind
+def _found(name: Name, value: Value, kind: str = "") -> Found:
+    return value.start, value.end(name.text), kind or name.kind
+
+
+def _judged(name: Name, value: Value | None, style: str) -> Found | None:
+    return _found(name, value) if value and is_secret(name.kind, value, style) else None
 
 
 # NAME=value, name = "value", "name": "value", ?name=value, and YAML's blocks.
@@ -153,20 +165,20 @@ def _value_start(lower: str, head: re.Match[str]) -> int:
     return spaces.end() if spaces else head.end()
 
 
-def _assigned(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    style, before = _style(head, text), _before(lower, head)
-    value = value_at(text, _value_start(lower, head), to_space=style == "shell")
-    kind = kind_of(head[1], before)
-    if kind is not None and _is_setting(text, head, value):
-        return None if _stands_for(value.text) else _found(value, text, kind)
-    if kind is None and style == "shell" and head[1] == "key" and is_opaque(value.text):
-        kind = "key" if may_be_key(before) else None
+def _assigned(name: Name) -> Found | None:
+    text, head, kind = name.text, name.head, name.kind
+    style = _style(head, text)
+    value = value_at(text, _value_start(name.lower, head), to_space=style == "shell")
+    if kind and _is_setting(text, head, value):
+        return None if _stands_for(value.text) else _found(name, value)
+    if not kind and style == "shell" and head[1] == "key" and is_opaque(value.text):
+        kind = "key" if may_be_key(name.before) else ""
     said = kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
-    if kind and said and _is_told_after(head[1], value):
-        return _found(value, text, kind)
-    if kind is None or (head[1] in SHORTENED and not is_no_count(value, style)):
+    if said and _is_told_after(head[1], value):
+        return _found(name, value)
+    if not kind or (head[1] in SHORTENED and not is_no_count(value, style)):
         return None
-    return _found(value, text, kind) if is_secret(kind, value, style) else None
+    return _found(name, value, kind) if is_secret(kind, value, style) else None
 
 
 def _is_told_after(name: str, value: Value) -> bool:
@@ -213,28 +225,28 @@ def _style(head: re.Match[str], text: str) -> str:
     return "shell" if text[head.start(1) : head.end(1)].isupper() else "tight"
 
 
-def _in_query(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    value = (_IN_QUERY if head["sign"] == "=" else _IN_ENCODED).match(text, head.end())
-    kind = _kind(lower, head)
-    if value is None or kind is None or value[0].startswith("[redacted:"):
+def _in_query(name: Name) -> Found | None:
+    inside = _IN_QUERY if name.head["sign"] == "=" else _IN_ENCODED
+    value = inside.match(name.text, name.head.end())
+    if value is None or value[0].startswith("[redacted:"):
         return None
     word = value[0].rstrip(".,!?;:)]}")
     if len(word) < 3 or is_placeholder(word, quoted=True) or "(" in word or word[0] in "%${":
         return None
-    return value.start(), value.start() + len(word), kind
+    return value.start(), value.start() + len(word), name.kind
 
 
-def _block(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    kind, block = _kind(lower, head), _BLOCK.match(text, head.end())
+def _block(name: Name) -> Found | None:
+    block = _BLOCK.match(name.text, name.head.end())
     if block is None:
         return None
     lines = re.compile(
         r"(?:(?!\\{1,2}n)[^\r\n])+"
         rf"(?:{re.escape(block[1])}{block[2]}[ \t]*(?:(?!\\{{1,2}}n)[^\r\n])+)*"
-    ).match(text, block.end())
-    if kind is None or lines is None or is_gap(lines[0].strip()):
+    ).match(name.text, block.end())
+    if lines is None or is_gap(lines[0].strip()):
         return None
-    return lines.start(), lines.end(), kind
+    return *lines.span(), name.kind
 
 
 # <name>value</name>, <add key="name" value="value">, <entry key="name">value</entry>
@@ -244,52 +256,46 @@ _PAIR = re.compile(r"[\w.-]{1,12}[ \t]{0,3}=[ \t]{0,3}\\{0,3}[\"'][\w.: -]{0,60}
 _VALUE = re.compile(r"[ \t\r\n]{1,20}value[ \t]{0,3}=[ \t]{0,3}(?=\\{0,3}[\"'])")
 
 
-def _element(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    before = lower[max(0, head.start() - 80) : head.start()]
-    opened = _PAIR.search(before) if head["quote"] else _OPENING.search(before)
-    kind = _kind(lower, head)
-    if opened is None or kind is None or text.find("</", head.end(), head.end() + 1_000) < 0:
+def _element(name: Name) -> Found | None:
+    text, head = name.text, name.head
+    opening = _PAIR if head["quote"] else _OPENING
+    opened = opening.search(name.lower[max(0, head.start() - 80) : head.start()])
+    if opened is None or text.find("</", head.end(), head.end() + 1_000) < 0:
         return None
-    value = element_at(text, head.end())
-    return _found(value, text, kind) if is_secret(kind, value, "loose") else None
+    return _judged(name, element_at(text, head.end()), "loose")
 
 
-def _attribute(text: str, lower: str, head: re.Match[str]) -> Found | None:
+def _attribute(name: Name) -> Found | None:
+    lower, head = name.lower, name.head
     paired = _VALUE.match(lower, head.end("quote"))
-    kind = _kind(lower, head)
-    if kind is None:
-        return None
     if paired and _PAIR.search(lower[max(0, head.start() - 80) : head.start()]):
-        value = value_at(text, paired.end())
-        return _found(value, text, kind) if is_secret(kind, value, "tight") else None
-    return _set(text, lower, head) if head["space"] else None
+        return _judged(name, value_at(name.text, paired.end()), "tight")
+    return _set(name) if head["space"] else None
 
 
 _NEXT_LINE = re.compile(rf"{_BREAK}[ \t]{{1,40}}value:[ \t]{{1,4}}(?=\S)")
 
 
-def _on_next_line(text: str, lower: str, head: re.Match[str]) -> Found | None:
+def _on_next_line(name: Name) -> Found | None:
     """Find the value of a name in a list of YAML: - name: NAME, and value: below it."""
-    line = _NEXT_LINE.match(lower, head.end())
-    kind = _kind(lower, head)
-    if line is None or kind is None:
+    text, head = name.text, name.head
+    line = _NEXT_LINE.match(name.lower, head.end())
+    if line is None:
         return None
     value = value_at(text, line.end(), to_space=True)
     shouted = text[head.start(1) : head.end(1)].isupper() and len(value.text) >= 3
     secret = shouted and not is_placeholder(value.text, quoted=True) and not is_path(value.text)
-    return _found(value, text, kind) if secret or is_secret(kind, value, "tight") else None
+    return _found(name, value) if secret else _judged(name, value, "tight")
 
 
 # f("name", "value")
 
 
-def _argument(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    spaces = _SPACES.match(text, head.end())
-    value = quoted_at(text, spaces.end() if spaces else head.end())
-    kind = _kind(lower, head)
-    if value is None or kind is None or not is_secret(kind, value, "tight"):
-        return None
-    return _found(value, text, kind) if _is_argument(text, head, value.text) else None
+def _argument(name: Name) -> Found | None:
+    spaces = _SPACES.match(name.text, name.head.end())
+    value = quoted_at(name.text, spaces.end() if spaces else name.head.end())
+    found = _judged(name, value, "tight")
+    return found if value and found and _is_argument(name.text, name.head, value.text) else None
 
 
 _NAME_END = re.compile(r"[\w.:-]*\Z")
@@ -322,14 +328,13 @@ _SAID_OF_OPTIONS = """
 _NOT_SAID = frozenset(_SAID_OF_OPTIONS.split())
 
 
-def _spaced(text: str, lower: str, head: re.Match[str]) -> Found | None:
+def _spaced(name: Name) -> Found | None:
     """Find the value of a name after which there is nothing but a space."""
-    before = _before(lower, head)
-    if before.rpartition(" ")[2].startswith("-"):
-        return _flag(text, lower, head) if _FLAG.search(before) else None
-    if text.startswith("'", head.end()):
-        return _statement(text, lower, head)
-    return _declared(text, lower, head) or _set(text, lower, head) or _said(text, lower, head)
+    if name.before.rpartition(" ")[2].startswith("-"):
+        return _flag(name) if name.kind and _FLAG.search(name.before) else None
+    if name.text.startswith("'", name.head.end()):
+        return _statement(name)
+    return ((_declared(name) or _set(name)) if name.kind else None) or _said(name)
 
 
 # A type after the name, as in Go; what stands in for a variable that is not set; SQL's FOR user.
@@ -338,43 +343,37 @@ _DECLARED = re.compile(
 )
 
 
-def _declared(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    declared = _DECLARED.match(lower, head.end())
-    value = quoted_at(text, declared.end()) if declared else None
-    kind = _kind(lower, head)
-    if value is None or kind is None or not is_secret(kind, value, "loose"):
-        return None
-    return _found(value, text, kind)
+def _declared(name: Name) -> Found | None:
+    declared = _DECLARED.match(name.lower, name.head.end())
+    return _judged(name, quoted_at(name.text, declared.end()), "loose") if declared else None
 
 
-def _flag(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    value, kind = value_at(text, head.end()), _kind(lower, head)
-    if kind is None or value.text.startswith("-"):
-        return None
-    if is_secret(kind, value, "loose"):
-        return _found(value, text, kind)
-    # A word may be a password where the command ends with it, or the next option begins.
+def _flag(name: Name) -> Found | None:
+    value = value_at(name.text, name.head.end())
     word = value.text
-    alone = kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_SAID
-    alone = alone and bool(_STOPS.match(text, value.start + len(word)))
-    return _found(value, text, kind) if alone else None
-
-
-def _statement(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    stated = _STATED.match(text, head.end() - (head["sign"] == "("))
-    value = quoted_at(text, stated.end()) if stated else None
-    if value is None or not head[1].startswith("passw"):
+    if word.startswith("-"):
         return None
-    secret = " " not in value.text and is_secret("password", value, "loose")
-    return _found(value, text, "password") if secret else None
+    # A word may be a password where the command ends with it, or the next option begins.
+    alone = name.kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_SAID
+    if alone and _STOPS.match(name.text, value.start + len(word)):
+        return _found(name, value)
+    return _judged(name, value, "loose")
 
 
-def _set(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    setting = _SETTING.search(lower[max(0, head.start() - 120) : head.start()])
-    kind = _kind(lower, head)
-    if setting is None or kind is None:
+def _statement(name: Name) -> Found | None:
+    head = name.head
+    stated = _STATED.match(name.text, head.end() - (head["sign"] == "("))
+    value = quoted_at(name.text, stated.end()) if stated else None
+    if value is None or " " in value.text or not head[1].startswith("passw"):
         return None
-    value = value_at(text, head.end())
+    return _judged(name, value, "loose")
+
+
+def _set(name: Name) -> Found | None:
+    setting = _SETTING.search(name.lower[max(0, name.head.start() - 120) : name.head.start()])
+    if setting is None:
+        return None
+    value = value_at(name.text, name.head.end())
     word = value.text
     # A word of a sentence is no name, as in "set the token to", and has no value.
     is_name = bool(setting[1]) and len(word) >= 6 and not word.startswith(("-", "="))
@@ -385,9 +384,8 @@ def _set(text: str, lower: str, head: re.Match[str]) -> Found | None:
         and not is_path(word)
         and "(" not in word
     ):
-        return _found(value, text, kind)
-    secret = is_secret(kind, value, "loose") or (is_name and is_secret(kind, value, "tight"))
-    return _found(value, text, kind) if secret else None
+        return _found(name, value)
+    return _judged(name, value, "loose") or (_judged(name, value, "tight") if is_name else None)
 
 
 # Nobody chooses a longer password; what is looked at again and again has to be short.
@@ -412,9 +410,9 @@ _STATE = re.compile(
 )
 
 
-def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
+def _said(name: Name) -> Found | None:
     """Find a secret that somebody tells in a sentence: the password is ..."""
-    before = _before(lower, head)
+    text, lower, head, before, _ = name
     kind = kind_of(head[1], before.replace(" ", "-"))
     if kind is None:
         return None
@@ -426,7 +424,7 @@ def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
     position = said.end() if said else head.end()
     quoted = quoted_at(text, position) if said else None
     if quoted is not None:
-        return _found(quoted, text, kind) if _is_told(kind, quoted.text) else None
+        return _found(name, quoted, kind) if _is_told(kind, quoted.text) else None
     if said and head[1].startswith("credential"):
         named = _USER_AND.match(text, position)
         position = named.end() if named else position
@@ -444,6 +442,9 @@ def _said(text: str, lower: str, head: re.Match[str]) -> Found | None:
         told = is_opaque(word) and len(word) >= 20 and word.replace("_", "").isalnum()
     return (value.start, end, kind) if told else None
 
+
+# These find secrets also where the name alone announces none.
+_ANY_KIND = (_assigned, _spaced, _statement)
 
 _NAME_OF_CODE = re.compile(r"[\w.-]*[_.:/][\w.-]*")
 _SIGNS = frozenset("!#%&*+?@^~=")

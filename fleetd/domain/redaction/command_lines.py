@@ -1,10 +1,10 @@
 """Secrets on command lines: options, settings and pipes of well-known programs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .key_names import is_gap, is_path
-from .tokens import Found, Search
+from .tokens import Found, Search, after_each
 from .values import value_at
 
 # A command is looked at no further than this, in characters.
@@ -62,15 +62,10 @@ def _pattern(before: str) -> re.Pattern[str]:
     return re.compile(rf"(?<=[ \t]){spaced}")
 
 
-def _by_program() -> dict[str, list[re.Pattern[str]]]:
-    found: dict[str, list[re.Pattern[str]]] = {}
-    for programs, before in _OPTIONS:
-        for program in programs.split():
-            found.setdefault(program, []).append(_pattern(before))
-    return found
-
-
-_WITH_OPTIONS = _by_program()
+_WITH_OPTIONS: dict[str, list[re.Pattern[str]]] = {}
+for _programs, _before in _OPTIONS:
+    for _program in _programs.split():
+        _WITH_OPTIONS.setdefault(_program, []).append(_pattern(_before))
 _END = re.compile(r"[\n;|]|&&|\\n|\Z")
 # What may stand around the name of a program, as in $(mysql or '/usr/bin/mysql.
 _SEPARATORS = str.maketrans(dict.fromkeys("$(`'\"\\/;|&\t", " "))
@@ -107,11 +102,10 @@ def _in_line(text: str, start: int, stop: int, words: list[str]) -> Iterator[Fou
         if begin < 0:  # it is part of what was found
             continue
         position = begin + len(word)
-        if word in _WITH_OPTIONS:
-            found = _in_command(text, position, _WITH_OPTIONS[word])
-            if found:
-                yield found
-                position = found[1]
+        patterns = _WITH_OPTIONS.get(word)
+        if patterns and (found := _in_command(text, position, patterns)):
+            yield found
+            position = found[1]
 
 
 def _arguments(needle: str, program: str, before: str) -> Search:
@@ -125,24 +119,22 @@ def _arguments(needle: str, program: str, before: str) -> Search:
             if left < 0:
                 yield at, len(text), "not-scanned"
                 return
-            if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-."):
-                found = _in_command(text, at + len(program), pattern)
-                if found:
-                    yield found
-                    at = found[1] - 1
+            alone = at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-.")
+            if alone and (found := _in_command(text, at + len(program), pattern)):
+                yield found
+                at = found[1] - 1
             at = text.find(f"{program} ", at + 1)
 
     return Search((needle,), find, lambda text: program in text)
 
 
-def _in_command(text: str, begin: int, patterns: list[re.Pattern[str]]) -> Found | None:
+def _in_command(text: str, begin: int, patterns: Sequence[re.Pattern[str]]) -> Found | None:
     """Return the secret of a command after the name of its program."""
     end = _END.search(text, begin, begin + _COMMAND_MAX)
     stop = end.start() if end else begin
     for pattern in patterns:
         head = pattern.search(text, begin, stop)
-        found = _argument(text, head.end()) if head else None
-        if found:
+        if head and (found := _argument(text, head.end())):
             return found
     return None
 
@@ -160,14 +152,6 @@ _NETRC = re.compile(
 )
 
 
-def netrc(text: str) -> Iterator[Found]:
-    """Find the passwords of a .netrc file."""
-    for head in _NETRC.finditer(text):
-        found = _argument(text, head.end())
-        if found:
-            yield found
-
-
 _PIPED_INTO = re.compile(
     r"\|[ \t]*+(?:sudo[ \t]++(?:-\w++[ \t]++)*+)?"
     r"(?:chpasswd|passwd\b|sudo[ \t]+(?:-\w+[ \t]+){0,5}-\w*S\b"
@@ -179,18 +163,25 @@ _SAID = re.compile(
 _HERE_STRING = re.compile(r"(?:sudo[ \t]+-S|--password-stdin)\b[^\n|<]{0,200}<<<[ \t]*")
 
 
+def _piped(text: str, _: str, into: re.Match[str]) -> Found | None:
+    first = max(0, into.start() - _COMMAND_MAX)
+    said = _SAID.search(text[first : into.start()])
+    return _argument(text, first + said.end()) if said else None
+
+
+def _next_argument(text: str, _: str, head: re.Match[str]) -> Found | None:
+    return _argument(text, head.end())
+
+
+_in_pipes = after_each(_PIPED_INTO, _piped)
+_in_here_strings = after_each(_HERE_STRING, _next_argument)
+
+
 def piped(text: str) -> Iterator[Found]:
-    """Find what is piped into a program that reads a password: echo value | sudo -S."""
-    for into in _PIPED_INTO.finditer(text):
-        first = max(0, into.start() - _COMMAND_MAX)
-        said = _SAID.search(text[first : into.start()])
-        found = _argument(text, first + said.end()) if said else None
-        if found:
-            yield found
+    """Find what a program reads that asks for a password: echo value | sudo -S."""
+    yield from _in_pipes(text)
     if "<<<" in text:
-        for head in _HERE_STRING.finditer(text):
-            if found := _argument(text, head.end()):
-                yield found
+        yield from _in_here_strings(text)
 
 
 def _may_be_piped(text: str) -> bool:
@@ -200,6 +191,10 @@ def _may_be_piped(text: str) -> bool:
 COMMAND_SEARCHES: tuple[Search, ...] = (
     Search((" -",), options, lambda text: next(options(text), None)),
     *(_arguments(*row) for row in _ARGUMENTS),
-    Search(("pass",), netrc, lambda text: "login" in text and _NETRC.search(text)),
+    Search(
+        ("pass",),
+        after_each(_NETRC, _next_argument),
+        lambda text: "login" in text and _NETRC.search(text),
+    ),
     Search(("pass", "token", " -"), piped, _may_be_piped),
 )

@@ -4,6 +4,7 @@ The time it takes grows with the length of the text and with nothing else. What 
 or a telling name is found; nothing else can be (behaviour, Secrets).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .encoded import undisguised
+from ...protocol.display import INVISIBLE
 from .key_names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
 from .tokens import TOKEN_BEGINNING, Search, long_words
@@ -78,6 +79,51 @@ def _without_disguised(text: str) -> str:
         if len(parts) == 2 * FOUND_MAX:
             return "".join([*parts, f"\n{CUT}"])
     return "".join([*parts, text[position:]])
+
+
+# As they are written in JSON and in the source of programs.
+_WRITTEN = (
+    r"\\\\?(?:u(?:00[aA][dD]|034[fF]|061[cC]|200[b-fB-F]|202[a-eA-E]|206[0-9a-fA-F]|[fF][eE][fF]{2})"
+    r"|(?:u001[bB]|x1[bB]|033|e)\[[0-?]{0,40}[ -/]{0,4}[@-~])"
+)
+_COLOUR = r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|[@-Z\\-_])"
+_DISGUISE = re.compile(rf"[{INVISIBLE}]|{_COLOUR}|{_WRITTEN}")
+
+
+def undisguised(text: str) -> tuple[str, list[int]] | None:
+    """Return a text without its disguises, and for each character its place; None without any."""
+    if not _is_disguised(text):
+        return None
+    parts: list[str] = []
+    places: list[int] = []
+    end = 0
+    for found in _DISGUISE.finditer(text):
+        parts.append(text[end : found.start()])
+        places.extend(range(end, found.start()))
+        end = found.end()
+    if end == 0:
+        return None
+    places.extend(range(end, len(text)))
+    return "".join([*parts, text[end:]]), places
+
+
+# Cheaper than looking for a disguise, and hardly any text has one of them.
+_UNSEEN = re.compile(f"[{INVISIBLE}]")
+_SPELLED_OUT = re.compile(_WRITTEN)
+
+
+def _is_disguised(text: str) -> bool:
+    if "\x1b" in text or (not text.isascii() and _UNSEEN.search(_beyond_ascii(text))):
+        return True
+    return "\\" in text and bool(_SPELLED_OUT.search(text))
+
+
+_ASCII = bytes(range(128))
+
+
+def _beyond_ascii(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return raw.decode("utf-8", "surrogatepass")
 
 
 def redact_data(value: Any) -> Any:

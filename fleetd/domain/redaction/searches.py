@@ -4,14 +4,15 @@ None looks back and forth over an unbounded run: a search that judged a value go
 and repetitions end at a fixed length or are possessive.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator
 
 from .assignments import BEGINNINGS, named
 from .command_lines import COMMAND_SEARCHES
-from .encoded import ENCODED
-from .key_names import SPACES, is_gap, is_path, is_placeholder, kind_of_name, lowered
-from .tokens import TOKEN_SEARCHES, Found, Search
+from .key_names import SPACES, is_gap, is_path, is_placeholder, kind_of_name
+from .tokens import TOKEN_BEGINNING, TOKEN_SEARCHES, Found, Search, after_each
 from .values import PROMISING, Value, header_at, is_opaque, is_secret, value_at
 
 _NO_USER = rf"""{SPACES}/@'"<>\\\\"""
@@ -21,13 +22,12 @@ _URL = re.compile(
 )
 
 
-def in_urls(text: str) -> Iterator[Found]:
-    """Find passwords in URLs, and tokens in the place of the user."""
-    for found in _URL.finditer(text):
-        start, end = found.span(found.lastindex or 0)
-        value = text[start : end - 1]
-        if value and not is_gap(value) and (found.lastindex == 1 or is_opaque(value)):
-            yield start, end - 1, "url"
+def _in_url(text: str, lower: str, found: re.Match[str]) -> Found | None:
+    """Return the password of a URL, or the token in the place of its user."""
+    start, end = found.span(found.lastindex or 0)
+    value = text[start : end - 1]
+    secret = value and not is_gap(value) and (found.lastindex == 1 or is_opaque(value))
+    return (start, end - 1, "url") if secret else None
 
 
 _SCHEMES = (
@@ -44,21 +44,16 @@ _BASIC = re.compile(r"basic[ \t]{1,4}(?=[\w.~+/-]{16})")
 _CREDENTIALS = re.compile(r"[\w.~+/-]{16,}+=*")
 
 
-def authorizations(text: str) -> Iterator[Found]:
-    """Find what follows an Authorization header's scheme; the scheme stays."""
-    lower = lowered(text)
-    position = 0
-    while head := _AUTHORIZATION.search(lower, position):
-        position = head.end()
-        header = header_at(text, _header(lower, head.start(), "proxy-"), position)
-        scheme = _SCHEME.match(text, header.start)
-        start = scheme.end() if scheme else header.start
-        # Digest and its like are made of several parts.
-        whole = scheme and not scheme[1]
-        value = header.after(text, start) if whole else value_at(text, start)
-        if _authorizes(value, bool(scheme)):
-            position = value.end(text)
-            yield value.start, position, "authorization"
+def _authorization(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return what follows an Authorization header's scheme; the scheme stays."""
+    header = header_at(text, _header(lower, head.start(), "proxy-"), head.end())
+    scheme = _SCHEME.match(text, header.start)
+    start = scheme.end() if scheme else header.start
+    # Digest and its like are made of several parts.
+    whole = scheme and not scheme[1]
+    value = header.after(text, start) if whole else value_at(text, start)
+    secret = _authorizes(value, bool(scheme))
+    return (value.start, value.end(text), "authorization") if secret else None
 
 
 def _header(lower: str, start: int, prefix: str) -> int:
@@ -73,21 +68,10 @@ def _authorizes(value: Value, has_scheme: bool) -> bool:
     return len(value.text) > 2 and not letters_only and not is_placeholder(value.text, quoted=False)
 
 
-def bearers(text: str) -> Iterator[Found]:
-    """Find what follows Bearer without a header's name."""
-    return _schemes(text, _BEARER)
-
-
-def basics(text: str) -> Iterator[Found]:
-    """Find what follows Basic without a header's name."""
-    return _schemes(text, _BASIC)
-
-
-def _schemes(text: str, scheme: re.Pattern[str]) -> Iterator[Found]:
-    for head in scheme.finditer(lowered(text)):
-        found = _CREDENTIALS.match(text, head.end())
-        if found and is_opaque(found[0]):
-            yield *found.span(), "authorization"
+def _credentials(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return what follows Bearer or Basic without a header's name."""
+    found = _CREDENTIALS.match(text, head.end())
+    return (*found.span(), "authorization") if found and is_opaque(found[0]) else None
 
 
 # What follows is looked at no further than a value is judged, with its quotes and spaces.
@@ -96,20 +80,15 @@ _COOKIE = re.compile(
 )
 
 
-def cookies(text: str) -> Iterator[Found]:
-    """Find the values of Cookie and Set-Cookie headers, and of curl's option."""
-    lower = lowered(text)
-    position = 0
-    while head := _COOKIE.search(lower, position):
-        position = head.end()
-        option = lower.startswith("--", max(0, head.start() - 2))
-        if head[0].endswith((" ", "\t")) and not (option or ":" in head[0] or "=" in head[0]):
-            continue
-        value = header_at(text, _header(lower, head.start(), "set-"), position)
-        sure = value.quoted or head[1]
-        if sure and "=" in value.text and not is_gap(value.text.split("=", 1)[1]):
-            position = value.end(text)
-            yield value.start, position, "cookie"
+def _cookie(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return the value of a Cookie or Set-Cookie header, or of curl's option."""
+    option = lower.startswith("--", max(0, head.start() - 2))
+    if head[0].endswith((" ", "\t")) and not (option or ":" in head[0] or "=" in head[0]):
+        return None
+    value = header_at(text, _header(lower, head.start(), "set-"), head.end())
+    sure = (value.quoted or head[1]) and "=" in value.text
+    gap = sure and is_gap(value.text.split("=", 1)[1])
+    return (value.start, value.end(text), "cookie") if sure and not gap else None
 
 
 # The word may be part of a name: _auth, HTTP_AUTH, and docker's "auth".
@@ -124,29 +103,15 @@ _MODES = re.compile(
 )
 
 
-def auths(text: str) -> Iterator[Found]:
-    """Find credentials of names that end with auth."""
-    return _credentials(text, _AUTH)
-
-
-def pre_shared_keys(text: str) -> Iterator[Found]:
-    """Find the pre-shared keys of wireless networks and tunnels."""
-    return _credentials(text, _PSK)
-
-
-def _credentials(text: str, name: re.Pattern[str]) -> Iterator[Found]:
-    lower = lowered(text)
-    position = 0
-    while head := name.search(lower, position):
-        position = head.end()
-        value = value_at(text, position, to_space=True)
-        word = value.text
-        sure = name is _PSK or text[head.start() : head.start() + 4].isupper()
-        if len(word) < 6 or _MODES.fullmatch(word) or is_placeholder(word, quoted=True):
-            continue
-        if "(" not in word and not is_path(word) and (sure or _is_encoded(word)):
-            position = value.end(text)
-            yield value.start, position, "password"
+def _key_of_auth(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return the credentials of a name that ends with auth, or a pre-shared key."""
+    value = value_at(text, head.end(), to_space=True)
+    word = value.text
+    if len(word) < 6 or _MODES.fullmatch(word) or is_placeholder(word, quoted=True):
+        return None
+    sure = head.re is _PSK or text[head.start() : head.start() + 4].isupper()
+    secret = "(" not in word and not is_path(word) and (sure or _is_encoded(word))
+    return (value.start, value.end(text), "password") if secret else None
 
 
 def _is_encoded(word: str) -> bool:
@@ -160,17 +125,16 @@ _IDENTIFIED = re.compile(
 _OF_USER = re.compile(r"\b(?:user|role|grant|login)\b[^;\n]{0,200}\Z")
 
 
-def identified(text: str) -> Iterator[Found]:
-    """Find the passwords of SQL: IDENTIFIED BY 'value'."""
-    lower = lowered(text)
-    position = 0
-    while head := _IDENTIFIED.search(lower, position):
-        position = head.end()
-        value = value_at(text, position, to_space=True)
-        sure = value.quoted or _OF_USER.search(lower[max(0, head.start() - 250) : head.start()])
-        if sure and len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
-            position = value.end(text)
-            yield value.start, position, "password"
+def _identified(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return the password of SQL: IDENTIFIED BY 'value'."""
+    value = value_at(text, head.end(), to_space=True)
+    sure = value.quoted or _OF_USER.search(lower[max(0, head.start() - 250) : head.start()])
+    return _password(text, value) if sure else None
+
+
+def _password(text: str, value: Value) -> Found | None:
+    gap = len(value.text) < 3 or is_placeholder(value.text, quoted=True)
+    return None if gap else (value.start, value.end(text), "password")
 
 
 _INSERT = re.compile(
@@ -199,39 +163,16 @@ _REQUIREPASS = re.compile(r"requirepass[ \t]+(?=\S)")
 _SECURE_STRING = re.compile(r"SecureString[ \t]+(?:-String[ \t]+)?(?=[\"'])")
 
 
-def logins(text: str) -> Iterator[Found]:
-    """Find the password beside a user's name: login("me", "value")."""
-    return _after(text, _LOGIN)
-
-
-def secure_strings(text: str) -> Iterator[Found]:
-    """Find what PowerShell makes a secure string of."""
-    return _after(text, _SECURE_STRING)
-
-
-def redis_settings(text: str) -> Iterator[Found]:
-    """Find the passwords of Redis' configuration: requirepass value."""
-    return _after(text, _REQUIREPASS)
-
-
-def _after(text: str, before: re.Pattern[str]) -> Iterator[Found]:
-    position = 0
-    while head := before.search(text, position):
-        position = head.end()
-        value = value_at(text, position, to_space=True)
-        if len(value.text) >= 3 and not is_placeholder(value.text, quoted=True):
-            position = value.end(text)
-            yield value.start, position, "password"
+def _next_word(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    return _password(text, value_at(text, head.end(), to_space=True))
 
 
 _ORACLE = re.compile(r"jdbc:oracle:(?:thin|oci):[\w.$#-]{1,60}/([^\s/@\"']{2,200})@")
 
 
-def oracle_urls(text: str) -> Iterator[Found]:
-    """Find the passwords of Oracle's JDBC addresses: thin:user/value@host."""
-    for found in _ORACLE.finditer(text):
-        if not is_gap(found[1]):
-            yield *found.span(1), "url"
+def _oracle_password(text: str, lower: str, found: re.Match[str]) -> Found | None:
+    """Return the password of Oracle's JDBC addresses: thin:user/value@host."""
+    return None if is_gap(found[1]) else (*found.span(1), "url")
 
 
 _SIGNATURE = re.compile(
@@ -240,45 +181,77 @@ _SIGNATURE = re.compile(
 _SIGNED = re.compile(r"(?:%(?!26)|[^&#\s\"'`<>\\%]){16,2000}")
 
 
-def signatures(text: str) -> Iterator[Found]:
-    """Find the signature of an address that gives access to whoever has it: ?sig=value."""
-    for head in _SIGNATURE.finditer(lowered(text)):
-        value = _SIGNED.match(text, head.end())
-        if value and is_opaque(value[0]):
-            yield *value.span(), "token"
+def _signature(text: str, lower: str, head: re.Match[str]) -> Found | None:
+    """Return the signature of an address that gives access to whoever has it: ?sig=value."""
+    value = _SIGNED.match(text, head.end())
+    return (*value.span(), "token") if value and is_opaque(value[0]) else None
 
 
 _JWK = re.compile(r"\\{0,3}\"(?:d|p|q|dp|dq|qi|k)\\{0,3}\"\s{0,3}:\s{0,3}\\{0,3}\"([\w-]{20,4000})")
-
-
-def json_web_keys(text: str) -> Iterator[Found]:
-    """Find the private members of JSON Web Keys."""
-    for found in _JWK.finditer(text):
-        yield *found.span(1), "private-key"
 
 
 def _is_signed(text: str) -> bool:
     return any(sign in text for sign in ("sig=", "ature=", "%3D", "%3d", "u003"))
 
 
+# A token that is wrapped in Base64 is no shorter; a path may look like it.
+_ENCODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{28,}+={0,2}")
+
+
+def _encoded(text: str) -> Iterator[Found]:
+    """Find Base64 that holds a token of a known shape, or a private key."""
+    for word in _ENCODED.finditer(text):
+        inner = _decoded(word[0].rstrip("="))
+        if inner and (TOKEN_BEGINNING.search(inner) or "-----BEGIN" in inner):
+            for search in TOKEN_SEARCHES:
+                found = next(search.find(inner), None)
+                if found:
+                    yield *word.span(), found[2]
+                    break
+
+
+def _decoded(word: str) -> str:
+    """Return the text that Base64 holds; empty where it holds none, as a digest."""
+    whole = word[: len(word) - (len(word) % 4 == 1)]
+    whole += "=" * (-len(whole) % 4)
+    try:
+        raw = base64.b64decode(whole, altchars=b"-_" if "-" in word or "_" in word else None)
+    except (binascii.Error, ValueError):
+        return ""
+    return raw.decode("ascii") if raw.isascii() else ""
+
+
+_IN_BASE64 = bytes(
+    ord("a" if re.match(r"[A-Za-z0-9+/_-]", chr(code)) else " ") for code in range(256)
+)
+
+
+def _holds_encoded(words: str) -> bool:
+    long = b"a" * 28 in words.encode("ascii").translate(_IN_BASE64)
+    return long and next(_encoded(words), None) is not None
+
+
 SEARCHES: tuple[Search, ...] = (
     *TOKEN_SEARCHES,
-    ENCODED,
-    Search(("@",), in_urls, lambda text: "://" in text),
-    Search(("auth",), authorizations),
-    Search(("bearer",), bearers),
-    Search(("basic",), basics),
-    Search(("cookie",), cookies),
-    Search(("sig",), signatures, _is_signed),
+    Search(("",), _encoded, _holds_encoded, in_long_words=True),
+    Search(("@",), after_each(_URL, _in_url), lambda text: "://" in text),
+    Search(("auth",), after_each(_AUTHORIZATION, _authorization, any_case=True)),
+    Search(("bearer",), after_each(_BEARER, _credentials, any_case=True)),
+    Search(("basic",), after_each(_BASIC, _credentials, any_case=True)),
+    Search(("cookie",), after_each(_COOKIE, _cookie, any_case=True)),
+    Search(("sig",), after_each(_SIGNATURE, _signature, any_case=True), _is_signed),
     Search(BEGINNINGS, named),
-    Search(('"kty',), json_web_keys),
-    Search(("auth",), auths),
-    Search(("psk",), pre_shared_keys),
-    Search(("identified",), identified),
+    Search(('"kty',), after_each(_JWK, lambda _, __, found: (*found.span(1), "private-key"))),
+    Search(("auth",), after_each(_AUTH, _key_of_auth, any_case=True)),
+    Search(("psk",), after_each(_PSK, _key_of_auth, any_case=True)),
+    Search(("identified",), after_each(_IDENTIFIED, _identified, any_case=True)),
     Search(BEGINNINGS, inserted, lambda text: "INSERT" in text or "insert" in text),
-    Search(("auth", "login", "credential"), logins, lambda text: "(" in text),
-    Search((" -",), secure_strings, lambda text: "SecureString" in text),
-    Search(("@",), oracle_urls, lambda text: "jdbc:" in text),
-    Search(("pass",), redis_settings, lambda text: "requirepass" in text),
+    # login("me", "value"); what PowerShell makes a secure string of; Redis' configuration.
+    Search(
+        ("auth", "login", "credential"), after_each(_LOGIN, _next_word), lambda text: "(" in text
+    ),
+    Search((" -",), after_each(_SECURE_STRING, _next_word), lambda text: "SecureString" in text),
+    Search(("@",), after_each(_ORACLE, _oracle_password), lambda text: "jdbc:" in text),
+    Search(("pass",), after_each(_REQUIREPASS, _next_word), lambda text: "requirepass" in text),
     *COMMAND_SEARCHES,
 )

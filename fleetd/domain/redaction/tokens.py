@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from .key_names import BEFORE
+from .key_names import BEFORE, lowered
 
 ALNUM = "0-9A-Za-z"
 URL_SAFE = "0-9A-Za-z_-"
@@ -179,6 +179,29 @@ class Search(NamedTuple):
     in_long_words: bool = False
 
 
+Judge = Callable[[str, str, re.Match[str]], Found | None]
+
+
+def after_each(
+    head: re.Pattern[str], judge: Judge, *, any_case: bool = False
+) -> Callable[[str], Iterator[Found]]:
+    """Return a search that judges what follows each ``head`` and goes on behind what it found.
+
+    ``judge`` is given the text, the text that was searched, and the match. ``any_case`` searches
+    in lower case.
+    """
+
+    def find(text: str) -> Iterator[Found]:
+        searched, position = lowered(text) if any_case else text, 0
+        while match := head.search(searched, position):
+            position = match.end()
+            if found := judge(text, searched, match):
+                position = max(position, found[1])
+                yield found
+
+    return find
+
+
 _OF_TOKENS = re.compile(f"[{CHARACTERS}]")
 _MASK = bytes(ord("a" if _OF_TOKENS.match(chr(code)) else " ") for code in range(256))
 _LONG = b"a" * LEAST
@@ -250,12 +273,6 @@ _PUTTY = re.compile(
 )
 
 
-def putty_keys(text: str) -> Iterator[Found]:
-    """Find the private half of PuTTY's key files."""
-    for found in _PUTTY.finditer(text):
-        yield *found.span(), "private-key"
-
-
 def _shaped(shape: Shape) -> Search:
     def find(text: str) -> Iterator[Found]:
         first = text.find(shape.needle)
@@ -275,20 +292,21 @@ def _before(text: str, at: int, pattern: re.Pattern[str]) -> int | None:
     return first + found.start() if found else None
 
 
-def discord(text: str) -> Iterator[Found]:
-    """Find the tokens of Discord's bots."""
-    for found in DISCORD.finditer(text):
-        start = _before(text, found.start(), DISCORD_BEFORE)
-        if start is not None:
-            yield start, found.end(), "discord"
+def _discord(text: str, _: str, found: re.Match[str]) -> Found | None:
+    start = _before(text, found.start(), DISCORD_BEFORE)
+    return None if start is None else (start, found.end(), "discord")
 
 
 TOKEN_SEARCHES: tuple[Search, ...] = (
     Search(("-----begin",), private_keys),
     Search(("-----end",), key_tail),
-    Search(("key",), putty_keys, lambda text: "Private-Lines" in text),
+    Search(
+        ("key",),
+        after_each(_PUTTY, lambda _, __, found: (*found.span(), "private-key")),
+        lambda text: "Private-Lines" in text,
+    ),
     *map(_shaped, SHAPES),
-    Search((".",), discord, DISCORD.search, in_long_words=True),
+    Search((".",), after_each(DISCORD, _discord), DISCORD.search, in_long_words=True),
 )
 
 # One look for the beginnings of all tokens: hardly any text has one.

@@ -10,14 +10,12 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 """
 
 from ...protocol.records import Record
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
+from ..core.sql import Batch
 from ..core.tx import LogLine, Row, Tx
 
-# How many events, or locks, one transaction looks at.
-AT_ONCE = 250
 # Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
 WHOLE_LOG = "fleet"
 _UNNEEDED = (
@@ -50,9 +48,9 @@ def find_old(tx: Tx, ctx: Context, since: int) -> Batch[OldEvents, int]:
     rows = tx.all(
         "SELECT seq, timestamp FROM events WHERE seq > :since ORDER BY seq LIMIT :limit",
         since=since,
-        limit=AT_ONCE,
+        limit=ctx.batches.rows,
     )
-    until, more = since, len(rows) == AT_ONCE
+    until, more = since, len(rows) == ctx.batches.rows
     for row in rows:
         if old <= row["timestamp"] <= ctx.now:
             more = False
@@ -113,6 +111,6 @@ def drop_old_locks(tx: Tx, ctx: Context) -> int:
         "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"
         " AND released_at < :old ORDER BY released_at LIMIT :most) RETURNING id",
         old=unused_since(ctx),
-        most=AT_ONCE,
+        most=ctx.batches.rows,
     )
     return len(rows)

@@ -1,33 +1,191 @@
-"""Pruning: expired records are found and marked batch by batch.
+"""Pruning: which checkpoints and snapshots are expired, found and marked batch by batch.
 
-Which those are is the word of the noun's rule (``_EXPIRED``). The looking only reads; what it found
-is judged anew by the transaction that marks it, since much may have happened in between. Every
-batch is bounded, so that nobody waits long behind one.
+Finding only reads; the transaction that marks judges again what was found, since much may have
+happened in between. Every batch is bounded, so that nobody waits long behind one.
+
+Of a mission these checkpoints always stay: the newest ``keep``; while it is unfinished, the target
+of ``latest.json``; while it waits for recovery, an unused one. Of a run the latest ``failed`` and
+the latest ``completed`` snapshot always stay; of the others the latest 50, for 14 days.
 """
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from ...protocol.errors import NotFound
+from ...protocol.events import SnapshotsPruned
 from ...protocol.records import Record
-from ...protocol.types import Noun
+from ...protocol.types import OPEN_MISSION, Noun
 from ..artifacts.kinds import KINDS, RecordKind
-from ..core.batches import Batch
+from ..artifacts.outbox import newest_with_file
+from ..checkpoints.checkpoints import COMPLETED
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE, mark_deleted
+from ..core.sql import LIVING, Batch
 from ..core.tx import Row, Tx
-from . import checkpoints, snapshots
-from .policy import RetentionPolicy
+from ..liveness.silence import detect
 
-# How much one batch looks at, and then marks: a few milliseconds' worth.
-ROWS_AT_ONCE = 25
-OWNERS_AT_ONCE = 20
+
+class RetentionPolicy(Record, frozen=True, kw_only=True):
+    """How old and how many records of a noun may be, and of whom; None for everybody."""
+
+    days: int
+    keep: int
+    owner_id: str | None
+
+
+def is_older(ctx: Context, timestamp: str, days: int) -> bool:
+    """Whether a moment is more than so many days ago; 0 days ask for no age at all."""
+    return days == 0 or timestamp < ctx.days_ago(days)
+
+
+def _expired_checkpoints(
+    tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]
+) -> Iterable[Row]:
+    """Return those checkpoints of one mission that have to go."""
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=rows[0]["owner_id"])
+    if mission is None:
+        return []
+    if mission["status"] in OPEN_MISSION:
+        return _expired_of_open(tx, ctx, policy, mission["id"], rows)
+    return _expired_of_finished(tx, ctx, mission, rows)
+
+
+def _expired_of_open(
+    tx: Tx, ctx: Context, policy: RetentionPolicy, mission_id: str, rows: list[Row]
+) -> list[Row]:
+    oldest_kept = tx.value(
+        f"SELECT seq FROM checkpoints WHERE mission_id = :id AND {LIVE}"
+        " ORDER BY seq DESC LIMIT 1 OFFSET :others",
+        id=mission_id,
+        others=policy.keep - 1,
+    )
+    if oldest_kept is None:  # there are fewer than that
+        return []
+    # The two differ while the newest one's file cannot be written.
+    needed = {
+        _newest_checkpoint(tx, mission_id),
+        newest_with_file(tx, KINDS["checkpoint"], mission_id),
+    }
+    old = [
+        row
+        for row in rows
+        if row["seq"] < oldest_kept
+        and row["id"] not in needed
+        and is_older(ctx, row["timestamp"], policy.days)
+    ]
+    if any(_unused(row) for row in old) and detect(tx, ctx, mission_id).candidates:
+        return [row for row in old if not _unused(row)]
+    return old
+
+
+def _unused(row: Row) -> bool:
+    return row["consumed_at"] is None and not row["undo"]
+
+
+def _expired_of_finished(tx: Tx, ctx: Context, mission: Row, rows: list[Row]) -> list[Row]:
+    """Of a finished mission only the final one stays, so many days from the mission's end."""
+    final = _final(tx, mission)
+    days = ctx.config.retention.completed_days
+    ended = mission["completed_at"] or ""
+    return [
+        row
+        for row in rows
+        if row["id"] != final or is_older(ctx, max(row["timestamp"], ended), days)
+    ]
+
+
+def _final(tx: Tx, mission: Row) -> str | None:
+    """Return the checkpoint that closed a mission, else its newest one."""
+    closing = None
+    if mission["status"] == "completed":
+        closing = _newest_checkpoint(
+            tx, mission["id"], " AND trigger_details = :details", details=COMPLETED
+        )
+    return closing or _newest_checkpoint(tx, mission["id"])
+
+
+def _newest_checkpoint(tx: Tx, mission_id: str, also: str = "", **params: str) -> str | None:
+    """Return the newest checkpoint that is no undo checkpoint."""
+    found: str | None = tx.value(
+        f"SELECT id FROM checkpoints WHERE mission_id = :mission AND {LIVE} AND undo = 0{also}"
+        " ORDER BY seq DESC LIMIT 1",
+        mission=mission_id,
+        **params,
+    )
+    return found
+
+
+# What a run can end in, and what its recovery context may have to go back to.
+TERMINAL = ("failed", "completed")
+
+
+def _expired_snapshots(tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]) -> list[Row]:
+    """Return those snapshots of one run that have to go."""
+    every = _newest_first(tx, rows[0]["owner_id"])
+    kept, latest = _preserved(every), {row["id"] for row in every[: policy.keep]}
+    return [
+        row
+        for row in rows
+        if row["id"] not in kept
+        and (row["id"] not in latest or is_older(ctx, row["timestamp"], policy.days))
+    ]
+
+
+def drop_surplus(tx: Tx, ctx: Context, run_id: str) -> None:
+    """Keep a run under its number of snapshots, whatever their age; the oldest go first."""
+    rows = _newest_first(tx, run_id)
+    kept = _preserved(rows)
+    beyond = rows[ctx.config.retention.snapshots_per_run :]
+    # A number that was lowered is reached step by step: a snapshot must not wait for it.
+    going = [row for row in reversed(beyond) if row["id"] not in kept][: ctx.batches.surplus]
+    if not going:
+        return
+    for row in going:
+        mark_deleted(tx, ctx, "snapshot", row["id"])
+    freed = sum(row["size_bytes"] for row in going)
+    emit(tx, ctx, SnapshotsPruned(deleted=len(going), freed_bytes=freed))
+
+
+def _newest_first(tx: Tx, run_id: str) -> list[Row]:
+    """Return what retention asks of a run's snapshots, the newest first."""
+    return tx.all(
+        f"SELECT id, status, size_bytes FROM snapshots WHERE run_id = :run AND {LIVE}"
+        " ORDER BY seq DESC",
+        run=run_id,
+    )
+
+
+def _preserved(newest: list[Row]) -> set[str]:
+    """Return the snapshots of a run that stay however many and old they are."""
+    latest = (
+        next((row["id"] for row in newest if row["status"] == status), None) for status in TERMINAL
+    )
+    return {snapshot_id for snapshot_id in latest if snapshot_id}
+
+
+@frees_space
+def drop_empty_runs(tx: Tx, ctx: Context) -> list[str]:
+    """Drop some runs without snapshots, and return them; none when there are no more.
+
+    One whose agent lives stays: it may be recorded again.
+    """
+    rows = tx.all(
+        "DELETE FROM runs WHERE id IN (SELECT r.id FROM runs r"
+        " LEFT JOIN agents a ON a.id = r.agent_id"
+        f" WHERE (a.id IS NULL OR a.status NOT IN {LIVING})"
+        " AND NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id)"
+        " ORDER BY r.id LIMIT :most) RETURNING id",
+        most=ctx.batches.rows,
+    )
+    return sorted(row["id"] for row in rows)
+
+
 _EXPIRED: dict[Noun, Callable[[Tx, Context, RetentionPolicy, list[Row]], Iterable[Row]]] = {
-    "checkpoint": checkpoints.expired,
-    "snapshot": snapshots.expired,
+    "checkpoint": _expired_checkpoints,
+    "snapshot": _expired_snapshots,
 }
 
 
@@ -80,13 +238,13 @@ def look(
 ) -> Batch[list[PruneCandidate], PruneCursor]:
     """Return what is expired among the next records, oldest first of each owner."""
     kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
-    for _ in range(OWNERS_AT_ONCE):
-        rows = _rows_after(tx, kind, cursor, ROWS_AT_ONCE - looked_at)
+    for _ in range(ctx.batches.owners):
+        rows = _rows_after(tx, kind, cursor, ctx.batches.records - looked_at)
         if rows:
             found += map(_candidate, _EXPIRED[noun](tx, ctx, policy, rows))
             last, looked_at = rows[-1], looked_at + len(rows)
             cursor = PruneCursor(owner_id=cursor.owner_id, seq=last["seq"], record_id=last["id"])
-        if looked_at >= ROWS_AT_ONCE:
+        if looked_at >= ctx.batches.records:
             break
         owner_id = _next_owner(tx, kind, policy, cursor.owner_id)
         if owner_id is None:

@@ -5,16 +5,13 @@ a person's is touched.
 """
 
 from ...protocol.types import OPEN_MISSION
-from ..core.batches import Batch
 from ..core.context import Context
 from ..core.registry import frees_space
-from ..core.sql import LIVING
+from ..core.sql import LIVING, Batch
 from ..core.tx import Tx
 from ..missions import auto_mission
-from ..missions.current import is_automatic
+from ..missions.selection import is_automatic
 
-CLOSED_AT_ONCE = 10
-LOOKED_AT_AT_ONCE = 250
 _AFTER = "(s.harness, s.session_id, s.subagent) > (:since0, :since1, :since2)"
 
 
@@ -35,7 +32,7 @@ def close_abandoned(tx: Tx, ctx: Context) -> bool:
         f" AND a.status IN {LIVING} AND (a.pid IS NOT NULL OR a.last_seen_at >= :old))"
         " ORDER BY m.id LIMIT :most",
         old=ctx.days_ago(days),
-        most=CLOSED_AT_ONCE,
+        most=ctx.batches.closed_missions,
     )
     for row in rows:
         auto_mission.close(tx, ctx, row, f"nobody came back to it for {days} days")
@@ -53,7 +50,7 @@ def find_expired(tx: Tx, ctx: Context, since: str) -> Batch[list[str], str]:
         " WHERE c.mission_id = missions.id) AS kept FROM missions"
         " WHERE id > :since ORDER BY id LIMIT :most",
         since=since,
-        most=LOOKED_AT_AT_ONCE,
+        most=ctx.batches.rows,
     )
     old = ctx.days_ago(ctx.config.retention.completed_days)
     expired = [
@@ -80,7 +77,7 @@ def drop_old_sessions(tx: Tx, ctx: Context, since: Key) -> Batch[list[str], Key]
         f"SELECT s.harness, s.session_id, s.subagent FROM sessions s WHERE {_AFTER}"
         " ORDER BY s.harness, s.session_id, s.subagent LIMIT 1 OFFSET :most",
         **_key("since", since),
-        most=LOOKED_AT_AT_ONCE - 1,
+        most=ctx.batches.rows - 1,
     )
     until = (last["harness"], last["session_id"], last["subagent"]) if last else None
     up_to = " AND (s.harness, s.session_id, s.subagent) <= (:until0, :until1, :until2)"

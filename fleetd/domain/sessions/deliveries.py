@@ -16,7 +16,6 @@ from ..core.tx import Row, Tx
 
 DOUBLE_MS = 2_000
 KEPT_MS = 86_400_000
-DROPPED_AT_ONCE = 500
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -33,13 +32,13 @@ def fingerprint(report: Report) -> str:
     return hashlib.sha256(_encode(material)).hexdigest()
 
 
-def known(tx: Tx, delivery_id: str) -> bool:
+def is_known(tx: Tx, delivery_id: str) -> bool:
     """Whether this very delivery was taken before."""
     found = tx.one("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id)
     return found is not None
 
 
-def doubled(tx: Tx, report: Report, happened_ms: int) -> bool:
+def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
     """Whether the same event came by another way just then: settings and plugin, both installed.
 
     A tool call or a moment does not come twice. What has neither is a double only when nothing
@@ -53,7 +52,8 @@ def doubled(tx: Tx, report: Report, happened_ms: int) -> bool:
         after=happened_ms - DOUBLE_MS,
         before=happened_ms + DOUBLE_MS,
     )
-    if before is None or _happens_once(report):
+    calls = (getattr(happening, "call_id", None) for happening in report.happenings)
+    if before is None or report.moment is not None or any(calls):
         return before is not None
     between = tx.one(
         "SELECT 1 AS other FROM hook_deliveries WHERE session_id = :session AND seq > :seq",
@@ -63,13 +63,8 @@ def doubled(tx: Tx, report: Report, happened_ms: int) -> bool:
     return between is None
 
 
-def _happens_once(report: Report) -> bool:
-    calls = (getattr(happening, "call_id", None) for happening in report.happenings)
-    return report.moment is not None or any(calls)
-
-
-def keep(
-    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, spooled: bool
+def insert_delivery(
+    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, from_spool: bool
 ) -> None:
     """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
     tx.insert(
@@ -84,30 +79,30 @@ def keep(
             "received_at": ctx.now,
         },
     )
-    _count(tx, ctx, report.harness, report.event, spooled=spooled, unfit=False)
+    _count(tx, ctx, report.harness, report.event, from_spool=from_spool, unfit=False)
 
 
-def keep_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, spooled: bool) -> None:
+def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_spool: bool) -> None:
     """Count a payload that says nothing we know, once."""
-    if not known(tx, delivery_id):
+    if not is_known(tx, delivery_id):
         row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
         tx.insert("hook_deliveries", row)
-        _count(tx, ctx, harness, None, spooled=spooled, unfit=True)
+        _count(tx, ctx, harness, None, from_spool=from_spool, unfit=True)
 
 
 def _count(
-    tx: Tx, ctx: Context, harness: str, event: str | None, *, spooled: bool, unfit: bool
+    tx: Tx, ctx: Context, harness: str, event: str | None, *, from_spool: bool, unfit: bool
 ) -> None:
     tx.run(
         "INSERT INTO hook_counts (harness, deliveries, from_spool, unfit, last_event,"
-        " last_event_at) VALUES (:harness, 1, :spooled, :unfit, :event, :now)"
+        " last_event_at) VALUES (:harness, 1, :from_spool, :unfit, :event, :now)"
         " ON CONFLICT (harness) DO UPDATE SET deliveries = hook_counts.deliveries + 1,"
         " from_spool = hook_counts.from_spool + excluded.from_spool,"
         " unfit = hook_counts.unfit + excluded.unfit,"
         " last_event = coalesce(excluded.last_event, hook_counts.last_event),"
         " last_event_at = excluded.last_event_at",
         harness=harness,
-        spooled=int(spooled),
+        from_spool=int(from_spool),
         unfit=int(unfit),
         event=event,
         now=ctx.now,
@@ -115,18 +110,18 @@ def _count(
 
 
 @frees_space
-def drop_old(tx: Tx, ctx: Context) -> bool:
+def prune_deliveries(tx: Tx, ctx: Context) -> bool:
     """Forget deliveries of more than a day ago, some at a time; whether there were any."""
-    dropped = tx.all(
+    dropped = tx.one(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
         " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
         old=ctx.at(-KEPT_MS),
-        limit=DROPPED_AT_ONCE,
+        limit=ctx.batches.kept_answers,
     )
-    return bool(dropped)
+    return dropped is not None
 
 
-def counted(tx: Tx, ctx: Context) -> list[Row]:
+def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
     """Return the counts of every harness that was heard of, its sessions among them."""
     sessions = by_part(tx, "sessions")
     rows = tx.all("SELECT * FROM hook_counts ORDER BY harness")

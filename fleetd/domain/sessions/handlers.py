@@ -37,16 +37,15 @@ from ..core.tx import Tx
 from ..events import streams
 from ..liveness.open_calls import ENDS_A_CALL, await_permission
 from ..snapshots import triggers
-from . import context_window, membership, plan_sync
-from .identity import key_of
+from . import plan_sync, session_lifecycle, sessions
+from .sessions import key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
-_data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class HookContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that following one report needs.
+    """What the handlers of one report share.
 
     ``happened_at`` is when its hook ran, for a report that waited in the spool.
     """
@@ -58,61 +57,49 @@ class HookContext(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None
     happened_at: str | None = None
 
-    def tell(self, kind: str, **data: Any) -> None:
+    def append(self, kind: str, **data: Any) -> None:
         """Append an event that the agent reports; what is not said is left out."""
-        told = data | {"happened_at": self.happened_at}
-        said = {name: value for name, value in told.items() if value not in (None, (), "")}
-        request = EventAppend(kind, agent_id=self.agent_id, data=said)
-        streams.append(self.tx, self.ctx, request)
+        data["happened_at"] = self.happened_at
+        said = {name: value for name, value in data.items() if value not in (None, (), "")}
+        streams.append(self.tx, self.ctx, EventAppend(kind, agent_id=self.agent_id, data=said))
 
-    def note(self, payload: Payload) -> None:
+    def emit(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
-        mission_id = membership.mission_of(self.tx, self.agent_id)
+        mission_id = session_lifecycle.mission_of(self.tx, self.agent_id)
         event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be."""
-        return membership.ensure_mission(
+        return session_lifecycle.ensure_mission(
             self.tx, self.ctx, self.report, self.agent_id, self.cwd, title
         )
 
 
-def follow(hook: HookContext, happening: AnyHappening) -> None:
-    """Do what one thing that was told means; what failed is a boundary of the run."""
-    carry_out(hook, happening)
-    if is_failure(happening):
-        triggers.error_met(hook.tx, hook.ctx, hook.agent_id)
+def handle(hook: HookContext, *happenings: AnyHappening) -> None:
+    """Do what happenings mean; tools that failed are one boundary of the run."""
+    for happening in happenings:
+        if handler := _HANDLERS.get(type(happening)):
+            handler(hook, happening)
+    if any(isinstance(each, ToolFinished) and each.passed is False for each in happenings):
+        triggers.on_error(hook.tx, hook.ctx, hook.agent_id)
 
 
-def carry_out(hook: HookContext, happening: AnyHappening) -> None:
-    """Do what one thing means for the log, the mission and the agent."""
-    act = _ACTS.get(type(happening))
-    if act is not None:
-        act(hook, happening)
-
-
-def is_failure(happening: AnyHappening) -> bool:
-    """Whether a tool or command is told to have failed."""
-    return isinstance(happening, ToolFinished) and happening.passed is False
-
-
-def look_back(hook: HookContext, told: Iterable[AnyHappening]) -> None:
+def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
     """Do what a transcript tells; it tells the same again each time.
 
     A plan that has not changed changes nothing. How a call ended is told once more only when it
     was not known. What failed meanwhile comes to light at once, so it is one boundary of the run.
     """
-    known: frozenset[str] | None = None
-    failed = False
-    for each in told:
-        if isinstance(each, ToolFinished):
-            known = _outcomes_known(hook) if known is None else known
-            if each.passed is None or each.call_id in known:
-                continue
-        carry_out(hook, each)
-        failed = failed or is_failure(each)
-    if failed:
-        triggers.error_met(hook.tx, hook.ctx, hook.agent_id)
+    happenings = list(told)
+    ended = any(isinstance(each, ToolFinished) for each in happenings)
+    known = _outcomes_known(hook) if ended else frozenset[str]()
+    new = (
+        each
+        for each in happenings
+        if not isinstance(each, ToolFinished)
+        or (each.passed is not None and each.call_id not in known)
+    )
+    handle(hook, *new)
 
 
 def _outcomes_known(hook: HookContext) -> frozenset[str]:
@@ -123,55 +110,52 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
         agent=hook.agent_id,
         most=REMEMBERED_ENDS,
     )
-    known = ((row["type"], _data(row["data_json"])) for row in rows)
     return frozenset(
         call_id
-        for kind, data in known
-        if isinstance(call_id := data.get("call_id"), str)
-        and (kind != "command_finished" or data.get("result"))
+        for row in rows
+        if isinstance(call_id := (data := event_log.data_of(row)).get("call_id"), str)
+        and (row["type"] != "command_finished" or data.get("result"))
     )
 
 
 def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
-        membership.resume_mission(hook.tx, hook.ctx, hook.agent_id)
+        session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.agent_id)
     if told.source != "compact":
-        membership.await_user(hook.tx, hook.agent_id)
+        session_lifecycle.await_user(hook.tx, hook.agent_id)
     if told.source != "resume":
-        context_window.keep_used(hook.tx, key_of(hook.report), None)
+        sessions.set_window_usage(hook.tx, key_of(hook.report), None)
 
 
 def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
     kept = hook.ctx.config.keep_prompts
     hook.mission(told.prompt if kept else None)
-    hook.tell("prompt_submitted", prompt=told.prompt if kept else None)
+    hook.append("prompt_submitted", prompt=told.prompt if kept else None)
 
 
 def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     hook.mission()
     kind = "command_started" if told.command else "tool_started"
-    hook.tell(kind, tool=told.tool, command=told.command, call_id=told.call_id)
+    hook.append(kind, tool=told.tool, command=told.command, call_id=told.call_id)
 
 
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     for file in told.edited:
-        hook.tell("file_modified", file=file, tool=told.tool)
-    failed = told.passed is False
+        hook.append("file_modified", file=file, tool=told.tool)
     if told.command:
-        results = {True: "PASS", False: "FAIL", None: None}
-        hook.tell(
+        hook.append(
             "command_finished",
             command=told.command,
-            result=results[told.passed],
+            result={True: "PASS", False: "FAIL", None: None}[told.passed],
             error=told.error,
             call_id=told.call_id,
             duration_ms=told.duration_ms,
         )
-    if failed:
-        hook.tell("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
+    if told.passed is False:
+        hook.append("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
     elif not told.command:
-        hook.tell(
+        hook.append(
             "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
         )
 
@@ -179,20 +163,20 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
 def _planned(hook: HookContext, told: Planned) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
-        session = membership.parent_of(hook.tx, hook.report) if told.shared else ""
-        plan_sync.follow(hook.tx, hook.ctx, mission_id, session or hook.agent_id, told)
+        session = session_lifecycle.parent_of(hook.tx, hook.report) if told.shared else ""
+        plan_sync.sync_plan(hook.tx, hook.ctx, mission_id, session or hook.agent_id, told)
 
 
 def _compacting(hook: HookContext, told: Compacting) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
         details = f"Before the {told.trigger} compaction of {hook.agent_id}"
-        keep_state(hook, mission_id, details, always=told.certain)
+        take_checkpoint(hook, mission_id, details, always=told.certain)
     if told.certain:
-        triggers.compacting(hook.tx, hook.ctx, hook.agent_id, told.trigger)
+        triggers.on_compaction(hook.tx, hook.ctx, hook.agent_id, told.trigger)
 
 
-def keep_state(hook: HookContext, mission_id: str, details: str, *, always: bool) -> None:
+def take_checkpoint(hook: HookContext, mission_id: str, details: str, *, always: bool) -> None:
     """Take a checkpoint; one that equals the newest only when it is asked for."""
     tx, ctx = hook.tx, hook.ctx
     state = capture(tx, ctx, find(tx, "mission", mission_id))
@@ -205,41 +189,41 @@ def keep_state(hook: HookContext, mission_id: str, details: str, *, always: bool
 def _compacted(hook: HookContext, told: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
     kept = hook.ctx.config.keep_prompts
-    hook.note(WindowCompacted(summary=told.summary if kept else None))
-    context_window.keep_used(hook.tx, key_of(hook.report), None)
+    hook.emit(WindowCompacted(summary=told.summary if kept else None))
+    sessions.set_window_usage(hook.tx, key_of(hook.report), None)
 
 
 def _window_used(hook: HookContext, told: WindowUsed) -> None:
     # No event: there is a count after every answer, and only the newest matters.
-    context_window.keep_used(hook.tx, key_of(hook.report), told)
+    sessions.set_window_usage(hook.tx, key_of(hook.report), told)
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
     if told.last_message:
-        hook.tell("agent_answered", message=told.last_message)
-    hook.tell("agent_paused")
-    for subagent in membership.subagents_of(hook.tx, hook.report):
+        hook.append("agent_answered", message=told.last_message)
+    hook.append("agent_paused")
+    for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
     if told.last_message:
-        hook.tell("agent_answered", message=told.last_message)
-    membership.leave(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
+        hook.append("agent_answered", message=told.last_message)
+    session_lifecycle.end_session(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
 
 
 def _failed(hook: HookContext, told: Failed) -> None:
-    triggers.broke_off(hook.tx, hook.ctx, hook.agent_id, told.message)
+    triggers.on_run_failed(hook.tx, hook.ctx, hook.agent_id, told.message)
     error = ErrorReport(
         agent_id=hook.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
-    hook.tell("agent_paused")
+    hook.append("agent_paused")
 
 
 def _noted(hook: HookContext, told: Noted) -> None:
-    hook.note(HookNoted(what=told.what, message=told.message))
+    hook.emit(HookNoted(what=told.what, message=told.message))
 
 
 def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
@@ -248,17 +232,19 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
     what = "permission_prompt" if told.reminder else "permission_request"
-    hook.note(HookNoted(what=what, message=told.message))
-    if not told.reminder or membership.may_have_asked(hook.tx, hook.report, hook.agent_id):
+    hook.emit(HookNoted(what=what, message=told.message))
+    if not told.reminder or session_lifecycle.may_await_permission(
+        hook.tx, hook.report, hook.agent_id
+    ):
         await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
     reason = told.reason or "the session ended"
-    membership.leave(hook.tx, hook.ctx, key_of(hook.report), reason)
+    session_lifecycle.end_session(hook.tx, hook.ctx, key_of(hook.report), reason)
 
 
-_ACTS: dict[type, Callable[[HookContext, Any], None]] = {
+_HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     SessionStarted: _started,
     PromptSubmitted: _prompted,
     ToolStarted: _tool_started,

@@ -12,19 +12,19 @@ import msgspec
 
 from ...protocol.display import quote
 from ...protocol.requests.agent import Registration
-from ..checkpoints.titles import goal_for
-from ..cluster.membership import agent_on
+from ..checkpoints.narrative import goal_for
+from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.tx import Tx
 from ..locks.keys import file_from_here
-from ..missions.current import belongs
+from ..missions.selection import belongs
 
 _KEY = "handed_over:"
 NAMED = 10
 TITLE_CHARS = 80
 
 
-class Word(msgspec.Struct, frozen=True):
+class HandoverNotice(msgspec.Struct, frozen=True):
     """Work went ``to`` an agent or ``from`` it; ``other`` is whose it was or is.
 
     When that is undone it went ``back`` from the first, and the second has it ``again``.
@@ -38,17 +38,17 @@ class Word(msgspec.Struct, frozen=True):
 
 # What need not be told while nobody has heard of what it undoes.
 _UNDOES = {"back": "to", "again": "from"}
-_words = msgspec.json.Decoder(list[Word]).decode
+_words = msgspec.json.Decoder(list[HandoverNotice]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def remember(tx: Tx, agent_id: str, word: Word) -> None:
+def add_handover(tx: Tx, agent_id: str, word: HandoverNotice) -> None:
     """Remember to tell an agent something, in place of an earlier word about the same other one.
 
     What went back before its agent heard of it needs no word at all.
     """
-    told = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
-    before = _words(told) if told else []
+    known = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
+    before = _words(known) if known else []
     words = [each for each in before if each.other != word.other]
     unheard = {each.what for each in before if each.other == word.other}
     if _UNDOES.get(word.what) not in unheard:
@@ -64,7 +64,7 @@ def remember(tx: Tx, agent_id: str, word: Word) -> None:
     )
 
 
-def told(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
+def take_handovers(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     """Return the lines that an agent is to read now, none where there is nothing to tell."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_KEY + agent_id)
     words = _words(row["value"]) if row else []
@@ -72,21 +72,12 @@ def told(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _went(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+def _went(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     successor = word.other
     line = (
-        f"The work of {agent_id} was taken over by {agent_on(tx, ctx, successor)} while {agent_id}"
-        " counted as lost: its open sorties and its mail went there too."
+        f"The work of {agent_id} was taken over by {agent_label(tx, ctx, successor)} while"
+        f" {agent_id} counted as lost: its open sorties and its mail went there too."
     )
-    files = _files(tx, ctx, agent_id, successor)
-    if not files:
-        return line
-    which = _some(files)
-    return f"{line} {agent_id} holds none of these locks any more, {successor} does: {which}."
-
-
-def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
-    """Return the files that the successor has locked and the agent had, as the agent calls them."""
     rows = tx.all(
         "SELECT l.* FROM locks l WHERE l.held_by = :successor AND l.status = 'active'"
         " AND l.expires_at > :now AND l.normalized_path IN"
@@ -96,10 +87,13 @@ def _files(tx: Tx, ctx: Context, agent_id: str, successor: str) -> list[str]:
         agent=agent_id,
         now=ctx.now,
     )
-    return [file_from_here(tx, ctx, row) for row in rows]
+    if not rows:
+        return line
+    which = _some([file_from_here(tx, ctx, row) for row in rows])
+    return f"{line} {agent_id} holds none of these locks any more, {successor} does: {which}."
 
 
-def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+def _came(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=word.mission_id)
     if mission is None:
         return ""
@@ -111,7 +105,7 @@ def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
     )
     which = f"{mission['id']} ({goal_for(mission, agent_id, TITLE_CHARS)})"
     line = (
-        f"{agent_id} took over the work of {agent_on(tx, ctx, word.other)}, which is lost, and"
+        f"{agent_id} took over the work of {agent_label(tx, ctx, word.other)}, which is lost, and"
         f" works in mission {which} from now on, with what it had planned itself."
     )
     titles = [quote(row["title"], TITLE_CHARS) for row in rows]
@@ -120,16 +114,16 @@ def _came(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
     return f"{line}{steps} {how} tells where that work stands."
 
 
-def _went_back(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
+def _went_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     return (
-        f"That {agent_id} took over the work of {agent_on(tx, ctx, word.other)} was undone: open"
+        f"That {agent_id} took over the work of {agent_label(tx, ctx, word.other)} was undone: open"
         f" sorties and locks that came from there are {word.other}'s again, and {agent_id} goes on"
         " with what it had itself."
     )
 
 
-def _has_again(tx: Tx, ctx: Context, agent_id: str, word: Word) -> str:
-    other = agent_on(tx, ctx, word.other)
+def _has_again(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+    other = agent_label(tx, ctx, word.other)
     return (
         f"That {other} took over the work of {agent_id} was undone: open sorties, locks and mail"
         f" that went there are {agent_id}'s again, as far as nobody has dealt with them since."
@@ -158,7 +152,7 @@ def unread_mail(tx: Tx, agent_id: str) -> list[str]:
     return [f"{many} for {agent_id}, the newest from {newest} (fleetctl mail inbox {agent_id})."]
 
 
-def waiting_nearby(
+def waiting_mission(
     tx: Tx, ctx: Context, missed: Registration | None, cwd: str | None, agent_id: str
 ) -> list[str]:
     """Return a line about the mission of this directory that waits for recovery, if one does."""

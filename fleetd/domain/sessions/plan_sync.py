@@ -5,11 +5,13 @@ taken back by a list that is sent again. Progress never overshoots on the way fr
 next: what is added, opened again or dropped comes before what is completed.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from ...harness.report import PlanItem, Planned
+from ...protocol.display import short
 from ...protocol.requests.mission import NewSortie
 from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
@@ -18,21 +20,22 @@ from ..core.tx import LogLine, Row, Tx
 from ..missions import sorties
 from ..snapshots import triggers
 from ..snapshots.plan_steps import DROPPED
-from . import plan_rows
 from .plan_matching import (
     BACK,
     DIRTY,
     MOST_ITEMS,
+    TEXT_CHARS,
     KnownItem,
     in_part,
     in_whole,
+    is_new_under_old_id,
+    plain,
     updates,
     whole_list,
 )
-from .plan_rows import FreeSorties
 
 
-def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
+def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
     """Bring a mission's sorties in line with the plan of an agent; one that is over stays as it is.
 
     The texts of the plan must have lost their secrets already.
@@ -40,7 +43,14 @@ def follow(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planne
     status = tx.value("SELECT status FROM missions WHERE id = :id", id=mission_id)
     if status not in OPEN_MISSION:
         return
-    before = plan_rows.told_before(tx, mission_id, agent_id)
+    rows = tx.all(
+        "SELECT sortie_id, item_id, text, status AS told, position, made FROM plan_items"
+        " WHERE agent_id = :agent AND mission_id = :mission AND status <> 'dropped'"
+        " ORDER BY position, sortie_id",
+        agent=agent_id,
+        mission=mission_id,
+    )
+    before = [KnownItem(**row | {"made": bool(row["made"])}) for row in rows]
     named, beyond = whole_list(planned.items) if planned.whole else (updates(planned.items), 0)
     found = in_whole(before, named) if planned.whole else in_part(before, named)
     going = {told.sortie_id for told in found if told}
@@ -84,7 +94,7 @@ class _Plan:
     def __init__(self, tx: Tx, ctx: Context, mission_id: str, agent_id: str) -> None:
         self._tx, self._ctx = tx, ctx
         self._mission_id, self._agent_id = mission_id, agent_id
-        self._waiting: FreeSorties | None = None
+        self._free: _FreeSorties | None = None
 
     def resolve(
         self,
@@ -98,19 +108,24 @@ class _Plan:
         room = MOST_ITEMS if whole else MOST_ITEMS - len(before)
         end = 0 if whole else max((told.position for told in before), default=-1) + 1
         for number, (item, known) in enumerate(stays):
-            told = known if known and self._stands(known, item) else None
-            fresh = told is None
-            if told is None:
+            told = known
+            # It has its sortie still, or somebody removed that and nothing new is said.
+            fresh = known is None or not (
+                known.told == item.status or self._row(known.sortie_id) is not None
+            )
+            if fresh:
                 told = self._sortie_for(item, known, room)
                 room -= 1
             if told is not None:
-                position = end + number if whole or fresh else told.position
-                steps.append(_Step(told, _next(told, item, position), fresh))
+                now = msgspec.structs.replace(
+                    told,
+                    item_id=item.id or told.item_id,
+                    text=item.text or told.text,
+                    told=item.status,
+                    position=end + number if whole or fresh else told.position,
+                )
+                steps.append(_Step(told, now, fresh))
         return steps
-
-    def _stands(self, told: KnownItem, item: PlanItem) -> bool:
-        """Whether an item has its sortie still, or somebody removed it and nothing new is said."""
-        return told.told == item.status or self._row(told.sortie_id) is not None
 
     def _row(self, sortie_id: str) -> Row | None:
         """Return the row of a sortie of this mission.
@@ -131,11 +146,11 @@ class _Plan:
     def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
         """Return what stands for an item from now on; None where nothing can."""
         if known is not None:
-            plan_rows.forget(self._tx, known.sortie_id)
+            self._tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
-        if self._waiting is None:
-            self._waiting = FreeSorties(self._tx, self._mission_id, self._agent_id, DROPPED)
-        if (taken := self._waiting.take(item)) or not item.text or room <= 0:
+        if self._free is None:
+            self._free = _FreeSorties(self._tx, self._mission_id, self._agent_id)
+        if (taken := self._free.take(item)) or not item.text or room <= 0:
             return taken
         new = NewSortie(title=item.text, assigned_to=self._agent_id)
         sortie = sorties.add(self._tx, self._ctx, self._mission_id, new, by=self._agent_id)
@@ -146,27 +161,35 @@ class _Plan:
     def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[KnownItem]) -> bool:
         """Change what the plan says is different; returns whether anything was."""
         moving = [step for step in steps if step.moves]
+        changed = [step for step in steps if step.changed]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
-        before = triggers.standing(self._tx, self._agent_id, told)
-        self._carry_out(steps, moving, gone)
-        triggers.steps_moved(self._tx, self._ctx, self._agent_id, before)
-        return bool(gone or any(step.changed for step in steps))
+        before = triggers.step_progress(self._tx, self._agent_id, told)
+        self._carry_out(changed, moving, gone)
+        triggers.on_steps_changed(self._tx, self._ctx, self._agent_id, before)
+        return bool(gone or changed)
 
     def _carry_out(
-        self, steps: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[KnownItem]
+        self, changed: Sequence[_Step], moving: Sequence[_Step], gone: Sequence[KnownItem]
     ) -> None:
         for step in moving:
             self._go_back(step)
         for told in gone:
             self._drop(told)
-        changed = [step for step in steps if step.changed]
         for step in changed:
             if step.was.text != step.now.text:
                 self._reword(step.now)
-            plan_rows.keep(self._tx, self._mission_id, self._agent_id, step.now)
+            self._keep(step.now)
         for step in changed:
             if step.now.item_id and (step.fresh or step.was.item_id != step.now.item_id):
-                plan_rows.take_id(self._tx, self._mission_id, self._agent_id, step.now)
+                # Harnesses use ids again: this item is the only one of its plan that goes by it.
+                self._tx.run(
+                    "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent"
+                    " AND mission_id = :mission AND item_id = :item AND sortie_id <> :sortie",
+                    agent=self._agent_id,
+                    mission=self._mission_id,
+                    item=step.now.item_id,
+                    sortie=step.now.sortie_id,
+                )
         if any(step.fresh or step.was.position != step.now.position for step in changed):
             self._put_in_order()
         # What begins comes first: the checkpoint of a milestone has it under way already.
@@ -202,21 +225,43 @@ class _Plan:
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
                 sorties.fail(self._tx, self._ctx, request)
-        gone = msgspec.structs.replace(told, told="dropped")
-        plan_rows.keep(self._tx, self._mission_id, self._agent_id, gone)
+        self._keep(msgspec.structs.replace(told, told="dropped"))
 
     def _reword(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id)
         if row and now.made and row["title"] != now.text:
             sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
 
+    def _keep(self, told: KnownItem) -> None:
+        """Write down what the plan says of an item; what was another plan's item is its own now."""
+        self._tx.run(
+            "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text,"
+            " status, made)"
+            " VALUES (:sortie_id, :mission, :agent, :item_id, :position, :text, :told, :made)"
+            " ON CONFLICT (sortie_id) DO UPDATE SET mission_id = excluded.mission_id,"
+            " agent_id = excluded.agent_id, item_id = excluded.item_id,"
+            " position = excluded.position, text = excluded.text, status = excluded.status,"
+            " made = excluded.made",
+            mission=self._mission_id,
+            agent=self._agent_id,
+            **msgspec.structs.asdict(told) | {"made": int(told.made)},
+        )
+
     def _put_in_order(self) -> None:
         """Let the sorties that the plan made follow its order, in the places that they have."""
-        have = plan_rows.places(self._tx, self._mission_id, self._agent_id)
-        for (sortie_id, now), place in zip(have, sorted(now for _, now in have), strict=True):
-            if now != place:
+        have = self._tx.all(
+            "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
+            " AND s.mission_id = p.mission_id"
+            " WHERE p.agent_id = :agent AND p.mission_id = :mission AND p.status <> 'dropped'"
+            " AND p.made = 1 AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+            " ORDER BY p.position, p.sortie_id",
+            agent=self._agent_id,
+            mission=self._mission_id,
+        )
+        for row, place in zip(have, sorted(row["position"] for row in have), strict=True):
+            if row["position"] != place:
                 self._tx.run(
-                    "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=sortie_id
+                    "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=row["id"]
                 )
 
     def _complete(self, now: KnownItem) -> None:
@@ -234,12 +279,81 @@ class _Plan:
             sorties.start(self._tx, self._ctx, SortieStart(row["id"], self._agent_id))
 
 
-def _next(told: KnownItem, item: PlanItem, position: int) -> KnownItem:
+def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
+    """Have the plan's next word about sorties count, also if it is the same as the last.
+
+    For those who change sorties behind the plan's back, such as a recovery. What the plan had
+    dropped is back then, until the plan speaks.
+    """
+    tx.many(
+        "UPDATE plan_items SET status = CASE WHEN status IN ('dropped', 'back') THEN 'back'"
+        " ELSE '' END WHERE sortie_id = :id",
+        [{"id": sortie_id} for sortie_id in sortie_ids],
+    )
+
+
+class _FreeSorties:
+    """Sorties that an item of the plan may stand for, though the plan named none of them.
+
+    They are nobody's or the agent's own: somebody made them, another agent left them, or the plan
+    dropped them. Each is given once.
+    """
+
+    def __init__(self, tx: Tx, mission_id: str, agent_id: str) -> None:
+        self._agent_id = agent_id
+        self._used: set[str] = set()
+        self._by_id: dict[str, Row] = {}
+        self._by_text: dict[tuple[str, bool], deque[Row]] = defaultdict(deque)
+        rows = tx.all(
+            "SELECT s.id, s.title, s.status, p.agent_id, p.item_id, p.text, p.made FROM sorties s"
+            " LEFT JOIN plan_items p ON p.sortie_id = s.id WHERE s.mission_id = :mission"
+            " AND (s.assigned_to IS NULL OR s.assigned_to = :agent)"
+            " AND (s.status <> 'failed' OR s.blocked_reason = :given_up)"
+            " AND (p.sortie_id IS NULL OR p.agent_id <> :agent OR p.status = 'dropped')"
+            " ORDER BY s.position",
+            mission=mission_id,
+            agent=agent_id,
+            given_up=DROPPED,
+        )
+        for row in rows:
+            if row["agent_id"] == agent_id and row["item_id"]:
+                self._by_id[row["item_id"]] = row
+            over = row["status"] == "completed"
+            self._by_text[plain(_text(row)), over].append(row)
+
+    def take(self, item: PlanItem) -> KnownItem | None:
+        """Return what stands for an item from now on.
+
+        The plan's own item that comes back, by its id; else a sortie of the same text: one that is
+        over for an item that is over, else one that is open.
+        """
+        row = self._by_id.get(item.id) if item.id else None
+        if row and (row["id"] in self._used or is_new_under_old_id(_dropped(row), item)):
+            row = None
+        for over in (True, False) if item.status == "completed" else (False,):
+            equal = self._by_text[plain(item.text), over] if item.text else deque[Row]()
+            while row is None and equal:
+                row = equal.popleft()
+                row = None if row["id"] in self._used else row
+        if row is None:
+            return None
+        self._used.add(row["id"])
+        # What its own plan dropped is told so. Else a sortie that somebody began for this agent
+        # does not go back because a plan names it.
+        told = "dropped" if row["agent_id"] == self._agent_id else "pending"
+        return msgspec.structs.replace(_dropped(row), told=told)
+
+
+def _text(row: Row) -> str:
+    return str(row["text"] or short(row["title"], TEXT_CHARS))
+
+
+def _dropped(row: Row) -> KnownItem:
     return KnownItem(
-        sortie_id=told.sortie_id,
-        item_id=item.id or told.item_id,
-        text=item.text or told.text,
-        told=item.status,
-        position=position,
-        made=told.made,
+        sortie_id=row["id"],
+        item_id=None,
+        text=_text(row),
+        told="dropped",
+        position=0,
+        made=bool(row["made"]),
     )

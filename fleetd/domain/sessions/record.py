@@ -21,10 +21,10 @@ from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.session_key import Key
+from ..core.ids import Key
 from ..core.tx import Row, Tx
-from . import context_window, deliveries, handlers, membership, notices
-from .identity import go_on_as, key_of, open_session, session_row
+from . import deliveries, handlers, notices, session_lifecycle, sessions
+from .sessions import key_of, open_session, rename_session, session_row
 
 LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
@@ -62,7 +62,7 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     happened_ms: int | None = None
 
     @property
-    def spooled(self) -> bool:
+    def from_spool(self) -> bool:
         """Whether the report waited in the spool, so that nobody reads the reply."""
         return self.happened_ms is not None
 
@@ -70,21 +70,21 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
 def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     """Record a report once, and say what its agent is due; its texts have no secrets any more."""
     report = delivery.report
-    if deliveries.known(tx, delivery.delivery_id):
-        if delivery.spooled:
-            context_window.take_back_briefing(tx, delivery.delivery_id)
+    if deliveries.is_known(tx, delivery.delivery_id):
+        if delivery.from_spool:
+            sessions.revoke_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
     happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
-    doubled = deliveries.doubled(tx, report, happened)
-    deliveries.keep(
-        tx, ctx, delivery.delivery_id, report, happened_ms=happened, spooled=delivery.spooled
+    duplicate = deliveries.is_duplicate(tx, report, happened)
+    deliveries.insert_delivery(
+        tx, ctx, delivery.delivery_id, report, happened_ms=happened, from_spool=delivery.from_spool
     )
-    if doubled:
+    if duplicate:
         session = session_row(tx, key_of(report))
         return Recorded(known=True, agent_id=session["agent_id"] if session else None)
     if _says_nothing(tx, report):
         return Recorded()
-    return _follow(tx, ctx, delivery)
+    return _record(tx, ctx, delivery)
 
 
 def _says_nothing(tx: Tx, report: Report) -> bool:
@@ -97,20 +97,20 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     if kinds - IN_PASSING:
         return False
     known = session_row(tx, key_of(report))
-    if not kinds or known is None:
-        return not kinds & NOTES
-    return known["ended_at"] is not None
+    return known["ended_at"] is not None if kinds and known else not kinds & NOTES
 
 
-def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
+def _record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     report, key = delivery.report, key_of(delivery.report)
     if report.previous_session_id and SessionStarted("compact") in report.happenings:
-        go_on_as(tx, key, report.previous_session_id)
+        rename_session(tx, key, report.previous_session_id)
     if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        _meet_parent(tx, ctx, delivery)
+        _open_parent(tx, ctx, delivery)
     session = open_session(tx, ctx, key, delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    missed = membership.attend(tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    missed = session_lifecycle.register_agent(
+        tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id
+    )
     hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
@@ -120,61 +120,63 @@ def _follow(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
         happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
-    state = _shrunk(hook, session)
-    handlers.look_back(hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK)))
+    state = _state_by_transcript(hook, session)
+    handlers.handle_transcript(
+        hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK))
+    )
     for happening in report.happenings:
-        handlers.follow(hook, happening)
-        state = context_window.after(state, happening)
-    if _came_back(report, missed, membership.mission_of(tx, agent_id)):
+        handlers.handle(hook, happening)
+        state = sessions.window_state_after(state, happening)
+    mission_id = session_lifecycle.mission_of(tx, agent_id)
+    waiting = missed.recovery.candidates if missed else []
+    if SessionStarted("resume") in report.happenings and any(
+        each.mission_id == mission_id for each in waiting
+    ):
+        # A session is resumed that was lost or silent: its mission waits for recovery.
         state = "lost"
-    context_window.set_context(tx, key, state)
-    return _due(hook, delivery, state, missed)
+    sessions.set_window_state(tx, key, state)
+    return _reply_due(hook, delivery, state, missed)
 
 
-def _meet_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
+def _open_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
     """Take in a session of which only a subagent was heard so far."""
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
     agent_id = str(session["agent_id"])
-    membership.attend(tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id)
+    session_lifecycle.register_agent(
+        tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id
+    )
 
 
-def _shrunk(hook: handlers.HookContext, session: Row) -> str:
+def _state_by_transcript(hook: handlers.HookContext, session: Row) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
     state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if context_window.compacted_between(session["transcript_mark"], mark):
-        handlers.follow(hook, Compacted())
+    if sessions.transcript_rewritten(session["transcript_mark"], mark):
+        handlers.handle(hook, Compacted())
         state = "lost"
-    context_window.keep_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
+    sessions.set_transcript_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
     return state
 
 
-def _came_back(report: Report, missed: Registration | None, mission_id: str | None) -> bool:
-    """Whether a session is resumed that was lost or silent: its mission waits for recovery."""
-    resumed = any(
-        isinstance(each, SessionStarted) and each.source == "resume" for each in report.happenings
-    )
-    waiting = missed.recovery.candidates if missed else []
-    return resumed and any(each.mission_id == mission_id for each in waiting)
-
-
-def _due(
+def _reply_due(
     hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id = hook.tx, hook.report, hook.agent_id
-    mission_id = membership.mission_of(tx, agent_id)
-    if not report.injects or delivery.spooled:
+    mission_id = session_lifecycle.mission_of(tx, agent_id)
+    if not report.injects or delivery.from_spool:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
-    brief = state == "lost" and mission_id is not None
-    if brief and mission_id is not None:
+    brief = False
+    if state == "lost" and mission_id is not None:
+        brief = True
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        handlers.keep_state(hook, mission_id, f"Before briefing {agent_id}", always=False)
-    lines = notices.told(tx, hook.ctx, agent_id)
-    if any(isinstance(each, PromptSubmitted) for each in report.happenings):
+        handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
+    lines = notices.take_handovers(tx, hook.ctx, agent_id)
+    kinds = {type(each) for each in report.happenings}
+    if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)
-    if not brief and any(isinstance(each, SessionStarted) for each in report.happenings):
-        lines += notices.waiting_nearby(tx, hook.ctx, missed, delivery.cwd, agent_id)
+    if not brief and SessionStarted in kinds:
+        lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)

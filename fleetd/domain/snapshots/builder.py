@@ -25,7 +25,7 @@ from ..core.context import Context
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
-from . import outcomes, plan_steps, resume_hints, runs
+from . import outcomes, plan_steps, runs
 from .codec import from_row
 
 _TURN_FAILED = "TurnFailed"
@@ -46,7 +46,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows of a run."""
 
     run_id: str
@@ -68,7 +68,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
-def known_of(tx: Tx, run_id: str, trigger: Trigger) -> Known:
+def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
     """Look up everything about a run; nothing is known of one that nobody has heard of."""
     run = runs.run_row(tx, run_id)
     session = runs.session_of_run(tx, run_id)
@@ -76,7 +76,7 @@ def known_of(tx: Tx, run_id: str, trigger: Trigger) -> Known:
     if session is None and agent_id is not None:
         session = runs.open_session_of(tx, agent_id)
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id) if agent_id else None
-    return Known(
+    return RunFacts(
         run_id=run_id,
         run=run,
         session=session,
@@ -103,7 +103,7 @@ def _newest(tx: Tx, run_id: str) -> Snapshot | None:
         return None
 
 
-def build(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Draft:
+def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
     span = span_of(tx, known)
     status, why = _status(tx, known)
@@ -122,7 +122,7 @@ def build(tx: Tx, ctx: Context, known: Known, trigger: Trigger) -> Draft:
     )
 
 
-def span_of(tx: Tx, known: Known) -> outcomes.Span | None:
+def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
     """Return the part of the log that stands in no snapshot yet.
 
     The first snapshot of a run begins with its session, after what other runs of its agent have.
@@ -133,7 +133,7 @@ def span_of(tx: Tx, known: Known) -> outcomes.Span | None:
     return outcomes.Span(known.agent_id, _recorded_until(tx, known, known.agent_id), begun_at)
 
 
-def _recorded_until(tx: Tx, known: Known, agent_id: str) -> int:
+def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
     """Return how far the log stands in snapshots of an agent.
 
     Sessions of two harnesses with one id are one run: each agent goes on from its own snapshots.
@@ -160,7 +160,7 @@ def _outcomes(tx: Tx, span: outcomes.Span | None, trigger: Trigger) -> outcomes.
     return outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
 
 
-def _status(tx: Tx, known: Known) -> tuple[RunStatus, str | None]:
+def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
     """Return how a run is, and what broke it off when something did."""
     agent = known.agent
     if agent is None:
@@ -192,7 +192,7 @@ def _broken_turn(tx: Tx, agent_id: str) -> str | None:
 
 
 def _failed_last(
-    tx: Tx, span: outcomes.Span | None, known: Known, found: Sequence[CommandOutcome]
+    tx: Tx, span: outcomes.Span | None, known: RunFacts, found: Sequence[CommandOutcome]
 ) -> str | None:
     """Return the last command if it failed: nothing has made that good."""
     last = found[-1] if found else None
@@ -206,7 +206,7 @@ def _failed_last(
 
 
 def _step_state(
-    ctx: Context, known: Known, trigger: Trigger, status: RunStatus, failure: str | None
+    ctx: Context, known: RunFacts, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
     """Return where a run stands, and how many entries were too many to be said."""
     said = trigger.step
@@ -214,12 +214,14 @@ def _step_state(
         # Nobody else knows the plan: the step stands as it was said last.
         return _as_said_last(known.newest, status), 0
     complied, violations = _complied(ctx, known, said)
-    resumed, actions = resume_hints.bounded(_hints(known, said, status, failure))
+    resumed, actions = plan_steps.bounded_hints(_hints(known, said, status, failure))
     meant = plan_steps.step_meant(known.plan, said)
     return plan_steps.step_state(said, meant, complied, resumed), violations + actions
 
 
-def _complied(ctx: Context, known: Known, said: DeclaredStep | None) -> tuple[TodoCompliance, int]:
+def _complied(
+    ctx: Context, known: RunFacts, said: DeclaredStep | None
+) -> tuple[TodoCompliance, int]:
     if said is not None and said.todo_compliance is not None:
         return plan_steps.declared_compliance(ctx, said.todo_compliance)
     return plan_steps.compliance(ctx, known.plan), 0
@@ -229,20 +231,20 @@ def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
     """Return the step of the newest snapshot; once the run is completed, nothing is ahead of it."""
     if status != "completed" or newest.status == "completed":
         return newest.step_state
-    left = resume_hints.computed([], None, None, status)
+    left = plan_steps.computed_hints([], None, None, status)
     return msgspec.structs.replace(newest.step_state, resume_hints=left)
 
 
 def _hints(
-    known: Known, said: DeclaredStep | None, status: RunStatus, failure: str | None
+    known: RunFacts, said: DeclaredStep | None, status: RunStatus, failure: str | None
 ) -> ResumeHints:
-    computed = resume_hints.computed(known.plan, failure, said, status)
+    computed = plan_steps.computed_hints(known.plan, failure, said, status)
     if said is None or said.resume_hints is None:
         return computed
-    return resume_hints.declared_over(computed, said.resume_hints)
+    return plan_steps.declared_hints(computed, said.resume_hints)
 
 
-def _digest(tx: Tx, ctx: Context, known: Known, trigger: Trigger, dropped: int) -> ContextDigest:
+def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: int) -> ContextDigest:
     """Return what is declared of the window, and what is known of the rest.
 
     ``dropped`` are entries that this snapshot's bounds left out elsewhere.

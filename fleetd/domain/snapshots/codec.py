@@ -1,7 +1,7 @@
-"""Snapshot codec: a document and its checksum, as bytes and as a row.
+"""Snapshot codec: a document and its checksum, as bytes and as a row; the kind of record it is.
 
-Source: snapshot-lifecycle, Snapshot schema. The nine fields stand in the order of that document. A
-snapshot is never served before its checksum was compared.
+The nine fields stand in the order of docs/snapshots.md. A snapshot is never served before its
+checksum was compared.
 """
 
 import hashlib
@@ -9,11 +9,19 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ...protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
+from ...protocol.errors import (
+    AtomicWriteFailed,
+    Corrupt,
+    IntegrityMismatch,
+    RetentionPruneFailed,
+    SchemaInvalid,
+)
+from ...protocol.events import SnapshotsPruned
 from ...protocol.records import Integrity, SourceDetail
 from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import RunId, SnapshotId, StorageLocation
+from ..artifacts.kinds import RecordKind, register_kind
 from ..checkpoints.codec import ChecksumError, canonical, digest_of
 from ..core.context import Context
 from ..core.tx import Row, Tx
@@ -193,7 +201,7 @@ def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoRetur
     raise refusal(f"{what} {why}.", hint=hint, reason=why, **values) from error
 
 
-def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
+def with_file(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
     """Return a snapshot that was read from a form of its file, the bytes of which are ``raw``."""
     ending = ".json.gz" if compressed else ".json"
     form = Artifact(
@@ -206,13 +214,13 @@ def read_from(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
     return msgspec.structs.replace(snapshot, artifacts=[form])
 
 
-def standing_in(snapshot: Snapshot, trouble: str) -> Snapshot:
+def with_warning(snapshot: Snapshot, trouble: str) -> Snapshot:
     """Return a snapshot that another copy held than the one that ought to."""
     warning = f"{trouble.rstrip('.')}; it was read from another copy of it"
     return msgspec.structs.replace(snapshot, warnings=[warning])
 
 
-def stands_in(snapshot: Snapshot) -> bool:
+def is_from_another_copy(snapshot: Snapshot) -> bool:
     """Whether a snapshot from a file was not read from the one that it ought to lie in."""
     return bool(snapshot.warnings)
 
@@ -248,3 +256,34 @@ def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
         id=snapshot.run_id,
     )
     return columns
+
+
+register_kind(
+    RecordKind(
+        noun="snapshot",
+        table="snapshots",
+        owner="run_id",
+        whose="run",
+        version=VERSION,
+        nameable="1 = 1",
+        copies=True,
+        compressible=True,
+        from_row=from_row,
+        from_file=from_file,
+        to_file=to_file,
+        file_of=lambda row: to_file(from_row(row)),
+        to_columns=to_columns,
+        insert=lambda tx, ctx, snapshot: (insert_snapshot(tx, ctx, snapshot), False),
+        seq_of=lambda snapshot: seq_of(snapshot.snapshot_id),
+        to_rewrite=is_from_another_copy,
+        retention=lambda settings: (settings.snapshot_days, settings.snapshots_per_run),
+        judged="id, run_id AS owner_id, timestamp, source AS cause, seq, status, size_bytes",
+        pruned=SnapshotsPruned,
+        announced=False,
+        list="fleetctl snapshot list",
+        verify="fleetctl snapshot verify",
+        way_out=lambda record_id: "it goes when its time has come: fleetctl snapshot prune",
+        write_failed=AtomicWriteFailed.kind,
+        prune_failed=RetentionPruneFailed.kind,
+    )
+)

@@ -14,7 +14,7 @@ from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
 from ...protocol.types import OutcomeKind, Verdict
-from ..core.event_log import data_of, position_before
+from ..core.event_log import data_of, nth_newest_position
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
@@ -76,7 +76,7 @@ def gathered(tx: Tx, span: Span) -> Outcomes:
 
 def newest(tx: Tx, span: Span) -> CommandOutcome | None:
     """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
-    since = position_before(tx, span.agent_id, LAST_EVENTS)
+    since = nth_newest_position(tx, span.agent_id, LAST_EVENTS)
     rows = _events(tx, msgspec.structs.replace(span, since=since), ENDS_A_CALL, 3)
     calls = _calls(rows, tx, None)
     return calls[-1].outcome() if calls else None
@@ -231,7 +231,7 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
         agent=span.agent_id,
         since=span.since,
         most=_BEFORE,
-        before=position_before(tx, span.agent_id, LAST_EVENTS),
+        before=nth_newest_position(tx, span.agent_id, LAST_EVENTS),
     )
     for row in rows:
         data = data_of(row)

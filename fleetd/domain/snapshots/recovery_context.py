@@ -15,13 +15,12 @@ from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
 from ...protocol.types import CLOSED_SORTIE
-from ..checkpoints.narrative import step
-from ..checkpoints.titles import Titles
+from ..checkpoints.narrative import Titles, step
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
-from .resume_hints import FAILED_FIRST, NO_PLAN
+from .plan_steps import FAILED_FIRST, NO_PLAN
 
 NAME_CHARS = 120
 # What makes a plan another one than that which a snapshot saw.
@@ -48,7 +47,9 @@ class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
-def reader_of(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> SnapshotReader:
+def snapshot_reader(
+    tx: Tx, mission: Row, agent_id: str, until: int | None = None
+) -> SnapshotReader:
     """Return an agent as a reader: with those it took over from, none of another mission."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE id = :agent OR succeeded_by = :agent ORDER BY id",
@@ -66,7 +67,7 @@ def _snapshots(tx: Tx, reader: SnapshotReader) -> Iterator[Snapshot]:
     return _readable(tx, reader, rows)
 
 
-def outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[str, str]]:
+def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[str, str]]:
     """Return when outcomes were recorded that a client declared, and what they were; newest first.
 
     Those that were gathered stand in the log, where they are read.
@@ -127,7 +128,7 @@ def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
     return elsewhere in (None, "", reader.mission["id"])
 
 
-def sharpened(
+def with_next_actions(
     tx: Tx,
     reader: SnapshotReader,
     sorties: Sequence[SortieState],
@@ -188,7 +189,7 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
     ]
 
 
-def line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
+def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
     """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
     snapshot = next(_snapshots(tx, reader), None)
     if snapshot is None:

@@ -13,11 +13,10 @@ from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
 from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..core.context import Context
-from ..core.ids import missing
-from ..core.session_key import Key
+from ..core.ids import Key, missing
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
-from ..missions.current import lies_in
+from ..missions.selection import is_inside
 
 _RUN_ID = re.compile(RUN_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -107,7 +106,7 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
     return next((row for row in rows if run_of_row(row) == run_id), None)
 
 
-def run_meant(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> RunCandidate:
+def requested_run(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> RunCandidate:
     """Return the run that a request is about.
 
     The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
@@ -161,7 +160,7 @@ _PLACES = (
 def _there(row: Row, ctx: Context, cwd: str) -> bool:
     """Whether an agent works there, or for a mission of there: on this machine both."""
     places = ((row["cwd"], row["machine"]), (row["project_dir"], row["begun_on"]))
-    return any(whose == ctx.machine and lies_in(place, cwd) for place, whose in places)
+    return any(whose == ctx.machine and is_inside(place, cwd) for place, whose in places)
 
 
 def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[RunCandidate]:

@@ -1,6 +1,6 @@
 """Snapshot triggers: the boundaries at which runs get their snapshots by themselves.
 
-Source: snapshot-lifecycle, Trigger points and frequency. Time as a boundary is in ``heartbeat``. An
+One of them is time: 120 s while a plan is in progress, counted in ms that the machine was awake. An
 agent that has no run gets no snapshot, and nothing is refused.
 """
 
@@ -13,30 +13,33 @@ from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
 from ...protocol.types import RunStatus, StepStatus
 from ..core import observers
 from ..core.context import Context
+from ..core.soft_delete import LIVE
+from ..core.sql import LIVING
 from ..core.tx import Row, Tx
+from ..missions.selection import is_inside
 from .builder import Trigger
 from .plan_steps import plan_of, step_status
-from .record import take
 from .runs import run_of_agent
+from .snapshots import take
 
 NOTE_CHARS = 500
 
 
-class Standing(msgspec.Struct, frozen=True):
+class StepProgress(msgspec.Struct, frozen=True):
     """How far a step is, and its place in the plan, from 1; None for one that is in no plan."""
 
     status: StepStatus
     ordinal: int | None
 
 
-def standing(tx: Tx, agent_id: str, sortie_ids: Collection[str]) -> dict[str, Standing]:
+def step_progress(tx: Tx, agent_id: str, sortie_ids: Collection[str]) -> dict[str, StepProgress]:
     """Return how far sorties are, as steps of an agent's plan, before it says something of them."""
     if not sortie_ids:
         return {}
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
     places = {step.id: step.ordinal for step in plan_of(tx, agent)}
     statuses = _statuses(tx, sortie_ids)
-    return {step: Standing(status, places.get(step)) for step, status in statuses.items()}
+    return {step: StepProgress(status, places.get(step)) for step, status in statuses.items()}
 
 
 def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
@@ -48,7 +51,9 @@ def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
     return {row["id"]: step_status(row) for row in rows if row}
 
 
-def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standing]) -> None:
+def on_steps_changed(
+    tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, StepProgress]
+) -> None:
     """Snapshot the run of an agent for every step that it just began or closed, by its own word.
 
     ``before`` is how far they were. What one word closes comes before what it begins, whatever the
@@ -71,16 +76,21 @@ def steps_moved(tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, Standi
             step_ordinal=before[step].ordinal if moved[step] == "skipped" else None,
             step_status=moved[step],
         )
-        take(tx, ctx, run_id, Trigger(source="step_boundary", step=declared, agent_id=agent_id))
+        take(
+            tx,
+            ctx,
+            run_id,
+            Trigger(source="step_boundary", step=declared, agent_id=agent_id),
+        )
 
 
 @observers.sortie_reported.subscribe
-def step_moved(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None:
+def on_sortie_reported(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None:
     """Snapshot the run of an agent that reported on a sortie, whose row was ``before``."""
-    steps_moved(tx, ctx, agent_id, {before["id"]: Standing(step_status(before), None)})
+    on_steps_changed(tx, ctx, agent_id, {before["id"]: StepProgress(step_status(before), None)})
 
 
-def error_met(
+def on_error(
     tx: Tx, ctx: Context, agent_id: str, note: str | None = None, status: RunStatus | None = None
 ) -> None:
     """Snapshot the run of an agent that met an error; it goes on unless ``status`` says else."""
@@ -91,15 +101,15 @@ def error_met(
         take(tx, ctx, run_id, why)
 
 
-observers.error_met.subscribe(error_met)
+observers.error_met.subscribe(on_error)
 
 
-def broke_off(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
+def on_run_failed(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
     """Snapshot the run of an agent that an error stops, before anything is done about it."""
-    error_met(tx, ctx, agent_id, note, "failed")
+    on_error(tx, ctx, agent_id, note, "failed")
 
 
-def compacting(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
+def on_compaction(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
     """Snapshot the run of an agent whose window is full, and about to be compacted."""
     run_id = run_of_agent(tx, agent_id)
     if run_id is not None:
@@ -112,13 +122,13 @@ def compacting(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
         take(tx, ctx, run_id, why)
 
 
-def died(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+def on_agent_died(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
     """Close the run of an agent whose process ended without a word, if it was under way."""
     if _under_way(tx, agent_id):
-        broke_off(tx, ctx, agent_id, reason)
+        on_run_failed(tx, ctx, agent_id, reason)
 
 
-def left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> None:
+def on_agent_left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> None:
     """Close the run of an agent that leaves, if its newest snapshot says that it is under way.
 
     That is its last heartbeat: a plan that is done was told when its last step was.
@@ -127,7 +137,10 @@ def left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> None:
     if run_id is not None:
         note = short(reason, NOTE_CHARS) if reason else None
         take(
-            tx, ctx, run_id, Trigger(source="timer", status="paused", agent_id=agent_id, note=note)
+            tx,
+            ctx,
+            run_id,
+            Trigger(source="timer", status="paused", agent_id=agent_id, note=note),
         )
 
 
@@ -136,3 +149,59 @@ def _under_way(tx: Tx, agent_id: str) -> str | None:
     run_id = run_of_agent(tx, agent_id)
     status = tx.value("SELECT status FROM runs WHERE id = :id", id=run_id) if run_id else None
     return run_id if status == "in_progress" else None
+
+
+INTERVAL_MS = 120_000
+# A run that is under way without a plan, such as one that met an error, has nothing to beat for.
+_HAS_PLAN = (
+    "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
+    f" FROM snapshots n WHERE n.run_id = r.id AND n.{LIVE})"
+    " AND (s.step_status IS NOT NULL OR s.step_id IS NOT NULL OR s.step_ordinal IS NOT NULL))"
+)
+
+
+def on_timer(tx: Tx, ctx: Context, run_id: str) -> None:
+    """Record where a run stands, if it is due: because nothing else did for so long."""
+    for row in due_runs(tx, ctx, run_id):
+        take(tx, ctx, row["id"], Trigger(source="timer", agent_id=row["agent_id"]))
+
+
+def due_runs(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
+    """Return the runs, or the one, that are due: each the present one of an agent that lives here.
+
+    Its own machine takes the snapshots of a run, so that their files lie together. Whether there is
+    a plan is what the newest snapshot says.
+
+    One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
+    Where nothing is to be recorded any more, none is due.
+    """
+    rows = tx.all(
+        "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
+        " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms <= :before"
+        f" AND a.status IN {LIVING} AND a.machine = :machine AND {_HAS_PLAN}"
+        + (" AND r.id = :id" if run_id else "")
+        + " ORDER BY r.snapshot_awake_ms",
+        id=run_id,
+        machine=ctx.machine,
+        before=ctx.awake_ms - INTERVAL_MS,
+    )
+    return [
+        row
+        for row in rows
+        if run_of_agent(tx, row["agent_id"]) == row["id"]
+        and not any(is_inside(place, row["cwd"]) for place in ctx.config.project_ignore)
+    ]
+
+
+def resume_timer(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Let the heart of an agent's run beat again, from now on: it works after it had stopped."""
+    stopped = tx.all(
+        "SELECT id FROM runs WHERE agent_id = :agent AND status IN ('paused', 'failed')",
+        agent=agent_id,
+    )
+    if stopped and (run_id := run_of_agent(tx, agent_id)) in {row["id"] for row in stopped}:
+        tx.run(
+            "UPDATE runs SET status = 'in_progress', snapshot_awake_ms = :awake WHERE id = :id",
+            awake=ctx.awake_ms,
+            id=run_id,
+        )

@@ -1,4 +1,4 @@
-"""Epochs: what a database needs that came back from a copy or lies behind its files.
+"""Epochs: a store's identity at its start, and after it came back from a copy or from its files.
 
 It has given out numbers that it does not remember: positions in its log, fencing tokens. A new
 epoch tells subscribers so, and counters above everything seen keep an old token from fitting again.
@@ -17,8 +17,11 @@ from ..artifacts.kinds import KINDS, RecordKind
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
+from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
+from ..core.sql import inside_of, named_params
 from ..core.tx import Ring, Tx
+from ..liveness.silence import rebase_awake_times
 from ..locks.leases import next_token, raise_tokens
 from ..locks.queue import skip_waits
 
@@ -138,10 +141,31 @@ def _renumber_locks(tx: Tx) -> None:
         )
 
 
-def write_again(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
+def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
     """Have the files of records written that are not where their rows say."""
     for record_id in record_ids:
         tx.run(
             f"UPDATE {KINDS[noun].table} SET backed_up_at = NULL WHERE id = :id AND {LIVE}",
             id=record_id,
         )
+
+
+@frees_space
+def start_up(tx: Tx, ctx: Context, waiting_locks: tuple[int, ...] = ()) -> None:
+    """Give the store its epoch, follow the machine's boot, forget this machine's waiters.
+
+    Their clients went with the daemon that knew them, or while the store was away; the
+    ``waiting_locks`` are waits that go on.
+    """
+    tx.run(
+        "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
+        epoch=secrets.token_hex(8),
+    )
+    rebase_awake_times(tx, ctx)
+    waits = waiting_locks or (0,)  # no id is 0; NOT IN () would say nothing
+    tx.run(
+        "DELETE FROM lock_waits WHERE machine = :machine"
+        f" AND id NOT IN ({inside_of('wait', waits)})",
+        machine=ctx.machine,
+        **named_params("wait", waits),
+    )

@@ -290,7 +290,7 @@ def _end(lock: OldLock, ctx: Context) -> int:
 
 
 def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
-    claim = leases.Claim(
+    claim = leases.LeaseRequest(
         path=lock.path,
         file=lock.file,
         agent_id=agent_name(lock.held_by),

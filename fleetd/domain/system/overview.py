@@ -9,8 +9,8 @@ from ..core.counters import tally, tally_of_events
 from ..core.event_log import epoch, position
 from ..core.mappers import recovery_of
 from ..core.tx import Row, Tx
-from ..liveness.silence import silence_ms, waiting
-from ..missions.current import is_automatic
+from ..liveness.silence import silence_ms, waiting_missions
+from ..missions.selection import is_automatic
 
 
 class Overview(Record, frozen=True, kw_only=True):
@@ -52,10 +52,10 @@ def overview(tx: Tx, ctx: Context) -> Overview:
     return Overview(
         counts=_counts(tx, ctx),
         missions=[_line(ctx, row) for row in rows],
-        candidates=waiting(tx, ctx),
+        candidates=waiting_missions(tx, ctx),
         recoveries=[recovery_of(row) for row in under_way],
         backup_backlog=unwritten(tx, ctx),
-        machines=membership.shown(tx, ctx),
+        machines=membership.list_machines(tx, ctx),
         position=position(tx),
         epoch=epoch(tx),
     )

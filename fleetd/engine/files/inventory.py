@@ -1,15 +1,22 @@
-"""Inventory: what lies in an owner's directory, compared by names with its rows."""
+"""Inventory: the files and ``latest.json`` of an owner, compared with its rows."""
 
+import contextlib
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
 from ...domain.artifacts import inventory
 from ...domain.artifacts.inventory import RowNames
+from ...domain.artifacts.kinds import KINDS, id_of
+from ...domain.artifacts.outbox import Latest, newest_of_files
+from ...protocol.errors import Corrupt, IntegrityMismatch
+from ...protocol.records import Finding
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import LATEST, Listing
 from ..engine import Engine
+from .verified_read import latest_data
 
 log = logging.getLogger("fleetd")
 
@@ -87,3 +94,124 @@ async def take_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list
     await engine.outbox.in_thread(look)
     every = await engine.read(inventory.names, noun, list(listings))
     return [Inventory(noun, rows, listings[rows.owner_id]) for rows in every]
+
+
+# ``latest.json``: compared with what it ought to be, and repaired.
+
+
+class _Compared(msgspec.Struct, frozen=True):
+    """What ``latest.json`` must be, the record that it is now, and what is wrong with that."""
+
+    wanted: Latest
+    held_id: str | None
+    trouble: str
+
+
+async def repair_latest(engine: Engine, inventory: Inventory) -> None:
+    """Let a wrong ``latest.json`` be the newest record that has a file.
+
+    Nothing is read when all is well by the names.
+    """
+    if inventory.latest_is_right:
+        return
+    found = await _compare(engine, inventory)
+    listing = inventory.listing
+    is_whole = listing.copies and not listing.latest_trouble(found.wanted.id)
+    if is_whole and found.held_id in inventory.rows.live - listing.files:
+        return  # it may be all that is left of a record whose file is missing
+    await _set(engine, inventory, found)
+
+
+async def check_latest(
+    engine: Engine, noun: Noun, owner_id: str, known: set[str | None], *, repair: bool
+) -> list[Finding]:
+    """Look at ``latest.json`` after the records: repairing them may have mended it.
+
+    That it is a record which is ``known`` to be bad is no finding of its own. Raises OSError when
+    nothing can be looked at.
+    """
+    async with engine.outbox.at_work:
+        inventory = await take(engine, noun, owner_id)
+        found = await _compare(engine, inventory)
+        if not found.trouble or (found.held_id in known and not repair):
+            return []
+        done = await _set(engine, inventory, found) if repair else ""
+    return [
+        Finding(
+            check="latest",
+            ok=False,
+            subject=str(engine.backups[noun].root / owner_id / LATEST),
+            detail=done or found.trouble,
+            fixed=bool(done),
+            reason_code=IntegrityMismatch.kind if inventory.listing.copies else None,
+        )
+    ]
+
+
+async def _compare(engine: Engine, inventory: Inventory) -> _Compared:
+    noun, owner_id, listing = inventory.noun, inventory.owner_id, inventory.listing
+    wanted = await _wanted(engine, noun, owner_id, listing.files)
+    if not listing.copies:
+        held_id = (listing.latest or "").removesuffix(".json")
+        return _Compared(wanted, held_id, listing.latest_trouble(wanted.id))
+    held = await engine.outbox.in_thread(lambda: engine.backups[noun].latest_bytes(owner_id))
+    trouble = listing.latest_trouble(wanted.id) or _copy_trouble(wanted, held)
+    return _Compared(wanted, _record_in(noun, held or b""), trouble)
+
+
+async def _wanted(engine: Engine, noun: Noun, owner_id: str, files: frozenset[str]) -> Latest:
+    """Return what ``latest.json`` must be: the newest record that has a file.
+
+    A copy can only be of one that is whole somewhere, if only in ``latest.json`` itself; where
+    none is, the newest is returned without its bytes.
+    """
+    backups = engine.backups[noun]
+    newest = wanted = await engine.read(newest_of_files, noun, owner_id, files)
+    while backups.layout.copies and wanted.id is not None:
+        data = await engine.outbox.in_thread(partial(latest_data, backups, owner_id, wanted))
+        if data is not None:
+            return Latest(id=wanted.id, data=data)
+        files -= {wanted.id}
+        wanted = await engine.read(newest_of_files, noun, owner_id, files)
+    return newest
+
+
+def _record_in(noun: Noun, data: bytes) -> str | None:
+    """Return the record that some bytes are a whole copy of."""
+    with contextlib.suppress(Corrupt):
+        return id_of(KINDS[noun].from_file(data, LATEST))
+    return None
+
+
+def _copy_trouble(wanted: Latest, held: bytes | None) -> str:
+    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds.
+
+    It is a file; ``held`` is None when that cannot be read.
+    """
+    if wanted.data is None or held == wanted.data:
+        return ""
+    if held is None:
+        return "is a file that cannot be read, or too large for one"
+    return f"does not hold snapshot {wanted.id}, the newest"
+
+
+async def _set(engine: Engine, inventory: Inventory, found: _Compared) -> str:
+    """Mend ``latest.json``; returns what was wrong, with what it is now, empty if it stays."""
+    owner_id, copies = inventory.owner_id, inventory.listing.copies
+    wanted, trouble = found.wanted, found.trouble
+    if not trouble or (copies and wanted.id is None and inventory.rows.live):
+        return ""  # a copy may be all that is left, until a file is written again
+    backups = engine.backups[inventory.noun]
+    path = backups.root / owner_id / LATEST
+    try:
+        if copies and wanted.id is not None and wanted.data is None:
+            log.warning("%s %s; nothing whole is left to write it from", path, trouble)
+            return ""
+        await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, wanted.data))
+    except OSError as error:
+        log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
+        return ""
+    now = f"it {'holds' if copies else 'names'} {wanted.id} now"
+    done = now if wanted.id else "it was removed"
+    log.warning("%s %s; %s", path, trouble, done)
+    return f"{path} {trouble}; {done}"

@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from ...domain.artifacts import outbox
-from ...domain.artifacts.removal import Removal, purge, removals
+from ...domain.artifacts.outbox import Removal, purge, removals
+from ...domain.core.context import BatchSizes
 from ...domain.core.tx import RemoveBackup, WriteBackup
 from ...host import trace
 from ...protocol.errors import FleetError, NotFound, Storage, Unavailable
@@ -24,8 +25,6 @@ from .verified_read import latest_data
 T = TypeVar("T")
 Work = WriteBackup | RemoveBackup
 log = logging.getLogger("fleetd")
-# As many as one short transaction purges.
-REMOVED_AT_ONCE = 25
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
 
@@ -59,12 +58,14 @@ class Outbox:
         read: Callable[..., Awaitable[Any]],
         write: Callable[..., Awaitable[Any]],
         backups: Mapping[Noun, RecordFiles],
+        batches: BatchSizes,
         *,
         inline: bool,
     ) -> None:
         self._read = read
         self._write = write
         self._backups = backups
+        self._batches = batches
         self._inline = inline
         self._writes: deque[FileJob] = deque()
         self._removals: deque[FileJob] = deque()
@@ -139,7 +140,7 @@ class Outbox:
         if self._writes:
             found.append(self._writes.popleft())
         else:
-            while self._removals and len(found) < REMOVED_AT_ONCE:
+            while self._removals and len(found) < self._batches.records:
                 if found and self._removals[0].work.noun != found[0].work.noun:
                     break
                 found.append(self._removals.popleft())

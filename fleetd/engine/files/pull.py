@@ -9,7 +9,7 @@ import contextlib
 import msgspec
 import trio
 
-from ...domain.artifacts.pull import NEWEST, PullCursor, batch, content
+from ...domain.artifacts.inventory import NEWEST, PullCursor, batch, content
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.missions import missions

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ...domain.artifacts.ingest import repair_row, stored
+from ...domain.artifacts.inventory import keeper
 from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
-from ...domain.artifacts.ownership import keeper
-from ...domain.artifacts.repair import repair_row, stored
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WriteBackup
 from ...protocol.errors import Corrupt, FleetError, Incompatible, InvalidState, NotFound

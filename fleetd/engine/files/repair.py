@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
+from ...domain.artifacts.ingest import repair_row
 from ...domain.artifacts.kinds import KINDS, FileRecord, owner_of
-from ...domain.artifacts.repair import repair_row
 from ...domain.core.tx import WriteBackup
 from ...protocol.errors import (
     Corrupt,

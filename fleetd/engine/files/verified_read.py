@@ -8,14 +8,13 @@ import contextlib
 
 import msgspec
 
-from ...domain.artifacts.kinds import KINDS, FileRecord, figures_in, id_of, owner_of
-from ...domain.artifacts.latest import Latest
-from ...domain.snapshots.codec import read_from, standing_in
+from ...domain.artifacts.kinds import KINDS, FileRecord, counters_in, id_of, owner_of
+from ...domain.artifacts.outbox import Latest
+from ...domain.snapshots.codec import with_file, with_warning
 from ...protocol.errors import Corrupt, FleetError, Incompatible
 from ...protocol.snapshots import Snapshot
-from ...store.files.forms import Form
 from ...store.files.layout import LATEST, Layout
-from ...store.files.record_files import RecordFile, RecordFiles
+from ...store.files.record_files import FileForm, RecordFile, RecordFiles
 
 # No log and no lock ever counts so far (285 years at a million a second), and every client can
 # count there; what goes on from beyond would come to the end of what the database holds.
@@ -50,7 +49,7 @@ def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
         record = _spare(backups, file)
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
-        record = standing_in(record, str(what or "its file is missing"))
+        record = with_warning(record, str(what or "its file is missing"))
     return FormsRead(record=record, trouble=trouble, there=bool(forms))
 
 
@@ -76,15 +75,15 @@ def latest_data(backups: RecordFiles, owner_id: str, latest: Latest) -> bytes | 
     return None
 
 
-def _record_of(layout: Layout, form: Form, file: RecordFile) -> FileRecord:
+def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     path = str(form.path)
     record: FileRecord = KINDS[layout.noun].from_file(form.plain(), path)
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
-    if max(figures_in(record)) > MOST:
+    if max(counters_in(record)) > MOST:
         raise layout.not_a_file(path, "it counts further than anything can")
     if isinstance(record, Snapshot):
-        return read_from(record, form.raw, compressed=form.compressed)
+        return with_file(record, form.raw, compressed=form.compressed)
     return record
 
 
@@ -97,5 +96,5 @@ def _spare(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
         return None
     path = backups.root / file.owner_id / LATEST
     with contextlib.suppress(Corrupt, Incompatible):
-        return _record_of(backups.layout, Form(path=path, raw=data, data=data), file)
+        return _record_of(backups.layout, FileForm(path=path, raw=data, data=data), file)
     return None

@@ -8,6 +8,7 @@ in order, through the same door.
 import contextlib
 import json
 import logging
+import shlex
 import time
 from functools import partial
 from typing import Any, Literal
@@ -15,18 +16,22 @@ from typing import Any, Literal
 import msgspec
 import trio
 
+from ...domain.cluster.membership import agent_label
 from ...domain.core.context import Caller, Facts
 from ...domain.core.registry import method
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
-from ...domain.sessions import context_window, deliveries
-from ...domain.sessions.identity import key_of
+from ...domain.sessions import deliveries, sessions
+from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import HookDelivery, Recorded, record
+from ...domain.sessions.sessions import key_of
 from ...harness.detect import recognise
-from ...harness.report import Adapter, Answer, Report, SessionStarted, Unfit
+from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
-from ...protocol.display import shown
+from ...protocol.display import clean_path, quote, shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
+from ...protocol.records import Lock
+from ...protocol.requests.event import EventAppend
 from ...protocol.requests.hook import (
     DOCTOR,
     HarnessStatus,
@@ -36,20 +41,22 @@ from ...protocol.requests.hook import (
     HookStatusGet,
     SpoolStatus,
 )
+from ...protocol.requests.lock import LockList
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...store.api import StoreAway
 from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
-from ..project_ignore import refuse_places
+from ..projects import check_not_ignored
 from .facts import HookPaths, gather_facts, resolve_paths
-from .lock_guard import ENFORCE, denial
 
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.
 MOST_CHARS = 9_500
 # Of a payload that is passed over, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
+ENFORCE = "enforce-locks"
+PURPOSE_CHARS = 120
 _WORDS = (ENFORCE, DOCTOR)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
@@ -165,7 +172,9 @@ async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spoole
         shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
         log.warning(text, request.harness, redact(reason), shown)
-    await engine.write(deliveries.keep_unfit, request.delivery_id, request.harness, spooled=spooled)
+    await engine.write(
+        deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
+    )
 
 
 async def _carry_out(
@@ -188,7 +197,7 @@ async def _carry_out(
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
-    async with engine.session_queue.places:
+    async with engine.session_queue.recording:
         recorded = await _recorded(engine, request, caller, delivery, facts)
     if not live:
         return HookReply()
@@ -227,7 +236,7 @@ async def record_clean(
     Raises InvalidState for one from a directory of which nothing is recorded.
     """
     clean = await engine.cpu_worker.run(partial(struct_without_secrets, delivery), size)
-    refuse_places([clean.cwd], engine.config.project_ignore)
+    check_not_ignored([clean.cwd], engine.config.project_ignore)
     return await engine.on_behalf_of(caller, facts).write(record, clean)
 
 
@@ -239,7 +248,7 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        await engine.write(context_window.set_briefed, key_of(report), request.delivery_id)
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 
@@ -273,11 +282,75 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         return None
 
 
+# Locks: an edit is refused where that was asked for, and never by a daemon out of reach.
+
+
+async def denial(
+    engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
+) -> str | None:
+    """Return why a tool call must not edit what it is about to edit, None when it may."""
+    if ENFORCE not in request.args or not report.denies or recorded.agent_id is None:
+        return None
+    for call in report.happenings:
+        if not isinstance(call, ToolStarted):
+            continue
+        for file in call.edits:
+            other = await _others_lock(engine, file, recorded.agent_id, caller)
+            if other is not None:
+                holder = await engine.read(agent_label, other.held_by)
+                reason = _sentence(file, other, holder, recorded.agent_id)
+                await _close(engine, report, call, recorded.agent_id, reason, caller)
+                return reason
+    return None
+
+
+async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller) -> Lock | None:
+    """Return the lock that another agent has on a file.
+
+    None where nobody can say which file it is: what Git does not tell is no reason to refuse.
+    """
+    try:
+        held = await engine.handle(LockList(file=file), caller)
+    except Unavailable as error:
+        log.warning("An edit of %s is let through: %s", file, error.message)
+        return None
+    return next((lock for lock in held.locks if lock.held_by != agent_id), None)
+
+
+def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
+    # Whoever holds it wrote the purpose, and a file can have any name.
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), _word(file)
+    return (
+        f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
+        f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
+        f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
+        f" fleetctl mail send {lock.held_by} asks its holder."
+    )
+
+
+def _word(file: str) -> str:
+    """Return a file's name as a word for a shell, in which everything can be seen."""
+    if clean_path(file) == file:
+        return shlex.quote(file)
+    literal = file.replace("\\", r"\\").replace("'", r"\'")
+    return f"$'{clean_path(literal)}'"
+
+
+async def _close(
+    engine: Engine, report: Report, call: ToolStarted, agent_id: str, reason: str, caller: Caller
+) -> None:
+    """Note that the tool call is over: a harness says nothing more about one that was refused."""
+    data = {"name": call.tool, "error": reason, "call_id": call.call_id}
+    once = fingerprint(report) if call.call_id else None
+    failed = EventAppend("tool_failed", agent_id=agent_id, data=data, idempotency_key=once)
+    await engine.handle(failed, caller)
+
+
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
     harnesses = []
-    for row in await engine.read(deliveries.counted):
+    for row in await engine.read(deliveries.hook_counts):
         timing = engine.session_queue.timing(row["harness"])
         harnesses.append(
             HarnessStatus(

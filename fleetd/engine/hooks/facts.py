@@ -1,21 +1,30 @@
-"""What a hook needs to know from outside: paths, its agent's process, and its transcript."""
+"""Facts of a hook from outside the store: paths, its agent's process, and its transcript.
+
+Transcripts are read in bounds, and only where they are regular files of this user.
+"""
 
 import contextlib
+import hashlib
 import logging
+import os
+import stat
 
 import msgspec
 
 from ...domain.agents.agent_loss import session_processes
 from ...domain.core.context import Caller, Facts, Here, TranscriptMark
-from ...harness.report import Adapter, AnyHappening, Report
+from ...harness.gemini import first_message, last_count
+from ...harness.report import Adapter, AnyHappening, Report, WindowUsed
 from ...host import processes
-from ...host.file_system import HOOK_SECONDS, PathUnanswered
-from ...host.path_walk import Walk
+from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
-from . import transcript
 
 log = logging.getLogger("fleetd")
 TRANSCRIPT_S = 2.0
+HEAD_BYTES = 4_096
+TAIL_BYTES = 1_048_576
+# One line of a log can hold the whole conversation.
+LOG_BYTES = 8 * TAIL_BYTES
 # What a transcript shows of a compaction, and what it tells beside the events.
 _Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
 
@@ -40,8 +49,8 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
 
-    def look(walk: Walk) -> HookPaths:
-        walk.touch(str(spool.directory or "/"))
+    def look(walk: PathWalk) -> HookPaths:
+        walk.visit(str(spool.directory or "/"))
         waiting[0] = spool.any()
         if cwd is None:
             return HookPaths(report.cwd, None, waiting[0])
@@ -80,7 +89,7 @@ async def gather_facts(
         agent_pid=pid,
         pid_started=started,
         project_root=paths.root,
-        places=await engine.projects.places(paths.cwd) if paths.answered else (),
+        places=await engine.projects.shared_names(paths.cwd) if paths.answered else (),
         here=Here(root=paths.root or ""),
         transcript_mark=mark,
     )
@@ -99,9 +108,66 @@ async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None]
     return next(((each.pid, each.started) for each in found), None)
 
 
-def _transcript(walk: Walk, adapter: Adapter, report: Report) -> _Told:
+def _transcript(walk: PathWalk, adapter: Adapter, report: Report) -> _Told:
     """Return what the transcript tells of a compaction, and what happened beside the events."""
     path, log = report.transcript_path, (None, ())
-    mark, used = transcript.log_of(path, walk) if report.tells_compaction else log
-    tail = transcript.tail_of(path, walk) if report.looks_back else ""
+    mark, used = log_of(path, walk) if report.tells_compaction else log
+    tail = tail_of(path, walk) if report.looks_back else ""
     return mark, (*used, *(adapter.look_back(tail) if tail else ()))
+
+
+def log_of(
+    path: str | None, walk: PathWalk | None = None
+) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
+    """Return what would show that a transcript was written anew, and how full its window is.
+
+    A log of what happened is never written anew: there a later line says what it begins with. Its
+    size says nothing, since a session that is resumed may go on in a file of another name.
+    """
+    log = path is not None and path.endswith(".jsonl")
+    found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log, walk=walk)
+    if found is None:
+        return None, ()
+    size, some = found
+    if log:
+        mark = TranscriptMark(0, first_message(some, whole=size <= LOG_BYTES))
+        return mark, last_count(some)
+    return TranscriptMark(size, hashlib.sha256(some.partition(b"\n")[0]).hexdigest()), ()
+
+
+def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
+    """Return the end of a transcript, empty where there is none; its first line may be cut."""
+    found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _read(
+    path: str | None, most: int, *, from_end: bool, walk: PathWalk | None
+) -> tuple[int, bytes] | None:
+    """Return a file's size and some of its bytes; None for what is no regular file of ours."""
+    if path is None or not path.startswith("/") or "\0" in path:
+        return None
+    walk = walk or PathWalk()
+    walk.visit(path)
+    try:
+        return _bytes_of(path, most, from_end=from_end)
+    finally:
+        walk.at = None
+
+
+def _bytes_of(path: str, most: int, *, from_end: bool) -> tuple[int, bytes] | None:
+    try:
+        # Opening a pipe would wait for somebody to write into it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
+            return None
+        begin = max(info.st_size - most, 0) if from_end else 0
+        return info.st_size, os.pread(descriptor, most, begin)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -27,27 +27,27 @@ class SessionQueue:
     def __init__(self) -> None:
         self.spool = trio.StrictFIFOLock()
         """Held by whoever takes in what waits in the spool."""
-        self.places = trio.Semaphore(AT_ONCE)
+        self.recording = trio.Semaphore(AT_ONCE)
         """Held while a hook is recorded, and never while it waits for files or for Git.
 
         What is slow for one session must not keep the hooks of all others waiting.
         """
-        self._lanes: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
+        self._turns: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: dict[str, None] = {}
         self._latencies_us: dict[str, deque[int]] = {}
 
     @asynccontextmanager
     async def turn(self, name: Hashable) -> AsyncIterator[None]:
         """Wait for the turn of a name: hooks of one session run side by side, and order matters."""
-        lane, waiting = self._lanes.setdefault(name, (trio.StrictFIFOLock(), []))
+        lock, waiting = self._turns.setdefault(name, (trio.StrictFIFOLock(), []))
         waiting.append(None)
         try:
-            async with lane:
+            async with lock:
                 yield
         finally:
             waiting.pop()
             if not waiting:
-                del self._lanes[name]
+                del self._turns[name]
 
     def first_time(self, complaint: str) -> bool:
         """Whether a complaint is new: what a vendor changed is said once, not with every call.

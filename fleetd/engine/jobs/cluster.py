@@ -5,16 +5,15 @@ import os
 
 import trio
 
-from ...domain.agents import failover
+from ...domain.agents import agent_loss
 from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster import membership
-from ...domain.cluster.membership import UNBROKEN_MS, Beaten, Holder
+from ...domain.cluster.membership import UNBROKEN_MS, HeartbeatResult, IdHolder
 from ...host import processes
 from ...protocol.errors import FleetError
 from ...protocol.timestamps import iso
 from ...store.api import StoreUnready
-from ...store.postgres.incarnation import Incarnation
-from ...store.postgres.machine_id import NAME as ID_FILE
+from ...store.machine_identity import ID_FILE, DaemonInstance
 from ..engine import Engine
 from .liveness import act, scan
 
@@ -33,12 +32,12 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
         raise _taken(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
         await check_processes(engine)
-    missing = await engine.read(membership.missing)
+    missing = await engine.read(membership.find_lost)
     if missing.machines:
-        await act(engine, membership.lose, missing.machines)
-        missing = await engine.read(membership.missing)
+        await act(engine, membership.lose_machine, missing.machines)
+        missing = await engine.read(membership.find_lost)
     if missing.agents:
-        await act(engine, failover.fail_over, missing.agents)
+        await act(engine, agent_loss.fail_over, missing.agents)
         # A mission may have been excused by an agent that is lost now.
         await scan(engine)
 
@@ -48,13 +47,13 @@ def host_name() -> str:
     return os.uname().nodename
 
 
-async def _beat(engine: Engine) -> Beaten:
-    own, started = engine.incarnation, iso(engine.started_ms)
+async def _beat(engine: Engine) -> HeartbeatResult:
+    own, started = engine.instance, iso(engine.started_ms)
     if own is None:
-        return await engine.write(membership.beat, host_name(), started)
+        return await engine.write(membership.heartbeat, host_name(), started)
     earlier = tuple(each.nonce for each in own.earlier)
     return await engine.write(
-        membership.beat, host_name(), started, own.nonce, own.boot_id, earlier
+        membership.heartbeat, host_name(), started, own.nonce, own.boot_id, earlier
     )
 
 
@@ -65,15 +64,15 @@ async def refuse_duplicate_id(engine: Engine) -> None:
     would count the agents of the others as dead, for it looks for their processes in vain. Raises
     StoreUnready.
     """
-    own = engine.incarnation
+    own = engine.instance
     if own is not None:
         await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
-    found = await engine.read(membership.holder)
+    found = await engine.read(membership.id_holder)
     if found.name is not None and await _is_another(engine, own, found):
         raise _taken(engine, found.name)
 
 
-async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) -> bool:
+async def _is_another(engine: Engine, own: DaemonInstance | None, found: IdHolder) -> bool:
     """Whether who was heard of just now is another daemon, and not this one's predecessor."""
     if own is None or not found.nonce:
         return found.name != host_name()
@@ -88,7 +87,7 @@ async def _is_another(engine: Engine, own: Incarnation | None, found: Holder) ->
     return found.name != host_name() or await _beats_again(engine, found)
 
 
-async def _beats_again(engine: Engine, found: Holder) -> bool:
+async def _beats_again(engine: Engine, found: IdHolder) -> bool:
     """Wait until it is plain whether who was heard of in another boot is alive.
 
     This computer may have been started anew; or a copy was made of the running one.
@@ -96,7 +95,7 @@ async def _beats_again(engine: Engine, found: Holder) -> bool:
     log.info("Waiting whether %s is heard of again under this machine's id", found.name)
     for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
         await trio.sleep(_LOOK_S)
-        now = await engine.read(membership.holder)
+        now = await engine.read(membership.id_holder)
         if now.name is None:
             break
         if now != found:
@@ -121,17 +120,17 @@ async def check_processes(engine: Engine) -> None:
     """
     for process in await engine.read(living_processes):
         engine.process_watcher.post(process)
-    lost = await engine.read(failover.lost_processes)
+    lost = await engine.read(agent_loss.lost_processes)
     living = [each for each in lost if processes.same(each.pid, each.started)]
-    await act(engine, failover.rejoin, living)
+    await act(engine, agent_loss.rejoin, living)
     if dead := [each.agent_id for each in lost if each not in living]:
-        await act(engine, failover.shorten_leases, [dead])
+        await act(engine, agent_loss.shorten_leases, [dead])
 
 
 async def leave_cluster(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one leaves in good order."""
     if engine.machine:
         try:
-            await engine.write(membership.leave)
+            await engine.write(membership.leave_cluster)
         except FleetError as error:
             log.warning("The other machines do not know that this one leaves: %s", error.message)

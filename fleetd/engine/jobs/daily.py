@@ -4,6 +4,7 @@ A day is one of the wall clock: a laptop that sleeps most of it has its round ev
 same.
 """
 
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,20 +12,20 @@ from functools import partial
 
 import trio
 
-from ...domain.artifacts import removal
+from ...domain.artifacts import outbox
 from ...domain.core import idempotency
-from ...domain.retention import events_and_locks, sessions, snapshots
+from ...domain.retention import events_and_locks, pruning, sessions
 from ...domain.sessions import deliveries
+from ...domain.snapshots.snapshots import note_compressed, uncompressed
 from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
-from ...protocol.errors import FleetError, InvalidState, NotFound
+from ...protocol.errors import Corrupt, FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
 from ...protocol.requests.snapshot import SnapshotPrune
 from ...store.api import StoreAway
-from ...store.files.record_files import RecordFiles
+from ...store.files.record_files import RecordFiles, packed
 from ..engine import DAEMON, Engine
-from ..files.compress import compress
 from .verification import verify_some
 
 log = logging.getLogger("fleetd")
@@ -107,6 +108,53 @@ async def _compress_snapshots(engine: Engine) -> None:
     await compress(engine)
 
 
+async def compress(engine: Engine) -> int:
+    """Compress the history files that are old enough; returns how many.
+
+    A damaged row or a file that cannot be written is left for later. Raises FleetError when the
+    store refuses.
+    """
+    done, since, passed_over = 0, "", set[str]()
+    while not engine.closing:
+        old, until = await engine.read(uncompressed, since)
+        new = [each for each in old if each not in passed_over]
+        for snapshot_id in new:
+            if await _compress(engine, snapshot_id):
+                done += 1
+            else:
+                passed_over.add(snapshot_id)
+        if until is None or not new:
+            break
+        since = until
+    if done:
+        log.info("Compressed %d snapshot files", done)
+    return done
+
+
+async def _compress(engine: Engine, snapshot_id: str) -> bool:
+    backups = engine.backups["snapshot"]
+    async with engine.outbox.at_work:
+        try:
+            backup = await engine.read(outbox.backup, "snapshot", snapshot_id)
+        except NotFound:  # pruned meanwhile
+            return False
+        except Corrupt as error:
+            log.warning("A snapshot is not compressed: %s", error.message)
+            return False
+        if backup.data is None:
+            return False
+        data = await engine.outbox.in_thread(lambda: packed(backup.data or b""))
+        try:
+            await engine.outbox.in_thread(
+                lambda: backups.compress(backup.owner_id, snapshot_id, data)
+            )
+        except OSError as error:
+            log.warning("The file of %s could not be compressed: %s", snapshot_id, error)
+            return False
+        digest = hashlib.sha256(data).hexdigest()
+        return await engine.write(note_compressed, snapshot_id, digest, len(data))
+
+
 async def _verify_files(engine: Engine) -> None:
     """Verify the files of a day, unless a daemon before this one did: it takes its time."""
     last = (await engine.read(daily_rounds.rounds)).verification
@@ -136,7 +184,7 @@ async def _drop_keys(engine: Engine) -> None:
 
 
 async def _drop_deliveries(engine: Engine) -> None:
-    while await engine.write(deliveries.drop_old):
+    while await engine.write(deliveries.prune_deliveries):
         continue
 
 
@@ -170,7 +218,7 @@ async def _drop_locks(engine: Engine) -> None:
 
 async def _purge_abandoned(engine: Engine) -> None:
     purged = 0
-    while some := await engine.write(removal.purge_departed):
+    while some := await engine.write(outbox.purge_departed):
         purged += some
     if purged:
         log.info("Removed %d rows that were deleted while their machine was gone", purged)
@@ -181,7 +229,7 @@ async def _drop_runs(engine: Engine) -> None:
     run_ids = [""]
     while run_ids:
         async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
-            run_ids = await engine.write(snapshots.drop_empty_runs)
+            run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)
 

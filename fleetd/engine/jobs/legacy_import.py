@@ -8,7 +8,7 @@ import msgspec
 from ...domain.system.legacy_import import LegacyContents, LegacyCounts
 from ...domain.system.legacy_import import import_legacy as import_contents
 from ...host import progress
-from ...host.path_walk import Walk, absolute
+from ...host.file_system import PathWalk, absolute
 from ...protocol.errors import FleetError
 from ...store.api import StoreAway
 from ...store.legacy import LegacyFile, LegacyRefused, parse
@@ -58,7 +58,7 @@ async def import_legacy(engine: Engine) -> None:
     log.info("%s; %s is now %s", _told(imported), file.path, backup.name)
 
 
-def _contents(walk: Walk, file: LegacyFile) -> LegacyContents | None:
+def _contents(walk: PathWalk, file: LegacyFile) -> LegacyContents | None:
     data = file.read()
     if data is None:
         return None

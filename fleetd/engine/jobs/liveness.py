@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ...domain.agents import agent_loss
-from ...domain.agents.due import due
+from ...domain.agents.due_work import due_work
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx, WatchProcess
 from ...domain.recovery import state
-from ...domain.snapshots.heartbeat import beat
+from ...domain.snapshots.triggers import on_timer
 from ...protocol.errors import FleetError
 from ..engine import Engine
 
@@ -23,14 +23,14 @@ async def scan(engine: Engine) -> int:
     One that cannot be dealt with must not keep the others waiting. Returns in how many ms to look
     again.
     """
-    found = await engine.read(due, engine.awake_since_ms)
+    found = await engine.read(due_work, engine.awake_since_ms)
     if found.agents:
-        await act(engine, agent_loss.unheard, found.agents)
+        await act(engine, agent_loss.lose_unheard, found.agents)
         # A mission may have been excused by an agent that is lost now.
-        found = await engine.read(due, engine.awake_since_ms)
+        found = await engine.read(due_work, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)
     await act(engine, state.mark_unconfirmed, found.recoveries)
-    await act(engine, beat, found.runs)
+    await act(engine, on_timer, found.runs)
     return found.look_again_ms
 
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 import trio
 
 from ...domain.agents.agent_loss import living_processes
-from ...domain.cluster.membership import BEAT_MS
+from ...domain.cluster.membership import HEARTBEAT_MS
 from ...domain.core.tx import WatchProcess
 from ...protocol.errors import FleetError, Unavailable
 from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
-from ..files.garbage import collect_garbage
+from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
 from .cluster import heartbeat
 from .daily import keep_house
@@ -111,7 +111,7 @@ async def keep_in_touch(engine: Engine) -> None:
         engine.timer_health.beat("machines", ROUND_S)
         if await _beat(engine, anew=anew):
             anew = False
-        with trio.move_on_after(BEAT_MS / 1000):
+        with trio.move_on_after(HEARTBEAT_MS / 1000):
             await returned.wait()
             anew = True
 

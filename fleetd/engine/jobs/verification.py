@@ -9,29 +9,26 @@ import time
 
 import msgspec
 
+from ...domain.artifacts.inventory import UnverifiedFile, files_verified, unverified
 from ...domain.artifacts.kinds import KINDS
-from ...domain.artifacts.verification import Filed, files_verified, unverified
 from ...domain.system.daily_rounds import Round, round_done
 from ...protocol.records import Finding
 from ...protocol.timestamps import iso
 from ...protocol.types import Noun
 from ..engine import Engine
-from ..files.latest import check_latest
+from ..files.inventory import check_latest
 from ..files.repair import check
 
 log = logging.getLogger("fleetd")
-# What a round takes at most: files, and seconds of this process's CPU.
-MOST_FILES = 500
+# What a round takes at most, in seconds of this process's CPU.
 CPU_S = 3.0
-# How many are noted in one transaction: each note writes a row anew.
-AT_ONCE = 25
 
 
 class _Budget:
     """What a round may still take."""
 
-    def __init__(self) -> None:
-        self.files = MOST_FILES
+    def __init__(self, files: int) -> None:
+        self.files = files
         self._end_s = time.process_time() + CPU_S
 
     @property
@@ -63,11 +60,12 @@ async def verify_some(engine: Engine) -> Round:
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
-    began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
+    began_ms, budget, tally = engine.clock(), _Budget(engine.batches.verified_daily), _Tally()
     nouns: list[Noun] = list(KINDS)
     while nouns and not (budget.is_spent or engine.closing):
         noun = nouns.pop(0)
-        most = min(AT_ONCE, budget.files)
+        # Each note of a check writes a row anew.
+        most = min(engine.batches.records, budget.files)
         found = await engine.read(unverified, noun, iso(began_ms), most)
         await _verify(engine, noun, found, budget, tally)
         if len(found) == most:
@@ -83,10 +81,10 @@ async def verify_some(engine: Engine) -> Round:
 
 
 async def _verify(
-    engine: Engine, noun: Noun, records: list[Filed], budget: _Budget, tally: _Tally
+    engine: Engine, noun: Noun, records: list[UnverifiedFile], budget: _Budget, tally: _Tally
 ) -> None:
     """Verify the files of some records, one by one, and note together that they were."""
-    verified: list[Filed] = []
+    verified: list[UnverifiedFile] = []
     bad: set[str | None] = set()
     for each in records:
         if verified and (budget.is_spent or engine.closing):

@@ -7,7 +7,7 @@ from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx
 from ...domain.system.daily_rounds import Round, rounds
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import FleetError
 from ...protocol.requests.system import Check, Health, SystemHealth
 from ...store import disk_audit

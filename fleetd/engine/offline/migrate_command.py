@@ -23,7 +23,7 @@ from ...store.open import check_library
 from ..engine import Engine
 
 if TYPE_CHECKING:
-    from .migrate_plan import MigrationEnds
+    from .migrate_store import MigrationEnds
 
 # Oftener nobody looks.
 TELL_S = 0.1
@@ -51,7 +51,7 @@ def run(loaded: Loaded) -> int:
 
 
 def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
-    from .migrate_plan import ends_of  # not earlier: it needs the library that was looked for
+    from .migrate_store import ends_of  # not earlier: it needs the library that was looked for
 
     if request.what == "look":
         return MigrationReply(done=_look(loaded))
@@ -87,7 +87,7 @@ def _look(loaded: Loaded) -> str:
 
 
 def _carried(ends: "MigrationEnds", request: MigrationRequest) -> Migration:
-    from .migrate import check, move
+    from .migrate_store import check, move
 
     if request.what not in ("move", "check"):
         raise InvalidParams(f"Nobody knows how to {request.what!r}.", hint="fleetctl migrate")

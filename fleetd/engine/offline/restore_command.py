@@ -9,11 +9,10 @@ import msgspec
 from ...config import Loaded, without_password
 from ...host.instance_lock import AlreadyRunning, only_instance
 from ...host.paths import PathRefused
+from ...protocol.display import escaped
 from ...protocol.errors import FleetError, InvalidState
-from ...protocol.invisible import escaped
 from ...store.api import StoreRefused
-from .restore import MovedAside, aside_for, restore
-from .restore_plan import RestorePlan, look
+from .restore import MovedAside, RestorePlan, aside_for, look, restore
 
 STOP = "fleetctl daemon stop"
 

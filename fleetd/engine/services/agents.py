@@ -1,4 +1,4 @@
-"""Agents as clients ask for them: detection first, then the agent with its process."""
+"""Agents as clients ask for them, with the process behind a caller."""
 
 import msgspec
 
@@ -10,7 +10,12 @@ from ...protocol.errors import InvalidParams
 from ...protocol.requests.agent import AgentCurrent, AgentRegister, CurrentAgent, Registration
 from ..engine import Engine
 from ..jobs.liveness import scan
-from .callers import facts_of
+
+
+def facts_of(caller: Caller, places: tuple[str, ...] = ()) -> Facts:
+    """Return the agent's process behind a caller; ``places`` are its directory's names."""
+    pid, started = (caller.pid and processes.agent_behind(caller.pid)) or (None, None)
+    return Facts(agent_pid=pid, pid_started=started, places=places)
 
 
 @method(AgentRegister)
@@ -19,26 +24,20 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     known = await engine.earlier_answer(request)
     if known is not None:
         return known
-    started = None if request.pid is None else _started(request.pid)
+    started = None
+    if request.pid is not None and (started := processes.started(request.pid)) is None:
+        raise InvalidParams(
+            f"pid is {request.pid}, but there is no such process.",
+            hint="Register with the pid of the agent itself, or without one.",
+            field="pid",
+        )
     await scan(engine)
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     facts = Facts(pid_started=started, places=places)
     registration = await engine.run(agents.register, request, caller, facts)
     # The mission that it had before may have been excused by it, and is not any more.
     await scan(engine)
     return registration
-
-
-def _started(pid: int) -> str:
-    """Return when a process was started; raises InvalidParams when there is none."""
-    started = processes.started(pid)
-    if started is None:
-        raise InvalidParams(
-            f"pid is {pid}, but there is no such process.",
-            hint="Register with the pid of the agent itself, or without one.",
-            field="pid",
-        )
-    return started
 
 
 @method(AgentCurrent)
@@ -52,8 +51,8 @@ async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> Curr
     if found.agent is not None or not request.register:
         return found
     await scan(engine)
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     facts = msgspec.structs.replace(facts, places=places)
-    joined = await engine.on_behalf_of(caller, facts).write(agents.join, request)
+    joined = await engine.on_behalf_of(caller, facts).write(agents.find_or_register, request)
     await scan(engine)
     return joined

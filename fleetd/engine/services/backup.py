@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...host.path_walk import Walk
+from ...host.file_system import PathWalk
 from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ...protocol.requests.system import BackupResult, SystemBackup
 from ...store.api import CopyDamaged, CopyFailed, CopyRefused
@@ -42,7 +42,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
     return BackupResult(path=str(target), size_bytes=size)
 
 
-def _check_name(walk: Walk, target: Path) -> None:
+def _check_name(walk: PathWalk, target: Path) -> None:
     """Refuse before the work what could not be given its name after it; raises OSError too."""
     if not target.is_absolute():
         raise InvalidParams(
@@ -50,7 +50,7 @@ def _check_name(walk: Walk, target: Path) -> None:
             hint="Give the whole path; the daemon has a working directory of its own.",
             field="path",
         )
-    walk.touch(str(target))
+    walk.visit(str(target))
     if target.is_dir():
         raise InvalidParams(
             f"{target} is a directory.",

@@ -8,7 +8,7 @@ import trio
 from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
 from ...domain.core.context import Caller, Facts
-from ...domain.core.ids import whole_id
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import method
 from ...protocol.checkpoint_diff import CheckpointDifference
 from ...protocol.errors import InvalidParams, NotFound
@@ -80,7 +80,7 @@ async def compare(
 async def _mission_id(engine: Engine, given: str) -> str:
     """Return a mission's whole id; one that has no row may still have files."""
     try:
-        return await engine.read(whole_id, "mission", given)
+        return await engine.read(resolve_id, "mission", given)
     except NotFound:
         return given
 
@@ -89,7 +89,7 @@ async def _mission_id(engine: Engine, given: str) -> str:
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
     try:
-        whole = await engine.read(whole_id, "checkpoint", request.checkpoint_id)
+        whole = await engine.read(resolve_id, "checkpoint", request.checkpoint_id)
     except (NotFound, InvalidParams):  # so is the request, unless it was sent before
         whole = request.checkpoint_id
     deleted = await engine.run(checkpoints.delete, request, caller)

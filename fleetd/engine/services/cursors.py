@@ -4,7 +4,7 @@ import logging
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events import cursors
+from ...domain.events import streams
 from ...protocol.errors import FleetError
 from ...protocol.requests.event import CursorGet, CursorPosition
 from ..engine import Engine
@@ -15,10 +15,10 @@ log = logging.getLogger("fleetd")
 @method(CursorGet)
 async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosition:
     """Return a consumer's position, and note that somebody asked for it."""
-    found, to_note = await engine.read(cursors.look, request.consumer, request.stream)
+    found, to_note = await engine.read(streams.read_cursor, request.consumer, request.stream)
     if to_note:
         try:
-            await engine.write(cursors.note_used, request.consumer, request.stream)
+            await engine.write(streams.touch_cursor, request.consumer, request.stream)
         except FleetError as error:  # a full disk, say: the next one who asks may have more luck
             log.warning("The use of a cursor could not be noted: %s", error.message)
     return found

@@ -10,10 +10,10 @@ from ...domain.artifacts.kinds import KINDS
 from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.events.cursors import CursorLine, least_used
+from ...domain.events.streams import CursorLine, least_used_cursors
 from ...host import progress
 from ...host.clock import wall_clock
-from ...protocol.durations import duration
+from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Unavailable
 from ...protocol.records import Finding
 from ...protocol.requests.system import Findings, SystemDoctor
@@ -31,7 +31,6 @@ SPOOL_MS = 120_000
 APART_MS = 60_000
 SOME = 500
 LOST_SHOWN = 3
-MOST_CURSORS = 50
 
 
 @method(SystemDoctor, without_store=True)
@@ -88,7 +87,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
-    known = await engine.read(least_used, MOST_CURSORS)
+    known = await engine.read(least_used_cursors, engine.batches.listed_cursors)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has one")]
     found = [
@@ -118,7 +117,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     """Say with whom the store is shared, and what of this machine's own stands beside it."""
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
-    machines = await engine.read(membership.shown)
+    machines = await engine.read(membership.list_machines)
     return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
 
 
@@ -268,14 +267,14 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
 
 def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     """Room is kept for making room; where it is gone, the disk was full, or is."""
-    ballast = engine.disk_reserve
-    whole = ballast.left == ballast.size or (fix and ballast.make())
-    kept = f"{ballast.left // 1_048_576} of {ballast.size // 1_048_576} MiB kept for a full disk"
-    soon = "within a minute" if ballast.fits() else "when there is room for them"
+    reserve = engine.disk_reserve
+    whole = reserve.left == reserve.size or (fix and reserve.make())
+    kept = f"{reserve.left // 1_048_576} of {reserve.size // 1_048_576} MiB kept for a full disk"
+    soon = "within a minute" if reserve.fits() else "when there is room for them"
     return Finding(
         check="room",
-        ok=whole or ballast.fits(),
-        subject=str(ballast.path),
+        ok=whole or reserve.fits(),
+        subject=str(reserve.path),
         detail=kept if whole else f"{kept}; the others follow {soon}",
     )
 

@@ -1,35 +1,49 @@
 """Erasure: files, then rows, then bytes; what a crash interrupts is finished at the next start.
 
-Whatever else keeps something outside the database joins ``files.erase``.
+What is kept outside the database is removed by ``clear``.
 """
 
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import trio
 
+from ...domain.artifacts.outbox import Latest, Removal
 from ...domain.core.context import Caller
-from ...domain.core.idempotency import disown
-from ...domain.core.ids import whole_id
+from ...domain.core.idempotency import forget_answer
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import frees_space, method
 from ...domain.erasure import journal, steps
 from ...domain.erasure.erase import TableCursor, drop_batch, find_batch
-from ...domain.erasure.scope import ErasureTarget
+from ...domain.erasure.scope import ErasureTarget, Scope
 from ...host import progress
-from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound, Unavailable
+from ...protocol.errors import (
+    FleetError,
+    InvalidParams,
+    InvalidState,
+    NotFound,
+    Storage,
+    Unavailable,
+)
 from ...protocol.request import Mutation
 from ...protocol.requests.system import Forgotten, SystemForget
+from ...protocol.types import Noun
 from ...store.disk_audit import replaced
+from ...store.files.layout import Cleared
+from ...store.files.record_files import RecordFiles
 from ..engine import Engine
-from ..files.erase import Lying, clear, elsewhere, size_of, weigh, with_files
 from ..hooks.deliver import clear_spool
 from ..jobs.legacy_import import NAME
 
 log = logging.getLogger("fleetd")
+T = TypeVar("T")
+# What was found, or removed, in the directories of missions and runs.
+FilesByOwner = Mapping[tuple[Noun, str], Cleared]
 
 
 @method(SystemForget)
@@ -54,7 +68,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
             hint="Forget one thing after the other.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
-        whole = await engine.read(whole_id, "mission", request.mission_id)
+        whole = await engine.read(resolve_id, "mission", request.mission_id)
         return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
         return ErasureTarget(kind="session", name=request.session_id)
@@ -120,7 +134,7 @@ async def erase(
         # What the end of the daemon interrupts is finished by the next start.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
-                await engine.write(disown, asked)
+                await engine.write(forget_answer, asked)
         raise
 
 
@@ -134,14 +148,14 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
             files = [await clear(engine, scope, scope.missions, scope.runs)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.resumed:
-                await engine.write(journal.withdraw, target)
+                await engine.write(journal.remove, target)
             raise
     dropped = dict(begun.marked)
     try:
         await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
     except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
-        await engine.write(journal.withdraw, target)
+        await engine.write(journal.remove, target)
         raise
     warnings = [*forgotten.warnings, *others]
     return msgspec.structs.replace(forgotten, warnings=warnings)
@@ -174,7 +188,11 @@ async def _in_batches(
 
 
 async def _last_step(
-    engine: Engine, target: ErasureTarget, before: int, dropped: dict[str, int], files: list[Lying]
+    engine: Engine,
+    target: ErasureTarget,
+    before: int,
+    dropped: dict[str, int],
+    files: list[FilesByOwner],
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
@@ -240,7 +258,7 @@ async def finish_these(
             await erase(engine, target)
             log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
-            await engine.write(journal.withdraw, target)
+            await engine.write(journal.remove, target)
         except FleetError as error:
             failed.append(target)
             log.warning(
@@ -251,3 +269,141 @@ async def finish_these(
     if scrub or any(target.kind != "deletion" for target in targets if target not in failed):
         await _scrub(engine)
     return failed
+
+
+# The files: directories of missions and runs, single files of other runs.
+
+
+async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> FilesByOwner:
+    """Say what ``clear`` would remove; raises Storage for a directory that cannot be read."""
+    found = await _each(
+        engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
+    )
+    for part in await engine.read(steps.parts, scope):
+        found["snapshot", part.owner_id] = await _weigh_part(engine, part)
+    return found
+
+
+async def clear(
+    engine: Engine, scope: Scope, missions: Iterable[str], runs: Iterable[str]
+) -> FilesByOwner:
+    """Remove every file of missions and runs, and of runs that stay those that go.
+
+    Raises Storage that names the one which stays, and why.
+    """
+    going = _whole(missions, set(runs) & set(scope.runs))
+    found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
+    for part in await engine.read(steps.parts, scope):
+        found["snapshot", part.owner_id] = await _weigh_part(engine, part)
+        await _clear_part(engine, part)
+    return found
+
+
+async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
+    """Return warnings about what is on other machines: it goes there, and not at once."""
+    if not engine.machine:  # it has the store to itself
+        return []
+    found = await engine.read(steps.other_machines, scope)
+    told = []
+    if found.keeping:
+        when = "within a minute where one runs, else when it is started"
+        told.append(
+            f"Files on other machines go when their daemons hear of it, {when}:"
+            f" {', '.join(found.keeping)}."
+        )
+    if found.silent:
+        told.append(
+            "What hooks have left on machines that are not in touch comes in when these run again;"
+            f" forget it once more then: {', '.join(found.silent)}."
+        )
+    return told
+
+
+def with_files(forgotten: Forgotten, lying: Iterable[FilesByOwner]) -> Forgotten:
+    """Return the answer with the files that went, or would, and warnings about those that stay."""
+    every = [each for found in lying for each in found.values()]
+    left = dict.fromkeys(path for each in every for path in each.left)
+    return msgspec.structs.replace(
+        forgotten,
+        files=sum(len(each.names) for each in every),
+        bytes=sum(each.bytes for each in every),
+        warnings=[f"{path} is not fleetd's and stays; remove it yourself." for path in left],
+    )
+
+
+def size_of(lying: FilesByOwner, noun: Noun, owner_id: str) -> int:
+    """Return the bytes of one owner's files."""
+    found = lying.get((noun, owner_id))
+    return found.bytes if found else 0
+
+
+def _whole(missions: Iterable[str], runs: Iterable[str]) -> list[tuple[Noun, str]]:
+    return [
+        *(("checkpoint", each) for each in missions),
+        *(("snapshot", each) for each in sorted(runs)),
+    ]
+
+
+async def _each(
+    engine: Engine,
+    owners: Iterable[tuple[Noun, str]],
+    work: Callable[[RecordFiles, str], Cleared],
+) -> dict[tuple[Noun, str], Cleared]:
+    """Do file work for whole owners, one after the other, and on what was pulled of them."""
+    found: dict[tuple[Noun, str], Cleared] = {}
+    for noun, owner_id in owners:
+        trees = [engine.backups[noun], *([engine.pulled] if noun == "checkpoint" else [])]
+        each = [
+            await _or_named(engine, tree.root / owner_id, partial(work, tree, owner_id))
+            for tree in trees
+        ]
+        found[noun, owner_id] = Cleared(
+            names=[name for one in each for name in one.names],
+            bytes=sum(one.bytes for one in each),
+            left=[path for one in each for path in one.left],
+        )
+        progress.at("files", sum(len(each.names) for each in found.values()))
+    return found
+
+
+async def _weigh_part(engine: Engine, part: Removal) -> Cleared:
+    backups = engine.backups["snapshot"]
+
+    def look() -> Cleared:
+        names, size = [], 0
+        for record_id in part.record_ids:
+            for form in backups.forms(part.owner_id, record_id):
+                if not form.no_file:  # that is moved aside when its place is freed
+                    names.append(form.path.name)
+                    size += len(form.raw)
+        return Cleared(names=names, bytes=size)
+
+    return await _or_named(engine, backups.root / part.owner_id, look)
+
+
+async def _clear_part(engine: Engine, part: Removal) -> None:
+    """Remove single files of a run; its latest.json must not go on holding one of them."""
+    backups = engine.backups["snapshot"]
+    run_id, place = part.owner_id, backups.root / part.owner_id
+    # A copy that cannot be made now would stay the old one.
+    latest = part.latest if part.latest.data else Latest()
+    remove = partial(backups.remove, run_id, part.record_ids, latest.id, latest.data)
+    for record_id, error in (await _or_named(engine, place, remove)).items():
+        raise _not_removed(error, backups.path_of(run_id, record_id))
+
+
+async def _or_named(engine: Engine, place: Path, work: Callable[[], T]) -> T:
+    """Do file work; raises Storage that names the file, or the directory, that refuses."""
+    try:
+        return await engine.outbox.in_thread(work)
+    except OSError as error:
+        raise _not_removed(error, place) from error
+
+
+def _not_removed(error: OSError, place: Path) -> Storage:
+    path = str(error.filename) if str(error.filename).startswith("/") else str(place)
+    return Storage(
+        f"{path} could not be removed ({error.strerror}); what it belongs to stays.",
+        hint="Remove the cause, then try again: it goes on where it stopped.",
+        path=path,
+    )

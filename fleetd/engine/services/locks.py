@@ -17,7 +17,6 @@ from ...protocol.timestamps import to_ms
 from ...store.api import StoreAway
 from ..engine import Engine
 from ..projects import Scope
-from .callers import standing_in
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -36,7 +35,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
-    known = Facts(places=await engine.projects.places(request.cwd))
+    known = Facts(places=await engine.projects.shared_names(request.cwd))
     key, paths = await _key(engine, request, caller, known)
     is_directory = await _is_directory(engine, request.file, paths)
     facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
@@ -121,11 +120,11 @@ async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
             lock = await _until_served(engine, place)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await of_caller.write(queue.leave, place, keep=False)
+            await of_caller.write(queue.dequeue, place, keep=False)
         raise
     finally:
         engine.waiting_locks.discard(place.wait_id)
-    return lock or await of_caller.write(queue.leave, place, keep=True)
+    return lock or await of_caller.write(queue.dequeue, place, keep=True)
 
 
 async def _until_served(engine: Engine, place: LockTicket) -> Lock:
@@ -137,10 +136,10 @@ async def _until_served(engine: Engine, place: LockTicket) -> Lock:
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        turn = await engine.read_when_available(queue.look, place)
+        turn = await engine.read_when_available(queue.check_turn, place)
         if turn.due:
             try:
-                lock = await engine.write(queue.poll, place)
+                lock = await engine.write(queue.take_turn, place)
             except StoreAway:  # who stands in line keeps his place
                 continue
             if lock is not None:
@@ -197,7 +196,7 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
             hint="Give the directory as cwd.",
             field="cwd",
         )
-    here = await standing_in(engine, request.cwd, any_place=True) if request.cwd else Here()
+    here = await engine.projects.here(request.cwd, any_place=True) if request.cwd else Here()
     path = await engine.files.real_path(request.file, None) if request.file else None
     if path is None:
         return await engine.run(locks.list_locks, request, caller, Facts(here=here))

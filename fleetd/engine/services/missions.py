@@ -3,7 +3,7 @@
 import trio
 
 from ...domain.core.context import Caller, Facts
-from ...domain.core.ids import whole_id
+from ...domain.core.ids import resolve_id
 from ...domain.core.registry import frees_space, method
 from ...domain.erasure.scope import ErasureTarget
 from ...domain.missions import missions, selection, sorties
@@ -20,14 +20,14 @@ from ...protocol.requests.mission import (
 )
 from ...protocol.requests.sortie import SortieCreate
 from ..engine import Engine
-from .callers import facts_of
+from .agents import facts_of
 from .erasure import erase
 
 
 @method(MissionCreate)
 async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Mission:
     """Create a mission; other machines know its directory by the name of the project."""
-    places = await engine.projects.places(request.project_dir)
+    places = await engine.projects.shared_names(request.project_dir)
     return await engine.run(missions.create, request, caller, facts_of(caller, places))
 
 
@@ -46,14 +46,14 @@ async def add_sortie(engine: Engine, request: SortieCreate, caller: Caller) -> S
 @method(MissionCurrent)
 async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> CurrentMission:
     """Return the mission that a directory belongs to, by its path or by its project."""
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     return await engine.run(selection.current, request, caller, Facts(places=places))
 
 
 @method(MissionSelect)
 async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
     """Return the mission that is meant where none is named; other machines know it by project."""
-    places = await engine.projects.places(request.cwd)
+    places = await engine.projects.shared_names(request.cwd)
     return await engine.run(selection.select, request, caller, Facts(places=places))
 
 
@@ -65,7 +65,7 @@ async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Dele
 
 
 async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission_id = await engine.read(whole_id, "mission", request.mission_id)
+    mission_id = await engine.read(resolve_id, "mission", request.mission_id)
     with trio.CancelScope(shield=True):
         await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
     return Deleted(deleted=True)

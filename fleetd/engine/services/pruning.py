@@ -16,8 +16,7 @@ from ...domain.core.context import Caller
 from ...domain.core.registry import frees_space, method
 from ...domain.core.tx import RemoveBackup
 from ...domain.retention import pruning
-from ...domain.retention.policy import RetentionPolicy
-from ...domain.retention.pruning import PruneCandidate, PruneCursor
+from ...domain.retention.pruning import PruneCandidate, PruneCursor, RetentionPolicy
 from ...host import progress
 from ...protocol.errors import FleetError, RetentionPruneFailed, Unavailable
 from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheckpoint

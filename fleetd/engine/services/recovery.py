@@ -11,7 +11,7 @@ from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx, WriteBackup
 from ...domain.recovery import restore as rules
-from ...domain.recovery.checkpoint_selection import mission_meant, surroundings
+from ...domain.recovery.restore_context import selected_mission, surroundings
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -22,7 +22,6 @@ from .. import repositories
 from ..engine import DAEMON, Engine
 from ..files.read_repair import get, kept_on, repaired, warnings_of
 from ..files.reconcile import IngestResult, ingest_orphans
-from .callers import standing_in
 
 log = logging.getLogger("fleetd")
 R = TypeVar("R")
@@ -92,8 +91,8 @@ async def _from_good_copies(
 
 async def _mission_meant(engine: Engine, request: Any) -> str | None:
     """Return the mission that a request without a checkpoint means, None without one."""
-    facts = Facts(places=await engine.projects.places(request.cwd))
-    return await engine.on_behalf_of(DAEMON, facts).read(mission_meant, request)
+    facts = Facts(places=await engine.projects.shared_names(request.cwd))
+    return await engine.on_behalf_of(DAEMON, facts).read(selected_mission, request)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -142,8 +141,8 @@ async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
     return Facts(
         dead_agents=dead,
         repository=await _repository(engine, directory),
-        here=await standing_in(engine, near.agent_cwd or directory),
-        places=await engine.projects.places(request.cwd),
+        here=await engine.projects.here(near.agent_cwd or directory),
+        places=await engine.projects.shared_names(request.cwd),
     )
 
 

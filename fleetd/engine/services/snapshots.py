@@ -2,9 +2,8 @@
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
-from ...domain.snapshots import queries
-from ...domain.snapshots import record as rules
-from ...domain.snapshots.runs import run_meant
+from ...domain.snapshots import snapshots as rules
+from ...domain.snapshots.runs import requested_run
 from ...protocol.errors import AtomicWriteFailed
 from ...protocol.requests.snapshot import SnapshotGet, SnapshotLatest, SnapshotRecord
 from ...protocol.snapshots import Snapshot
@@ -52,6 +51,6 @@ async def get(engine: Engine, request: SnapshotGet, caller: Caller) -> Snapshot:
 @method(SnapshotLatest)
 async def latest(engine: Engine, request: SnapshotLatest, caller: Caller) -> Snapshot:
     """Return a run's newest snapshot, from either copy; also one that lost its row."""
-    run_id = (await engine.read(run_meant, request)).run_id
-    snapshot: Snapshot = await read_latest(engine, "snapshot", run_id, queries.latest)
+    run_id = (await engine.read(requested_run, request)).run_id
+    snapshot: Snapshot = await read_latest(engine, "snapshot", run_id, rules.latest)
     return snapshot

@@ -22,10 +22,9 @@ from ...protocol.requests.mission import MissionGet
 from ...protocol.requests.snapshot import SnapshotVerify
 from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
-from ...store.files.owner_dir import Listing
+from ...store.files.layout import Listing
 from ..engine import Engine
-from ..files.inventory import rows_of, take
-from ..files.latest import check_latest
+from ..files.inventory import check_latest, rows_of, take
 from ..files.read_repair import get
 from ..files.repair import check
 
@@ -146,7 +145,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
         known = []
     every = sorted({*known, *await engine.read(inventory.owners, what.noun)})
     if what.owner_id is None:
-        progress.at(f"{what.noun}s", total=await engine.read(inventory.number_of, what.noun))
+        progress.at(f"{what.noun}s", total=await engine.read(inventory.count_records, what.noun))
         return every
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(

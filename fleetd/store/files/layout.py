@@ -1,16 +1,24 @@
-"""File layout: where the files of checkpoints and snapshots lie below their root.
+"""File layout: where the files of checkpoints and snapshots are below their root.
 
 A checkpoint's: ``<mission_id>/<checkpoint_id>.json``, with ``latest.json`` a relative symlink to
 the newest. A snapshot's: ``<run_id>/history/<snapshot_id>.json``, or ``.json.gz`` when it is old,
-with ``latest.json`` a file of its own (source: snapshot-lifecycle, Rotation behavior).
+with ``latest.json`` a file of its own (snapshot-lifecycle, Rotation behavior).
+
+The directory of an owner, a mission or a run, is opened without following symlinks, listed, and
+emptied of what is ours.
 """
 
+import contextlib
 import errno
+import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...host.atomic_files import ASIDE, TEMP, Directory, make_directories
 from ...protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from ...protocol.types import RECORD_ID, RUN_ID, SNAPSHOT_ID, Noun
 
@@ -104,3 +112,182 @@ LAYOUTS: dict[Noun, Layout] = {
         hint="Move it away; fleetctl snapshot verify --repair writes it again.",
     ),
 }
+
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies in the directory of a mission or a run.
+
+    ``files`` are ids with a regular file, ``blocked`` those with something else in its place,
+    ``foreign`` the paths below it that are none of ours. ``latest`` is what ``latest.json`` points
+    at, None when it is not a symlink; ``latest_kind`` says what it is instead. With ``copies`` it
+    ought to be a file.
+    """
+
+    files: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
+    foreign: list[str] = []
+    latest: str | None = None
+    latest_kind: str = "missing"
+    copies: bool = False
+
+    def latest_trouble(self, wanted: str | None) -> str:
+        """Say what is wrong with ``latest.json`` if it has to name ``wanted``; empty if nothing.
+
+        What a copy of the newest one holds is not looked at.
+        """
+        if self.copies:
+            return self._copy_trouble(wanted)
+        if wanted is None:  # a link to nothing is wrong; a file of somebody else's is not ours
+            return f"points at {self.latest}, but no checkpoint has a file" if self.latest else ""
+        if self.latest is None:
+            return f"is {self.latest_kind}"
+        if self.latest == f"{wanted}.json":
+            return ""
+        if self.latest == LATEST:
+            return "points at itself"
+        gone = "" if self.latest.removesuffix(".json") in self.files else ", which is not there"
+        return f"points at {self.latest}{gone}"
+
+    def _copy_trouble(self, wanted: str | None) -> str:
+        there = self.latest_kind == "a file"
+        if wanted is None:
+            return "is there, but no snapshot has a file" if there else ""
+        return "" if there else f"is {self.latest_kind}"
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed, or would be: names, bytes; and the paths that are none of ours."""
+
+    names: list[str] = []
+    bytes: int = 0
+    left: list[str] = []
+
+    @classmethod
+    def joined(cls, found: dict[Directory, "Cleared"]) -> "Cleared":
+        """Return what is ours in several directories, and what is not but for themselves."""
+        themselves = {str(directory.path) for directory in found}
+        return cls(
+            names=[name for each in found.values() for name in each.names],
+            bytes=sum(each.bytes for each in found.values()),
+            left=[path for each in found.values() for path in each.left if path not in themselves],
+        )
+
+
+class OwnerDirectory(msgspec.Struct, frozen=True):
+    """The directory of one owner, and the one that holds its files, if it is there."""
+
+    layout: Layout
+    top: Directory
+    files: Directory | None
+
+    @property
+    def all(self) -> list[Directory]:
+        """Return the directories there are, each once."""
+        return [self.top] if self.files in (None, self.top) else [self.top, self.files]
+
+    def list(self) -> Listing:
+        """Look at the names in the directories."""
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        foreign, latest, kind = [], None, "missing"
+        for directory in self.all:
+            at_top = directory is self.top
+            with os.scandir(directory.descriptor) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if at_top and name == LATEST:
+                        latest, kind = _latest(directory, entry)
+                    elif record_id := self._record_in(directory, name):
+                        found[entry.is_file(follow_symlinks=False)].add(record_id)
+                    elif not name.startswith(TEMP) and not (at_top and name == self.layout.inside):
+                        foreign.append(name if at_top else f"{self.layout.inside}/{name}")
+        return Listing(
+            files=frozenset(found[True]),
+            blocked=frozenset(found[False] - found[True]),
+            foreign=sorted(foreign),
+            latest=latest,
+            latest_kind=kind,
+            copies=self.layout.copies,
+        )
+
+    def weigh(self) -> dict[Directory, Cleared]:
+        """Tell what is ours, also what a crash left or was moved aside, from what is not."""
+        return {directory: self._weighed(directory) for directory in self.all}
+
+    def _weighed(self, directory: Directory) -> Cleared:
+        names, size, left = [], 0, []
+        with os.scandir(directory.descriptor) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                if entry.is_dir(follow_symlinks=False) or not self._is_ours(directory, entry.name):
+                    left.append(str(directory.path / entry.name))
+                else:
+                    names.append(entry.name)
+                    size += entry.stat(follow_symlinks=False).st_size
+        return Cleared(names=names, bytes=size, left=left)
+
+    def _is_ours(self, directory: Directory, name: str) -> bool:
+        if name.startswith(TEMP) or ASIDE in name or (name == LATEST and directory == self.top):
+            return True
+        return self._record_in(directory, name) is not None
+
+    def _record_in(self, directory: Directory, name: str) -> str | None:
+        return self.layout.record_in(name) if directory == self.files else None
+
+
+@contextlib.contextmanager
+def opened(root: Path, layout: Layout, owner_id: str, *, make: bool) -> Iterator[OwnerDirectory]:
+    """Open an owner's directories while the block runs; ``make`` makes those that are missing.
+
+    Raises OSError, FileNotFoundError when the owner has none.
+    """
+    if make:
+        make_directories(root)
+    with contextlib.ExitStack() as stack:
+        base = _open(stack, root, None)
+        if make:
+            _make(base, owner_id)
+        top = _open(stack, Path(owner_id), base)
+        files = top if layout.inside is None else None
+        if layout.inside is not None:
+            if make:
+                _make(top, layout.inside)
+            with contextlib.suppress(FileNotFoundError):
+                files = _open(stack, Path(layout.inside), top)
+        yield OwnerDirectory(layout, top, files)
+
+
+def _open(stack: contextlib.ExitStack, path: Path, above: Directory | None) -> Directory:
+    """Open a directory; only the root, which a person has chosen, may be a symlink."""
+    flags = _OPEN if above is None else _OPEN | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, dir_fd=above.descriptor if above else None)
+    stack.callback(os.close, descriptor)
+    return Directory(descriptor, above.path / path if above else path)
+
+
+def _make(above: Directory, name: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        os.fsync(above.descriptor)
+
+
+def _latest(top: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
+    """Return what ``latest.json`` points at, and what it is."""
+    if entry.is_symlink():
+        return os.readlink(LATEST, dir_fd=top.descriptor), "a symlink"
+    if entry.is_dir(follow_symlinks=False):
+        return None, "a directory"
+    return None, "a file" if entry.is_file(follow_symlinks=False) else "no file"
+
+
+def remove_all(directory: Directory, names: list[str]) -> None:
+    """Remove names from a directory; raises OSError with the whole path of the one that stays."""
+    for name in names:
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory.descriptor)
+        except OSError as error:
+            path = str(directory.path / name)
+            raise OSError(error.errno, error.strerror, path) from error
+    os.fsync(directory.descriptor)

@@ -1,11 +1,13 @@
-"""Record files: the files of checkpoints or snapshots, each whole or not there.
+"""Record files: the files of checkpoints or snapshots, each whole or not there, plain or gzipped.
 
-Where they lie is the layout's word. Everything is opened relative to a directory descriptor and
+Everything is opened relative to a directory descriptor and
 without following symlinks.
 """
 
 import contextlib
+import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,9 +24,83 @@ from ...host.atomic_files import (
 )
 from ...protocol.errors import Corrupt
 from ...protocol.types import Noun
-from .forms import Form, form_of
-from .layout import GZIP, LATEST, LAYOUTS, PLAIN
-from .owner_dir import Cleared, Listing, OwnerDirectory, opened, remove_all
+from .layout import (
+    GZIP,
+    LATEST,
+    LAYOUTS,
+    PLAIN,
+    Cleared,
+    Layout,
+    Listing,
+    OwnerDirectory,
+    opened,
+    remove_all,
+)
+
+# A snapshot is far smaller; whoever made a larger one wants to fill our memory.
+MOST_BYTES = 64 * 1024 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class FileForm(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is there: its bytes, and what they are when nothing is compressed.
+
+    ``trouble`` says why ``data`` is not there; ``no_file`` that something else stands in its place.
+    """
+
+    path: Path
+    raw: bytes = b""
+    data: bytes = b""
+    trouble: Corrupt | OSError | None = None
+    no_file: bool = False
+
+    @property
+    def compressed(self) -> bool:
+        """Whether this is the compressed form."""
+        return self.path.name.endswith(GZIP)
+
+    def plain(self) -> bytes:
+        """Return the bytes that nothing compresses; raises what is in their way."""
+        if self.trouble is not None:
+            raise self.trouble
+        return self.data
+
+
+def read_form(layout: Layout, files: Directory, name: str) -> FileForm | None:
+    """Read one form; None when it is not there."""
+    path = files.path / name
+    try:
+        raw = read_file(files, name)
+    except FileNotFoundError:
+        return None
+    except NotAFile as error:
+        return FileForm(path=path, trouble=layout.not_a_file(path, str(error)), no_file=True)
+    except OSError as error:  # its other form may lie where the disk is whole
+        return FileForm(path=path, trouble=error)
+    try:
+        data = unpacked(raw) if name.endswith(GZIP) else raw
+    except ValueError as error:
+        return FileForm(path=path, raw=raw, trouble=layout.damaged(path, str(error)))
+    return FileForm(path=path, raw=raw, data=data)
+
+
+def packed(data: bytes) -> bytes:
+    """Return the bytes compressed, without a name or a time in them."""
+    return gzip.compress(data, mtime=0)
+
+
+def unpacked(raw: bytes) -> bytes:
+    """Return what was compressed; raises ValueError for anything that is not whole."""
+    unpacking = zlib.decompressobj(_GZIP)
+    try:
+        data = unpacking.decompress(raw, MOST_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"it is no gzip file: {error}") from error
+    if not unpacking.eof:
+        raise ValueError("it ends early" if not unpacking.unconsumed_tail else "it is too large")
+    if unpacking.unused_data:
+        raise ValueError("something follows its end")
+    return data
 
 
 class RecordFile(msgspec.Struct, frozen=True):
@@ -92,12 +168,12 @@ class RecordFiles:
             raise refused
         return None
 
-    def forms(self, owner_id: str, record_id: str) -> Sequence[Form]:
+    def forms(self, owner_id: str, record_id: str) -> Sequence[FileForm]:
         """Return the forms of a file that are there, the plain one first; both after a crash."""
         names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
         try:
             with self._opened(owner_id) as owner:
-                found = [form_of(self.layout, owner.files, n) for n in names if owner.files]
+                found = [read_form(self.layout, owner.files, n) for n in names if owner.files]
         except FileNotFoundError:
             return ()
         return [form for form in found if form is not None]

@@ -14,16 +14,21 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.tx import Ring, Tx
 from ..worker_thread import Job
-from .connection import STATEMENT_MS, TABLE_MS, TURN_MS, ServerConnection
+from .connection import (
+    STATEMENT_MS,
+    TABLE_MS,
+    TURN_MS,
+    PostgresExecutor,
+    ServerConnection,
+)
 from .errors import (
     ServerAway,
     ends_connection,
-    is_for_all,
+    is_read_only,
     is_transient,
-    other_schema,
     translate,
+    wrong_schema,
 )
-from .executor import PostgresExecutor, executor_of
 from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
@@ -82,7 +87,7 @@ def begin(connection: ServerConnection, machine: str, number: int, version: int)
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
-        raise ServerAway("writing", other_schema(found, version), final=True)
+        raise ServerAway("writing", wrong_schema(found, version), final=True)
     crowded = time.monotonic() - begun > _CROWDED_S
     return min(_TURN_S, _SHORT_TURN_S) if crowded else _TURN_S
 
@@ -101,7 +106,7 @@ def requests(
     Returns how many, and those of them that are to be committed, with their results; who raises is
     given his error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = executor_of(connection)
+    execute = connection.executor
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
         _one(connection, jobs[0], execute, done, where)
@@ -144,7 +149,7 @@ def _one(
 def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
     if connection.closed:
         return True
-    return ends_connection(error) or is_for_all(error) or is_transient(error)
+    return ends_connection(error) or is_read_only(error) or is_transient(error)
 
 
 def rings(done: list[tuple[Job, Any]]) -> bool:

@@ -7,9 +7,8 @@ from psycopg.errors import DataCorrupted, IndexCorrupted
 
 from ...protocol.errors import Storage
 from ..api import StoreRefused
-from .connect import connect, name_of, shown_version
-from .connection import ServerConnection
-from .errors import ServerAway, away, refused, said
+from .connection import ServerConnection, connect, name_of, shown_version
+from .errors import ServerAway, as_away, schema_refusal, server_message
 from .migrate import look
 from .url import named
 
@@ -75,9 +74,9 @@ def _schema(connection: ServerConnection, where: str) -> str:
     try:
         version, newest = look(connection, where)
     except StoreRefused as error:
-        raise refused(error, where) from None
+        raise schema_refusal(error, where) from None
     except psycopg.Error as error:
-        raise away(error, "opening") from None
+        raise as_away(error, "opening") from None
     if version == newest:
         return f"schema version {version}"
     there = f"schema version {version}" if version else "no tables yet"
@@ -115,7 +114,7 @@ def _damage(connection: ServerConnection) -> list[str]:
         try:
             connection.execute(f"SELECT {function}(%s::regclass)".encode(), (index,))
         except _DAMAGED as error:
-            found.append(f"the index {index} is damaged: {said(error)}")
+            found.append(f"the index {index} is damaged: {server_message(error)}")
     return found
 
 

@@ -1,19 +1,34 @@
-"""A PostgreSQL connection of which every answer has a deadline.
+"""Connections to PostgreSQL: their settings, a deadline for every answer, statements of the rules.
 
 libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
 that swallows everything, for ever for a server that stands still.
+
+Every column is TEXT or BIGINT, so every parameter is one of the two: the server has nothing to
+guess.
 """
 
+import os
+import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
+from psycopg.rows import dict_row, tuple_row
+from psycopg.types.numeric import FloatDumper, Int8Dumper
+from psycopg.types.string import StrDumper
+
+from ...domain.core.text import NUL, SIGN_OF_NUL
+from ...domain.core.tx import Row
+from .errors import ServerAway, Stalled, is_final, server_message
+from .url import parsed, spelled
 
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
@@ -27,11 +42,7 @@ TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
 # How often somebody who waits looks at whether he may still.
-_LOOK_S = 0.25
-
-
-class Stalled(psycopg.OperationalError):
-    """The server did not answer in time; nobody knows what became of the statement."""
+_POLL_S = 0.25
 
 
 class Hurry:
@@ -54,8 +65,10 @@ class ServerConnection(psycopg.Connection[Any]):
     queueing = False
     """Whether an answer may take as long as the queue is, while others do get theirs."""
 
-    executor: Any = None
-    """What rules run their statements with here; made by who runs them."""
+    @cached_property
+    def executor(self) -> "PostgresExecutor":
+        """What rules run their statements with here."""
+        return PostgresExecutor(self)
 
     def simple_query(self, text: bytes) -> list[PGresult]:
         """Send statements without parameters as one message; return what each came to.
@@ -69,10 +82,10 @@ class ServerConnection(psycopg.Connection[Any]):
             raise error_from_result(results[-1])
         return results
 
-    def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, *_: Any) -> T:
+    def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_S, *_: Any) -> T:
         """Wait for an answer; raises Stalled, and hangs up, when there is none in time."""
         try:
-            value: T = super().wait(self._with_deadline(gen), min(interval, _LOOK_S))
+            value: T = super().wait(self._with_deadline(gen), min(interval, _POLL_S))
         except Stalled:
             self.close()  # nobody could tell a late answer from that to the next question
             raise
@@ -95,18 +108,18 @@ class ServerConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield state
                 if not ready:
-                    self._look(time.monotonic() - begun)
+                    self._check_deadline(time.monotonic() - begun)
                 state = gen.send(ready)
         except StopIteration as end:
             value: T = end.value
             return value
 
-    def _look(self, waited_s: float) -> None:
+    def _check_deadline(self, waited_s: float) -> None:
         timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s
-        if waited_s > timeout_s and not self._moves_up(waited_s, timeout_s):
+        if waited_s > timeout_s and not self._still_queued(waited_s, timeout_s):
             raise Stalled(f"no answer for {waited_s:.0f} s")
 
-    def _moves_up(self, waited_s: float, timeout_s: float) -> bool:
+    def _still_queued(self, waited_s: float, timeout_s: float) -> bool:
         if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + timeout_s:
             return False
         return time.monotonic() - self.hurry.answered < timeout_s
@@ -122,3 +135,209 @@ class ServerConnection(psycopg.Connection[Any]):
             del self.timeout_s  # what it was is the class's
             if not self.closed:
                 self.execute(f"SET statement_timeout = {STATEMENT_MS}".encode())
+
+
+# A text, a name in quotes and a comment stand for themselves, whatever is in them; two colons are
+# a cast.
+_PART = re.compile(
+    r"'(?:[^']|'')*'"
+    r'|"(?:[^"]|"")*"'
+    r"|--[^\n]*"
+    r"|/\*.*?\*/"
+    r"|::"
+    r"|:([a-z_][a-z0-9_]*)"
+    r"|%",
+    re.IGNORECASE | re.DOTALL,
+)
+# A rehearsal's: psycopg would forget all that is prepared when it sees one rolled back.
+_FRAMES = ("SAVEPOINT", "ROLLBACK", "RELEASE")
+
+
+@lru_cache(maxsize=2_000)
+def translated(sql: str) -> str:
+    """Return a statement with ``%(name)s`` where it has ``:name``."""
+    return _PART.sub(_placed, sql)
+
+
+def _placed(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"%({match[1]})s"
+    return match[0].replace("%", "%%")
+
+
+class _Text(StrDumper):
+    """A text; what is asked for may have a NUL in it, which PostgreSQL holds in none."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        """Return its bytes."""
+        return super().dump(obj.replace(NUL, SIGN_OF_NUL) if NUL in obj else obj)
+
+
+class _Truth(Dumper):
+    """A truth value, which is 0 or 1 in every column."""
+
+    oid = psycopg.adapters.types["int8"].oid
+
+    def dump(self, obj: bool) -> Buffer | None:
+        """Return its digit."""
+        return b"1" if obj else b"0"
+
+
+class _Number(Loader):
+    """A sum, which is a numeric here and an integer there."""
+
+    def load(self, data: Buffer) -> int | float:
+        """Return it as Python counts."""
+        text = bytes(data).decode("ascii")
+        return float(text) if "." in text else int(text)
+
+
+def adapt(connection: psycopg.Connection[Any]) -> None:
+    """Have a connection pass values as the rules know them."""
+    adapters = connection.adapters
+    adapters.register_dumper(str, _Text)
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(bool, _Truth)
+    adapters.register_dumper(float, FloatDumper)
+    adapters.register_loader("numeric", _Number)
+
+
+class PostgresExecutor:
+    """Runs statements with named parameters, on one connection."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._dicts = connection.cursor(row_factory=dict_row)
+        self._tuples = connection.cursor(row_factory=tuple_row)
+
+    def __call__(self, sql: str, params: Row) -> list[Row]:
+        """Run a statement and return its rows as dicts."""
+        if not params and sql.startswith(_FRAMES):
+            self._connection.simple_query(sql.encode())
+            return []
+        self._dicts.execute(translated(sql), params)
+        return self._dicts.fetchall() if self._dicts.description else []
+
+    def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as they come."""
+        self._tuples.execute(translated(sql), params)
+        return self._tuples.fetchall() if self._tuples.description else []
+
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        """Run a statement once for each set of parameters, without waiting for each answer."""
+        self._tuples.executemany(translated(sql), list(params))
+
+
+CONNECT_S = 5
+OLDEST = 13
+_SECOND = 1_000
+_OWN = {
+    "connect_timeout": CONNECT_S,
+    "client_encoding": "UTF8",
+    # A network that has gone without a word is noticed after eleven seconds of silence.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10 * _SECOND,
+}
+# Each is shorter than the next: who stands still in the middle of a transaction lets go before
+# those who wait for him give up, the server gives up a statement before we hang up on it. The wait
+# for the fleet's turn has limits of its own (see batch.py).
+_SETTINGS = f"""
+    SET idle_in_transaction_session_timeout = {4 * _SECOND};
+    SET lock_timeout = {TABLE_MS};
+    SET statement_timeout = {STATEMENT_MS};
+    SET jit = off;
+    SET standard_conforming_strings = on;
+    SELECT set_config('synchronous_commit', 'on', false)
+        WHERE current_setting('synchronous_commit') = 'off';
+    SELECT current_setting('server_encoding'), current_schema(),
+        CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+            WHEN current_setting('transaction_read_only')::boolean
+            THEN 'default_transaction_read_only is on, and it is no standby' END,
+        pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
+""".encode()
+# Rules are few and run all the time: each is planned once for a connection.
+_PREPARE_AFTER = 1
+_PREPARED_MAX = 1_000
+
+
+def connect(url: str, purpose: str) -> ServerConnection:
+    """Open a connection; ``purpose`` is what the server's own lists call it.
+
+    Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
+    """
+    given = parsed(url)
+    try:
+        connection = ServerConnection.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=_PREPARE_AFTER,
+            **_added(given, f"fleetd {purpose}"),
+        )
+    except psycopg.Error as error:
+        told = _without(server_message(error), given)
+        raise ServerAway("connecting", told, final=is_final(str(error))) from None
+    connection.prepared_max = _PREPARED_MAX
+    try:
+        adapt(connection)
+        _set(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _added(given: Mapping[str, Any], purpose: str) -> dict[str, Any]:
+    """Return what we think best where nobody wrote anything else."""
+    ours: dict[str, Any] = _OWN | {"application_name": purpose}
+    several = "," in str(given.get("host") or os.environ.get("PGHOST", ""))
+    if several and "PGTARGETSESSIONATTRS" not in os.environ:
+        ours["target_session_attrs"] = "read-write"
+    return {name: value for name, value in ours.items() if name not in given}
+
+
+def _without(text: str, given: Mapping[str, Any]) -> str:
+    """Return a text without any secret of the URL, should libpq ever show one."""
+    for name in ("password", "sslpassword", "oauth_client_secret"):
+        if secret := str(given.get(name) or ""):
+            text = text.replace(secret, "***")
+    return text
+
+
+def _set(connection: ServerConnection) -> None:
+    version = connection.info.server_version // 10_000
+    if version < OLDEST:
+        why = f"it is PostgreSQL {version}, and fleetd needs {OLDEST} or newer"
+        raise ServerAway("connecting", why, final=True)
+    try:
+        cursor = connection.execute(_SETTINGS, prepare=False)
+    except psycopg.Error as error:
+        raise ServerAway("connecting", server_message(error)) from None
+    while cursor.nextset():
+        pass
+    row = cursor.fetchone() or ("UTF8", "", None, 0, "")
+    encoding, schema, read_only, pid, begun = row
+    connection.backend = (pid, begun)
+    if encoding != "UTF8":
+        why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
+        raise ServerAway("connecting", why, final=True)
+    if schema is None:
+        why = "there is no schema that its search_path names, or none that the role may use"
+        raise ServerAway("connecting", why, final=True)
+    if read_only:
+        raise ServerAway("connecting", f"it is read-only: {read_only}")
+
+
+def name_of(connection: ServerConnection) -> str:
+    """Return what the server at the other end of a connection is called."""
+    info = connection.info
+    return spelled(info.user, info.host, str(info.port), info.dbname)
+
+
+def shown_version(connection: ServerConnection) -> str:
+    """Return the server's name and version, as in ``PostgreSQL 15.18``."""
+    number = connection.info.parameter_status("server_version") or str(
+        connection.info.server_version
+    )
+    return f"PostgreSQL {number.split(' ')[0]}"

@@ -19,20 +19,20 @@ from ...protocol.errors import (
     Unavailable,
 )
 from ..api import StoreRefused
-from .connection import Stalled
 
 _SAID_MAX = 300
 # Class 08 and these end the connection: what follows on it fails for no reason of its own.
 _ENDS = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 # Another transaction was in the way, and is not any more: the same again may well succeed.
 _AGAIN = {"40001", "40P01", "40003"}
-_READ_ONLY = {"25006"}
+_READ_ONLY = "25006"
 _STOOD_STILL = "25P03"
 _FORBIDDEN = "42501"
 # What the schema lacks: another program, or a newer one of ours, has changed it.
 _SCHEMA = {"42P01", "42703", "42883", "3F000"}
 _FULL = "53100"
-_TOLD = {
+_DAMAGED = ("XX001", "XX002", "58P01", "58030")
+_REFUSALS = {
     _FULL: ("The server's disk is full", "Free some space on the server, then try again."),
     "53200": ("The server has no memory left", "Try again when it has less to do."),
     "53300": ("The server takes no more connections", "Raise its max_connections."),
@@ -55,6 +55,10 @@ _FINAL = re.compile(
 )
 
 
+class Stalled(psycopg.OperationalError):
+    """The server did not answer in time; nobody knows what became of the statement."""
+
+
 class ServerAway(Exception):
     """The server cannot be used now; says at which step, and whether that will not mend itself."""
 
@@ -68,18 +72,12 @@ class ServerAway(Exception):
 class ServerBehind(ServerAway):
     """The server lacks what was known to be committed; raised once, then everybody knows."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__("comparing", said)
-
 
 class InDoubt(ServerAway):
     """The server went in the middle of a COMMIT, and did not come back in time to be asked."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__("committing", said)
 
-
-def said(error: BaseException) -> str:
+def server_message(error: BaseException) -> str:
     """Return what the server, or libpq, said, on one line that is fit for a person."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     first = (primary or str(error)).strip().partition("\n")[0]  # what follows are guesses
@@ -92,7 +90,7 @@ def is_final(text: str) -> bool:
     return _FINAL.search(text) is not None
 
 
-def state(error: BaseException) -> str:
+def sqlstate(error: BaseException) -> str:
     """Return the error's SQLSTATE, '' when there is none."""
     return (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
 
@@ -101,33 +99,33 @@ def ends_connection(error: BaseException) -> bool:
     """Whether an error says that its connection cannot be used any more."""
     if isinstance(error, Stalled | psycopg.InterfaceError):
         return True
-    code = state(error)
+    code = sqlstate(error)
     return code in _ENDS or code.startswith("08")
 
 
-def stood_still(error: BaseException) -> bool:
+def was_idle_too_long(error: BaseException) -> bool:
     """Whether the server ended a connection because we were busy with something else."""
-    return state(error) == _STOOD_STILL
+    return sqlstate(error) == _STOOD_STILL
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same again, in a new transaction, may succeed."""
-    return state(error) in _AGAIN
+    return sqlstate(error) in _AGAIN
 
 
-def is_for_all(error: BaseException) -> bool:
+def is_read_only(error: BaseException) -> bool:
     """Whether everybody will meet the same, until the server is another one."""
-    return state(error) in _READ_ONLY
+    return sqlstate(error) == _READ_ONLY
 
 
-def away(error: BaseException, step: str) -> ServerAway:
+def as_away(error: BaseException, step: str) -> ServerAway:
     """Return the same as a server that cannot be used."""
-    if state(error) in _READ_ONLY:
-        return ServerAway(step, f"it is read-only ({said(error)})")
-    return ServerAway(step, said(error), final=state(error) == _FORBIDDEN)
+    if sqlstate(error) == _READ_ONLY:
+        return ServerAway(step, f"it is read-only ({server_message(error)})")
+    return ServerAway(step, server_message(error), final=sqlstate(error) == _FORBIDDEN)
 
 
-def refused(error: StoreRefused, where: str) -> ServerAway:
+def schema_refusal(error: StoreRefused, where: str) -> ServerAway:
     """Return the same for a schema that is none of this program's."""
     text = str(error).rstrip(".")
     told = text.removeprefix(f"{where} ")
@@ -136,42 +134,46 @@ def refused(error: StoreRefused, where: str) -> ServerAway:
 
 def translate(error: BaseException, where: str) -> BaseException:
     """Turn a server's error into the one that a client is told; others stay as they are."""
-    code = state(error)
-    if code in _TOLD:
-        return _told(code, error, where)
+    code = sqlstate(error)
+    if not code:
+        return error
+    said = server_message(error)
+    if code in _REFUSALS:
+        what, hint = _REFUSALS[code]
+        text = f"{what} ({where}: {said}); nothing was stored."
+        if code == _FULL:  # the same again at once would fail too
+            return Storage(text, hint=hint)
+        return Unavailable(text, hint=hint, retry=True)
     if code in _AGAIN:
-        text = f"{where}: others were in the way again and again ({said(error)})."
+        text = f"{where}: others were in the way again and again ({said})."
         return Unavailable(text, hint="Try again soon.", retry=True)
     if code in _SCHEMA:
-        text = f"{where} has another schema than this fleetd needs ({said(error)})."
+        text = f"{where} has another schema than this fleetd needs ({said})."
         return Incompatible(text, hint="fleetctl doctor says which; is there a newer fleetd?")
-    if code in _READ_ONLY:
+    if code == _READ_ONLY:
         return Unavailable(f"{where} is read-only.", hint="Try again soon.", retry=True)
     if code == _FORBIDDEN:
-        return Storage(f"{where} refuses: {said(error)}.", hint=_REFUSED)
-    if code in ("XX001", "XX002", "58P01", "58030"):
+        return Storage(f"{where} refuses: {said}.", hint=_REFUSED)
+    if code in _DAMAGED:
         hint = "Look at the server's log and disk."
-        return Corrupt(f"{where} is damaged ({said(error)}).", hint=hint)
+        return Corrupt(f"{where} is damaged ({said}).", hint=hint)
+    return _by_class(code, said, where) or error
+
+
+def _by_class(code: str, said: str, where: str) -> FleetError | None:
+    """Return the error for a class of SQLSTATEs that have no entry of their own."""
     if code.startswith("54"):
-        text = f"This is too long for {where} ({said(error)}): what it finds rows by, like a path"
+        text = f"This is too long for {where} ({said}): what it finds rows by, like a path"
         return InvalidParams(f"{text} or a name, may have 2,700 bytes. Give a shorter one.")
     if code.startswith("22"):
-        text = f"{where} cannot hold a value of this request: {said(error)}."
+        text = f"{where} cannot hold a value of this request: {said}."
         return InvalidParams(text, hint="Leave out or change the value that it names.")
     if code.startswith("53"):
-        return Unavailable(f"{where}: {said(error)}.", hint="Try again soon.", retry=True)
-    return error
+        return Unavailable(f"{where}: {said}.", hint="Try again soon.", retry=True)
+    return None
 
 
-def _told(code: str, error: BaseException, where: str) -> FleetError:
-    what, hint = _TOLD[code]
-    text = f"{what} ({where}: {said(error)}); nothing was stored."
-    if code == _FULL:  # again at once would be in vain
-        return Storage(text, hint=hint)
-    return Unavailable(text, hint=hint, retry=True)
-
-
-def other_schema(found: int, known: int) -> str:
+def wrong_schema(found: int, known: int) -> str:
     """Return what is said of a schema that is not this program's."""
     return (
         f"it has schema version {found}, this fleetd knows {known}. Install the newer fleetd on"
@@ -179,7 +181,7 @@ def other_schema(found: int, known: int) -> str:
     )
 
 
-def unknown(where: str, why: str) -> Unavailable:
+def outcome_unknown(where: str, why: str) -> Unavailable:
     """Return what is told to whom nobody can say whether his request was carried out."""
     return Unavailable(
         f"{where} was lost while it committed ({why}): it is not known whether this was carried"

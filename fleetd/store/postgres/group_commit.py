@@ -7,26 +7,29 @@ the middle of its COMMIT is looked up first: nothing is told as done that is not
 import time
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
+from ...domain.core.tx import Tx
 from ...host.histogram import Histogram
 from ..worker_thread import Job
 from . import batch
-from .connection import ServerConnection, Stalled
-from .connection_slot import ConnectionSlot
+from .connection import PostgresExecutor, ServerConnection
 from .errors import (
     InDoubt,
     ServerAway,
     ServerBehind,
-    away,
+    Stalled,
+    as_away,
     ends_connection,
-    is_for_all,
+    is_read_only,
     is_transient,
-    state,
-    stood_still,
+    outcome_unknown,
+    sqlstate,
     translate,
-    unknown,
+    was_idle_too_long,
 )
-from .server import PostgresServer
+from .server import ConnectionSlot, PostgresServer
+from .url import ServerAddress
 
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
@@ -82,7 +85,7 @@ class PostgresCommitter:
                     return taken
             except psycopg.Error as error:
                 trouble = error
-                if stood_still(error):
+                if was_idle_too_long(error):
                     self._slot.drop()
                     raise
                 if not self._is_worth_another(connection, error):
@@ -90,7 +93,7 @@ class PostgresCommitter:
             except BaseException:
                 self._slot.drop()
                 raise
-        if trouble is None or ends_connection(trouble) or not state(trouble):
+        if trouble is None or ends_connection(trouble) or not sqlstate(trouble):
             raise ServerAway("writing", "its connections are lost again and again")
         self._fail(jobs, trouble)
         return len(jobs)
@@ -105,11 +108,11 @@ class PostgresCommitter:
         if connection.closed or ends_connection(error):
             self._slot.drop()
             if isinstance(error, Stalled):  # whoever tries again would wait as long again
-                raise away(error, "writing") from error
+                raise as_away(error, "writing") from error
             return True
-        if is_for_all(error):
+        if is_read_only(error):
             self._slot.drop()
-            raise away(error, "writing") from error
+            raise as_away(error, "writing") from error
         try:
             connection.simple_query(b"ROLLBACK")
         except psycopg.Error:
@@ -136,7 +139,7 @@ class PostgresCommitter:
         except InDoubt as doubt:
             for job, _ in done:
                 job.effects = []
-                job.fail(unknown(self._where.name, doubt.said))
+                job.fail(outcome_unknown(self._where.name, doubt.said))
             raise
         for job, value in done:
             job.succeed(value)
@@ -147,7 +150,7 @@ class PostgresCommitter:
         try:
             end = batch.commit(connection, ring=ring)
         except psycopg.Error as error:
-            if stood_still(error) or not (connection.closed or ends_connection(error)):
+            if was_idle_too_long(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
             self._slot.drop()
             return self._was_committed(number, error)
@@ -174,7 +177,7 @@ class PostgresCommitter:
             except (ServerAway, psycopg.Error) as trouble:
                 self._slot.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
-                    raise InDoubt(away(error, "committing").said) from trouble
+                    raise InDoubt("committing", as_away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)
 
 
@@ -182,3 +185,71 @@ def _forget(jobs: list[Job]) -> None:
     """Take back what jobs came to in a transaction that was lost."""
     for job in jobs:
         job.result, job.effects = None, []
+
+
+_BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_READ_TRIES = 2
+
+
+class PostgresReader:
+    """Runs batches of reading jobs on the connections of one slot."""
+
+    def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
+        self._slot = slot
+        self._where = where
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result, or raise ServerAway.
+
+        Who stood still for so long that the server hung up has another try, alone.
+        """
+        alone = False
+        while left := [job for job in jobs if job.result is None]:
+            try:
+                self._some(left[:1] if alone else left)
+            except psycopg.Error as error:
+                if alone and left[0].result is None:
+                    left[0].fail(translate(error, self._where.name))
+                alone = True
+
+    def _some(self, jobs: list[Job]) -> None:
+        """Run jobs; raises psycopg.Error when one of them stood still for too long."""
+        for left in reversed(range(_READ_TRIES)):
+            connection = self._slot.get()
+            try:
+                self._together(connection, [job for job in jobs if job.result is None])
+            except psycopg.Error as error:
+                self._slot.drop()
+                if was_idle_too_long(error):
+                    raise
+                if isinstance(error, Stalled) or not left:
+                    raise as_away(error, "reading") from error
+            else:
+                return
+        raise ServerAway("reading", "its connections are lost again and again")
+
+    def _together(self, connection: ServerConnection, jobs: list[Job]) -> None:
+        """Run jobs on one snapshot, which is newer than all that they were asked after."""
+        execute = connection.executor
+        begun = False
+        for job in jobs:
+            if not begun:
+                connection.simple_query(_BEGIN)
+            begun = self._one(connection, job, execute)
+            if not begun:
+                connection.simple_query(b"ROLLBACK")
+        if begun:
+            connection.simple_query(b"ROLLBACK")
+
+    def _one(self, connection: ServerConnection, job: Job, execute: PostgresExecutor) -> bool:
+        """Run a job; False when the snapshot went with it."""
+        try:
+            job.succeed(job.run(Tx(execute)))
+        except psycopg.Error as error:
+            if connection.closed or ends_connection(error):
+                raise
+            job.fail(translate(error, self._where.name))
+            return False
+        except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
+            job.fail(error)
+        return connection.pgconn.transaction_status == TransactionStatus.INTRANS

@@ -4,7 +4,6 @@ After a failover the server is another one, which may lack the last commits of t
 """
 
 import threading
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ from .url import ServerAddress
 END = (
     "greatest((SELECT max(seq) FROM events), (SELECT value FROM counters WHERE name = 'events'), 0)"
 )
-_STANDS = (
+_POSITION = (
     f"SELECT (SELECT batch FROM writers WHERE machine = %s), {END},"
     " (SELECT value FROM store_meta WHERE key = 'epoch')"
 )
@@ -58,17 +57,28 @@ class LostCommitDetector:
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(connection)
-        if known is None or not (_behind(found, known) or _in_doubt(found, known)):
-            self._advance(found if known is None else _of_others(found))
+        if known is None:
+            self._advance(found)
+            return
+        behind = found.batch < known.batch or found.end < known.end
+        # In a new epoch the numbers that others had given out may mean something else.
+        doubtful = known.epoch not in (None, found.epoch) and known.own < known.end
+        if not behind and not doubtful:
+            self._advance(_of_others(found))
             return
         lost = self._lost(found, known)
         if acts:
             self._known, self.lost = found, lost
-        raise ServerBehind(lost.why)
+        raise ServerBehind("comparing", lost.why)
 
     def _lost(self, found: CommitPosition, known: CommitPosition) -> LostCommits:
         """Return what is missing, or was until others gave its numbers to something else."""
-        why = self._why(found, known)
+        missing = max(0, known.batch - found.batch)
+        batches = f", and {missing} of this machine's last commits are missing" if missing else ""
+        why = (
+            f"{self._where.name} was replaced by a server that lacks what was committed last: its"
+            f" log ends at {found.end}, and it had come to {known.end}{batches}"
+        )
         # A store that was new when it was looked at had no epoch yet.
         if known.epoch in (None, found.epoch):
             return LostCommits(found.end, max(known.end, found.end), why)
@@ -76,20 +86,12 @@ class LostCommitDetector:
         return LostCommits(min(known.end, found.end), known.end, why)
 
     def _ask(self, connection: ServerConnection) -> CommitPosition:
-        row: tuple[Any, ...] = connection.execute(_STANDS, (self._machine,)).fetchone() or (
+        batch, end, epoch = connection.execute(_POSITION, (self._machine,)).fetchone() or (
             0,
             0,
             None,
         )
-        return CommitPosition(row[0] or 0, row[1], row[2])
-
-    def _why(self, found: CommitPosition, known: CommitPosition) -> str:
-        missing = max(0, known.batch - found.batch)
-        batches = f", and {missing} of this machine's last commits are missing" if missing else ""
-        return (
-            f"{self._where.name} was replaced by a server that lacks what was committed last: its"
-            f" log ends at {found.end}, and it had come to {known.end}{batches}"
-        )
+        return CommitPosition(batch or 0, end, epoch)
 
     def follow(self, connection: ServerConnection) -> None:
         """Keep up with what others commit, on a server that was looked at."""
@@ -117,12 +119,3 @@ def _of_others(found: CommitPosition) -> CommitPosition:
     Those that it did not are another daemon's under our id, and that has to be noticed.
     """
     return msgspec.structs.replace(found, batch=0)
-
-
-def _behind(found: CommitPosition, known: CommitPosition) -> bool:
-    return found.batch < known.batch or found.end < known.end
-
-
-def _in_doubt(found: CommitPosition, known: CommitPosition) -> bool:
-    """Whether numbers that others had given out may mean something else in a new epoch."""
-    return known.epoch not in (None, found.epoch) and known.own < known.end

@@ -1,9 +1,12 @@
-"""Reconnection: notices that the server is gone, and comes back when it is there.
+"""Listens for the commits of other daemons, notices that the server is gone, and reconnects.
 
-Connecting takes a thread, as it takes as long as a network likes.
+Whoever may connect to the database may notify, and say what they like: a notification is a bell
+and no more. Connecting takes a thread, as it takes as long as a network likes.
 """
 
+import contextlib
 import logging
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,16 +17,55 @@ import psycopg
 import trio
 
 from ..api import Availability, Away
+from .batch import CHANNEL
 from .connection import ServerConnection
-from .errors import ServerAway, ServerBehind, away
-from .notify import NotificationListener, listen
+from .errors import ServerAway, ServerBehind, as_away
 from .server import PostgresServer
+
+_NAME = f"SELECT {CHANNEL}".encode()
+
+
+def listen(connection: ServerConnection, heard: Callable[[int], None]) -> None:
+    """Ask to be told of every commit, and by which process at the server.
+
+    ``heard`` is told what arrives while something else is asked.
+    """
+    row = connection.execute(_NAME).fetchone()
+    connection.add_notify_handler(lambda notice: heard(notice.pid))
+    connection.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
+
+
+class NotificationListener:
+    """Waits for what the server says by itself on a connection that listens."""
+
+    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
+        self._connection = connection
+        self._heard = heard
+        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
+        # waiting for a number that means another file by then.
+        self._descriptor = os.dup(connection.fileno())
+
+    async def wait(self) -> None:
+        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        pgconn = self._connection.pgconn
+        pgconn.consume_input()
+        while (notice := pgconn.notifies()) is not None:
+            self._heard(notice.be_pid)
+        if pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
 
 T = TypeVar("T")
 _LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
-BEAT_S = 10.0
+HEARTBEAT_S = 10.0
 # How often the server is asked how far the log has come, while others commit.
 _FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
@@ -61,7 +103,7 @@ class Reconnector:
         """Return the sentence that names the server, the step and what was said."""
         return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
 
-    def away(self, gone: ServerAway) -> Away:
+    def describe(self, gone: ServerAway) -> Away:
         """Return the same as the store tells it, from now on."""
         now_ms = self._server.clock.now_ms()
         return Away(now_ms, gone.step, self.message(gone), gone.final)
@@ -70,7 +112,7 @@ class Reconnector:
         """Note that the server is away, and look for it; called on the trio thread."""
         if self.availability.away is None:
             log.warning("%s. It is tried again until it is back", self.message(gone))
-        self.availability.lose(self.away(gone))
+        self.availability.lose(self.describe(gone))
         if self._attending is not None:
             self._attending.cancel()
 
@@ -100,7 +142,7 @@ class Reconnector:
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0
-                    log.info("%s hung up (%s)", self._where.name, away(error, "listening").said)
+                    log.info("%s hung up (%s)", self._where.name, as_away(error, "listening").said)
                 else:
                     in_vain = 0
                 if trio.current_time() - begun > _LONGEST_PAUSE_S:
@@ -145,7 +187,7 @@ class Reconnector:
                 self._connected = connection
         except psycopg.Error as error:
             connection.close()
-            raise away(error, "connecting") from error
+            raise as_away(error, "connecting") from error
         except BaseException:
             connection.close()
             raise
@@ -153,22 +195,18 @@ class Reconnector:
 
     async def _attend(self, connection: ServerConnection) -> None:
         ear = NotificationListener(connection, self._overheard)
-        beat, soon = trio.current_time() + BEAT_S, 0.0
+        beat, soon = trio.current_time() + HEARTBEAT_S, 0.0
         rung = False
         try:
             with trio.CancelScope() as self._attending:
                 while True:
                     await self._hear(ear, min(beat, soon) if rung else beat, soon)
                     soon = trio.current_time() + _FOLLOW_S
-                    if trio.current_time() < beat:
-                        await on_abandonable_thread(
-                            partial(self._look, connection, self._server.follow)
-                        )
-                    else:
-                        await on_abandonable_thread(
-                            partial(self._look, connection, self._server.beat)
-                        )
-                        beat = trio.current_time() + BEAT_S
+                    due = trio.current_time() >= beat
+                    ask = self._server.beat if due else self._server.lost_commits.follow
+                    await on_abandonable_thread(partial(self._look, connection, ask))
+                    if due:
+                        beat = trio.current_time() + HEARTBEAT_S
                     rung = self._pass_on()
         finally:
             self._attending = None

@@ -1,16 +1,87 @@
-"""The server behind a store: connects to it, and knows its clock, its schema, its last commit."""
+"""The PostgreSQL server of a store: opens connections, knows its clock, schema and last commit."""
+
+import threading
+from collections.abc import Callable
 
 import psycopg
 
 from ..api import StoreRefused
 from . import batch, checks
-from .connect import connect, name_of, shown_version
-from .connection import Hurry, ServerConnection
-from .errors import ServerAway, away, other_schema, refused
+from .connection import Hurry, ServerConnection, connect, name_of, shown_version
+from .errors import ServerAway, as_away, schema_refusal, wrong_schema
 from .lost_commits import LostCommitDetector
 from .migrate import migrate, version_of
 from .server_clock import ServerClock
 from .url import ServerAddress
+
+# Of the role's own processes only, which needs no privilege.
+_END = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE pid = %s AND backend_start::text = %s"
+)
+# Of more there would be nothing left after so many attempts.
+_REMEMBERED = 3
+
+
+class ConnectionSlot:
+    """A thread's connection: opened when it is needed, or brought by whoever reconnects."""
+
+    def __init__(self, open_connection: Callable[[], ServerConnection]) -> None:
+        self.open = open_connection
+        self._connection: ServerConnection | None = None
+        self._brought: ServerConnection | None = None
+        self._left: list[tuple[int, str]] = []
+        self._lock = threading.Lock()
+
+    def get(self) -> ServerConnection:
+        """Return an open connection; for the worker thread only. Raises as ``open_connection``."""
+        if (brought := self._take()) is not None:
+            self.drop()
+            self._connection = brought
+        if self._connection is None or self._connection.closed:
+            self.drop()
+            self._connection = self.open()
+        self._end_what_was_left(self._connection)
+        return self._connection
+
+    def _end_what_was_left(self, connection: ServerConnection) -> None:
+        """End what may still be under way on a connection that only we know is gone.
+
+        The server notices it in minutes, and whatever is locked there stays so until then.
+        """
+        try:
+            while self._left:
+                connection.execute(_END, self._left[-1])
+                self._left.pop()
+        except psycopg.Error as error:
+            connection.close()
+            raise as_away(error, "connecting") from error
+
+    def bring(self, connection: ServerConnection) -> None:
+        """Have a new connection used from the next job on; any thread may bring one."""
+        with self._lock:
+            earlier, self._brought = self._brought, connection
+        if earlier is not None:
+            earlier.close()
+
+    def _take(self) -> ServerConnection | None:
+        with self._lock:
+            brought, self._brought = self._brought, None
+            return brought
+
+    def drop(self) -> None:
+        """Close the connection; the next job takes another one."""
+        if self._connection is not None:
+            self._left = [*self._left[-_REMEMBERED:], self._connection.backend]
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """Close what there is."""
+        self.drop()
+        if (brought := self._take()) is not None:
+            brought.close()
+
 
 # A new version of the schema may rewrite what is there.
 _MIGRATION_S = 3_600.0
@@ -42,10 +113,10 @@ class PostgresServer:
             self._look(connection, purpose)
         except StoreRefused as error:
             connection.close()
-            raise refused(error, self.address.name) from None
+            raise schema_refusal(error, self.address.name) from None
         except psycopg.Error as error:
             connection.close()
-            raise away(error, "opening") from error
+            raise as_away(error, "opening") from error
         except BaseException:
             connection.close()
             raise
@@ -66,10 +137,6 @@ class PostgresServer:
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
         self.lost_commits.look(connection, acts=purpose != "aside")
 
-    def follow(self, connection: ServerConnection) -> None:
-        """Look how far others have come; raises psycopg.Error."""
-        self.lost_commits.follow(connection)
-
     def beat(self, connection: ServerConnection) -> None:
         """Look whether the server is there, what time it is there, and how far it has come.
 
@@ -79,4 +146,4 @@ class PostgresServer:
         self.lost_commits.follow(connection)
         self.size = checks.size_of(connection)
         if (found := version_of(connection)) != self.schema:
-            raise ServerAway("reading", other_schema(found, self.schema), final=True)
+            raise ServerAway("reading", wrong_schema(found, self.schema), final=True)

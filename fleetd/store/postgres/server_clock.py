@@ -14,7 +14,7 @@ _QUESTIONS = 3
 # A clock that is ahead goes at half its speed until it is not: it never goes back.
 _SLOWER = 2
 ASK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_TOLD = (
+_LAST_TIMES = (
     b"SELECT (SELECT max(heard_awake_ms) FROM machines),"
     b" (SELECT timestamp FROM events ORDER BY seq DESC LIMIT 1)"
 )
@@ -57,7 +57,7 @@ class ServerClock:
         with the machines that have gone by it all the time.
         """
         self.ask(connection)
-        heard, last = connection.execute(_TOLD).fetchone() or (None, None)
+        heard, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
         self.keep_with(max(heard or 0, to_ms(last) if last else 0))
 
     def keep_with(self, told_ms: int) -> None:

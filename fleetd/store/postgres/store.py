@@ -15,22 +15,18 @@ import trio
 
 from ...domain.core.text import without_nul
 from ...domain.core.tx import Effect, Tx
-from ...host import trace
 from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
 from ...protocol.requests.system import Check
 from ..api import Availability, CopyRefused, Load, LostCommits, StoreRefused
-from ..worker_thread import Job, WorkerThread
+from ..machine_identity import DaemonInstance, machine_id
+from ..worker_thread import Job, WorkerThread, pass_on_effects
 from . import checks
 from .connection import ServerConnection
-from .connection_slot import ConnectionSlot
 from .errors import ServerAway, translate
-from .group_commit import PostgresCommitter
-from .incarnation import Incarnation
-from .machine_id import machine_id
-from .reads import SnapshotReader
+from .group_commit import PostgresCommitter, PostgresReader
 from .reconnect import Reconnector, on_abandonable_thread
-from .server import PostgresServer
+from .server import ConnectionSlot, PostgresServer
 
 T = TypeVar("T")
 log = logging.getLogger("fleetd")
@@ -59,12 +55,11 @@ class PostgresStore:
         inline: bool = False,
     ) -> None:
         self.machine = machine_id(directory)
-        self.incarnation: Incarnation | None = Incarnation(directory)
+        self.instance: DaemonInstance | None = DaemonInstance(directory)
         self.failed = trio.Event()
         """Never set: no trouble of a server makes what was acknowledged doubtful."""
         self.failure: BaseException | None = None
         self.availability = Availability()
-        self._on_commit = on_commit
         self._inline = inline
         self._token: trio.lowlevel.TrioToken | None = None
         self._gone: ServerAway | None = None
@@ -73,18 +68,17 @@ class PostgresStore:
         self.uptime: Callable[[], Uptime] = server.clock.uptime
         self._slots = [ConnectionSlot(partial(server.open, name)) for name in ("writer", "reader")]
         self._committer = PostgresCommitter(self._slots[0], server)
-        self._reads = SnapshotReader(self._slots[1], server.address)
+        self._reads = PostgresReader(self._slots[1], server.address)
         write = partial(self._work, self._committer.run)
         read = partial(self._work, self._reads.run)
-        self._writer = WorkerThread("writer", write, self._wrote, inline=inline)
+        self._writer = WorkerThread(
+            "writer", write, partial(pass_on_effects, on_commit), inline=inline
+        )
         self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
         self._reconnector = Reconnector(self.availability, server, on_news)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Connect; what will not mend itself is refused, the rest is tried again later."""
+        # What will not mend itself is refused, the rest is tried again later.
         try:
-            self._bring()
+            self._connect()
         except ServerAway as gone:
             self._close()
             if gone.final:
@@ -92,7 +86,7 @@ class PostgresStore:
             self._gone = gone
             self._reconnector.lose(gone)
 
-    def _bring(self) -> None:
+    def _connect(self) -> None:
         """Give both threads new connections."""
         for slot in self._slots:
             slot.bring(slot.open())
@@ -106,10 +100,9 @@ class PostgresStore:
     async def run(self) -> None:
         """Hear of other machines' commits, and find the server again, until cancelled."""
         if not self._inline:
-            await self._reconnector.run(self._bring, self._come_back)
+            await self._reconnector.run(self._connect, self._resume)
 
-    def _come_back(self) -> None:
-        """Let the threads work again."""
+    def _resume(self) -> None:
         self._gone = None
 
     @property
@@ -151,18 +144,15 @@ class PostgresStore:
             return
         try:
             run(jobs)
-            self._there()
+            if self._inline and self._gone is not None:
+                self._gone = None
+                self.availability.regain()
         except ServerAway as gone:
             self._give_up(jobs, gone)
         except Exception as error:
             # A bug of ours, or an error that nobody foresaw: the thread has to live on.
             log.exception("A batch failed")
             self._give_up(jobs, ServerAway("working", str(error)))
-
-    def _there(self) -> None:
-        if self._inline and self._gone is not None:
-            self._gone = None
-            self.availability.regain()
 
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
         self._gone = gone
@@ -174,16 +164,10 @@ class PostgresStore:
 
     def _refuse(self, jobs: list[Job], gone: ServerAway) -> None:
         """Tell those that have no answer yet."""
-        away, now_ms = self._reconnector.away(gone), self.now_ms()
+        away, now_ms = self._reconnector.describe(gone), self.now_ms()
         for job in jobs:
             if job.result is None:
                 job.fail(away.refusal(now_ms))
-
-    def _wrote(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            if job.effects:
-                with trace.on_behalf_of(job.origin):
-                    self._on_commit(job.effects)
 
     @property
     def load(self) -> Load:
@@ -236,16 +220,17 @@ class PostgresStore:
     async def _aside(self, work: Callable[[ServerConnection], T]) -> T:
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
+
+        def on_connection() -> T:
+            with closing(self._server.open("aside")) as connection:
+                return work(connection)
+
         try:
-            return await on_abandonable_thread(partial(self._on_a_connection, work))
+            return await on_abandonable_thread(on_connection)
         except ServerAway as gone:
             raise Unavailable(f"{self._reconnector.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:
             raise translate(error, self.where) from error
-
-    def _on_a_connection(self, work: Callable[[ServerConnection], T]) -> T:
-        with closing(self._server.open("aside")) as connection:
-            return work(connection)
 
     async def last_look(self) -> None:
         """Do nothing: there is no file that could have been taken away."""

@@ -14,9 +14,9 @@ import apsw
 
 from ...host.atomic_files import make_directories, sync
 from ..api import StoreFull, StoreRefused, StoreUnready
-from . import page_checksums, schema_check
+from . import integrity_check, page_checksums
+from .database_files import ENDING as MARK
 from .errors import FULL, classify
-from .high_water_mark import ENDING as MARK
 from .migrate import check_ours, migrate
 
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
@@ -157,11 +157,11 @@ def _prepare(
 
 def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None:
     """Refuse a database that declares what fleetd does not: it would run with every write."""
-    found = schema_check.differences(connection, version)
+    found = integrity_check.differences(connection, version)
     if found:
         raise StoreRefused(
             f"{path} is not as fleetd made it (schema version {version}):"
-            f" {schema_check.named(found)}."
+            f" {integrity_check.named(found)}."
             " Put a copy in its place: fleetctl restore FILE. Or move it,"
             f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
             " from their checkpoint files."

@@ -11,7 +11,7 @@ import msgspec
 
 from ...protocol.errors import Corrupt, FleetError, Storage, Unavailable
 from . import page_checksums
-from .file_identity import Displaced
+from .database_files import FileReplaced
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
 # A quota and a limit on the size of files are full disks too; SQLite tells them as I/O errors.
@@ -31,7 +31,7 @@ def classify(error: BaseException, system_errno: int = 0) -> BaseException:
     ``system_errno`` is the one of the connection that the error came from.
     """
     if page_checksums.is_damage(error):
-        return apsw.CorruptError(page_checksums.told(error))
+        return apsw.CorruptError(page_checksums.describe(error))
     if system_errno not in FULL:
         return error
     unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
@@ -51,13 +51,13 @@ def leaves_doubt(error: BaseException) -> bool:
 
 def translate(error: BaseException) -> BaseException:
     """Turn a database error into the one that a client is told; others stay as they are."""
-    if isinstance(error, Displaced):
+    if isinstance(error, FileReplaced):
         return Storage(
             f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
         )
     if page_checksums.is_damage(error):
         return Corrupt(
-            f"The database is damaged ({page_checksums.told(error)}).",
+            f"The database is damaged ({page_checksums.describe(error)}).",
             hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
         )
     if isinstance(error, apsw.FullError):

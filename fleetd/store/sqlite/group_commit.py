@@ -21,9 +21,8 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
+from .database_files import FileIdentity, FileReplaced, HighWaterMark
 from .errors import classify, leaves_doubt, translate, unreadable
-from .file_identity import Displaced, FileIdentity
-from .high_water_mark import HighWaterMark
 
 log = logging.getLogger("fleetd")
 
@@ -114,8 +113,8 @@ class SqliteCommitter:
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is None and (trouble := self._identity.trouble()):
-            self.failure = Displaced(f"{trouble}; {self._identity.save(self._connection)}")
+        if self.failure is None and (problem := self._identity.problem()):
+            self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
         for outside, group in itertools.groupby(
             jobs, lambda job: isinstance(job.fn, OutsideTransaction)
         ):

@@ -17,10 +17,11 @@ from ...protocol.errors import (
     Storage,
 )
 from ..api import CopyDamaged
-from . import page_checksums, schema_check
+from . import integrity_check, page_checksums
 from .group_commit import SqliteExecutor
+from .integrity_check import damage_of
 from .migrate import APPLICATION_ID, migrations
-from .online_backup import copy, damage_of
+from .online_backup import copy
 
 WAIT_MS = 500
 
@@ -62,7 +63,7 @@ def open_offline(path: Path) -> Iterator[OfflineDatabase]:
             _check_ours(connection, path)
             yield OfflineDatabase(connection)
     except apsw.Error as error:
-        raise _told(path, error) from error
+        raise _as_fleet_error(path, error) from error
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -91,10 +92,10 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
             f"{path} has schema version {version}, this fleetd knows up to {newest}.",
             hint="Install the version of fleetd that made it, or a newer one.",
         )
-    if found := schema_check.differences(connection, version):
+    if found := integrity_check.differences(connection, version):
         raise Corrupt(
             f"{path} is not as fleetd made it (schema version {version}):"
-            f" {schema_check.named(found)}.",
+            f" {integrity_check.named(found)}.",
             hint="Use another copy. This one was changed by another program, or made by one.",
         )
 
@@ -116,10 +117,10 @@ def fold(path: Path) -> None:
     except apsw.Error as error:
         if page_checksums.is_damage(error):
             return
-        raise _told(path, error) from error
+        raise _as_fleet_error(path, error) from error
 
 
-def _told(path: Path, error: apsw.Error) -> FleetError:
+def _as_fleet_error(path: Path, error: apsw.Error) -> FleetError:
     """Return what a person is told about an error of SQLite's."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return InvalidState(

@@ -17,14 +17,13 @@ from ...host.atomic_files import sync
 from ..api import CopyDamaged
 from . import page_checksums
 from .connect import connect
-from .high_water_mark import ENDING as MARK
-from .row_check import unreadable
+from .database_files import ENDING as MARK
+from .integrity_check import damage_of
 
 PART = ".fleetd-part-"
 STEP_PAGES = 256
 # What is written in one go is waited for in one go, and commits of the daemon wait behind it.
 FLUSH_STEPS = 8
-DAMAGE_MAX = 20
 BEAT_STEPS = 10_000
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -106,23 +105,9 @@ def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
         except apsw.Error as error:
             if not page_checksums.is_damage(error):
                 raise
-            damage = [page_checksums.told(error)]
+            damage = [page_checksums.describe(error)]
     if damage:
         raise CopyDamaged("; ".join(damage))
-
-
-def damage_of(connection: apsw.Connection) -> list[str]:
-    """Return what is wrong with a database, at most twenty lines of each kind.
-
-    What SQLite finds, and rows that no rule can read.
-    """
-    damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({DAMAGE_MAX})")]
-    orphans = []
-    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        orphans.append(f"{table}: row {row_id} belongs to nothing in {parent}")
-        if len(orphans) == DAMAGE_MAX:
-            break
-    return [*(line for line in damage if line != "ok"), *orphans, *unreadable(connection)]
 
 
 def publish(part: Path, target: Path) -> None:

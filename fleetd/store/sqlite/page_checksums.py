@@ -108,6 +108,6 @@ def is_damage(error: BaseException) -> bool:
     )
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return what such an error says to a person."""
     return "a page is not what was written" if isinstance(error, apsw.IOError) else str(error)

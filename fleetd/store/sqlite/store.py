@@ -14,21 +14,20 @@ import apsw
 import trio
 
 from ...domain.core.tx import Effect, Tx
-from ...host import trace
 from ...host.clock import uptime, wall_clock
 from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
 from ..api import Availability, CopyDamaged, CopyFailed, Load, LostCommits, StoreFailed
-from ..postgres.incarnation import Incarnation
-from ..worker_thread import Job, WorkerThread
-from . import page_checksums, schema_check
+from ..machine_identity import DaemonInstance
+from ..worker_thread import Job, WorkerThread, pass_on_effects
+from . import integrity_check, page_checksums
 from .connect import check_sqlite, connect, open_database
+from .database_files import FileIdentity, HighWaterMark
 from .disk_reserve import SIZE
-from .file_identity import FileIdentity
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
-from .high_water_mark import HighWaterMark
+from .integrity_check import damage_of
 from .migrate import newest
-from .online_backup import damage_of, online_copy
+from .online_backup import online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
 
 log = logging.getLogger("fleetd")
@@ -47,7 +46,7 @@ class SqliteStore:
     """The bytes that are kept on the disk for the day when it is full."""
     machine = ""
     """Nobody shares it, so that nothing in it says whose it is."""
-    incarnation: Incarnation | None = None
+    instance: DaemonInstance | None = None
     """Whoever has a store to himself need not prove who he is."""
     now_ms = staticmethod(wall_clock)
     uptime = staticmethod(uptime)
@@ -143,10 +142,7 @@ class SqliteStore:
         run_reads(self._reader_connection, self._query, jobs)
 
     def _wrote(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            if job.effects:
-                with trace.on_behalf_of(job.origin):
-                    self._on_commit(job.effects)
+        pass_on_effects(self._on_commit, jobs)
         if self.failure is not None:
             self.failed.set()
 
@@ -187,8 +183,8 @@ class SqliteStore:
         Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
         it ends soon and leaves none either. Raises FileExistsError when the name is taken.
         """
-        if trouble := self._identity.trouble():
-            raise CopyFailed(trouble)
+        if problem := self._identity.problem():
+            raise CopyFailed(problem)
         beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
@@ -200,7 +196,7 @@ class SqliteStore:
             if page_checksums.is_damage(
                 error
             ):  # of what is copied: a page of it has another checksum
-                raise CopyDamaged(page_checksums.told(error)) from error
+                raise CopyDamaged(page_checksums.describe(error)) from error
             raise CopyFailed(_why(error)) from error
 
     async def scrub(self) -> None:
@@ -224,8 +220,8 @@ class SqliteStore:
 
     async def check(self) -> list[str]:
         """Return what is wrong with the database file; empty when nothing is."""
-        if trouble := self._identity.trouble():
-            return [trouble]
+        if problem := self._identity.problem():
+            return [problem]
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
 
     async def last_look(self) -> None:
@@ -275,8 +271,8 @@ def _why(error: Exception) -> str:
 def _check(path: str, vfs: str | None) -> list[str]:
     try:
         with contextlib.closing(connect(path, query_only=True, vfs=vfs)) as connection:
-            return [*schema_check.differences(connection, newest()), *damage_of(connection)]
+            return [*integrity_check.differences(connection, newest()), *damage_of(connection)]
     except apsw.Error as error:
         if not page_checksums.is_damage(error):
             raise
-        return [page_checksums.told(error)]
+        return [page_checksums.describe(error)]

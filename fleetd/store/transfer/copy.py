@@ -1,4 +1,4 @@
-"""Copies rows from one store to the other, and compares both.
+"""Store migration: copies rows from one store to the other, and compares both.
 
 Rows are carried as they are, but for whose machine they are of: ``''`` in a store that one machine
 has to itself. What only has a meaning where it is stays there.
@@ -7,15 +7,65 @@ has to itself. What only has a meaning where it is stays there.
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from ...domain.core.text import without_nul
+from ...domain.core.tx import Tx
 from ...domain.rules import KINDS
 from ...protocol.errors import FleetError
 from ...protocol.migration import TableCheck
-from .side import StoreSide, Table, Values
+
+Values = tuple[Any, ...]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table of both ends; ``key`` are the columns that it is read in the order of."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def key_of(self, row: Values) -> str:
+        """Return what tells a row from others, for people."""
+        return ", ".join(str(row[self.columns.index(name)]) for name in self.key)
+
+
+class StoreSide(Protocol):
+    """One end, within a transaction that whoever opened it commits."""
+
+    where: str
+    tx: Tx
+
+    def rows(self, table: Table) -> Iterator[Values]:
+        """Yield the rows of a table in the order of its key, few of them in memory."""
+        ...
+
+    def fill(self, table: Table, rows: Iterable[Values]) -> None:
+        """Add rows to a table; no trigger of the schema hears of it."""
+        ...
+
+    def empty(self, tables: Iterable[Table]) -> None:
+        """Remove every row, the last table first; no trigger hears of it."""
+        ...
+
+    def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
+        """Return the highest number that was ever given out for each table that counts its rows."""
+        ...
+
+    def count_on(self, numbers: dict[str, int]) -> None:
+        """Have the numbers of tables go on above those that were given out."""
+        ...
+
+    def commit(self) -> None:
+        """Make what was done last."""
+        ...
+
+    def begin(self) -> None:
+        """Begin another transaction after a commit."""
+        ...
+
 
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
@@ -106,7 +156,7 @@ def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Te
     target.empty(plan.tables)
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
-        target.fill(table, _told(table.name, rows, size(source, table), tell))
+        target.fill(table, _reported(table.name, rows, size(source, table), tell))
     given = source.numbers(plan.numbered)
     target.count_on({name: number for name, number in given.items() if number})
 
@@ -118,7 +168,7 @@ def compare(
     found = []
     for table in plan.carried:
         rows = _outgoing(source, plan, table)
-        here = _digest(_told(f"{table.name} compared", rows, size(source, table), tell))
+        here = _digest(_reported(f"{table.name} compared", rows, size(source, table), tell))
         there = _digest(_incoming(target, plan, table))
         first = None if here == there else _first_difference(source, target, plan, table)
         found.append(_check(table.name, here, there, first))
@@ -156,7 +206,7 @@ def size(side: StoreSide, table: Table) -> int:
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
 
 
-def _told(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
+def _reported(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
     """Yield rows and tell now and then how many of them there were."""
     for done, row in enumerate(rows):
         if done % TELL_EVERY == 0:

@@ -14,13 +14,11 @@ from ...domain.core.tx import Tx
 from ...protocol.errors import FleetError, InvalidState, LimitExceeded, Storage, Unavailable
 from ..api import StoreRefused
 from ..postgres.batch import LOCK
-from ..postgres.connect import connect
-from ..postgres.connection import ServerConnection
-from ..postgres.errors import ServerAway, said
-from ..postgres.executor import PostgresExecutor
+from ..postgres.connection import PostgresExecutor, ServerConnection, connect
+from ..postgres.errors import ServerAway, server_message
 from ..postgres.migrate import migrate
 from ..postgres.url import named
-from .side import Table, Values
+from .copy import Table, Values
 
 ROWS_AT_ONCE = 100
 # A machine that was heard of since then is at work, or was killed just now.
@@ -136,7 +134,7 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
     """
     where = _named(url)
     with (
-        _told(where),
+        _errors_translated(where),
         contextlib.closing(connect(url, "migration")) as connection,
         connection.without_timeout(TIMEOUT_S),
     ):
@@ -167,7 +165,7 @@ def _prepare(connection: ServerConnection, where: str, *, make: bool) -> None:
 
 
 @contextlib.contextmanager
-def _told(where: str) -> Iterator[None]:
+def _errors_translated(where: str) -> Iterator[None]:
     """Turn what the server refuses into what a person is told; no message holds a secret."""
     try:
         yield
@@ -183,7 +181,7 @@ def _told(where: str) -> Iterator[None]:
 
 
 def _refusal(where: str, error: psycopg.Error) -> FleetError:
-    text = said(error)
+    text = server_message(error)
     if isinstance(error, errors.InsufficientPrivilege):
         return InvalidState(
             f"{where} does not let this role do it: {text}.",

@@ -13,10 +13,10 @@ from ...protocol.errors import Corrupt, InvalidState, Storage
 from ..api import StoreRefused
 from ..sqlite import page_checksums
 from ..sqlite.connect import open_database
+from ..sqlite.database_files import end_of, reached
 from ..sqlite.group_commit import SqliteExecutor
-from ..sqlite.high_water_mark import end_of, reached
-from ..sqlite.online_backup import damage_of
-from .side import Table, Values
+from ..sqlite.integrity_check import damage_of
+from .copy import Table, Values
 
 
 class SqliteSide:
@@ -105,7 +105,7 @@ def opened(path: Path) -> Iterator[SqliteSide]:
             f"There is no database {path}, so there is nothing to move.",
             hint="Set store to the server's URL and start fleetd: it begins there.",
         )
-    with told(path), contextlib.closing(_open(path)) as connection:
+    with errors_translated(path), contextlib.closing(_open(path)) as connection:
         if (end := end_of(connection)) < (known := reached(path)):
             raise Corrupt(
                 f"The log of {path} ends at {end} and had come to {known}: something is missing.",
@@ -118,7 +118,7 @@ def opened(path: Path) -> Iterator[SqliteSide]:
 @contextlib.contextmanager
 def made(part: Path) -> Iterator[SqliteSide]:
     """Fill a file that is there and empty; it is whole and on the disk when the block is left."""
-    with told(part):
+    with errors_translated(part):
         with contextlib.closing(_open(part)) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
             # Nobody knows the file before it is whole, so nothing of it needs to be synced earlier.
@@ -152,8 +152,8 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk refuse into what a person is told."""
+def errors_translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk refuse into what a person is errors_translated."""
     try:
         yield
     except apsw.FullError as error:

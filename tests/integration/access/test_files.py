@@ -11,7 +11,7 @@ import pytest
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import ConfigError, load
-from fleetd.engine.hooks import transcript
+from fleetd.engine.hooks import facts
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.hook import HookDeliver
 from tests.integration.access.conftest import STRANGER
@@ -74,9 +74,9 @@ def test_a_transcript_that_is_none_is_passed_over_at_once(
 ) -> None:
     path = tmp_path / f"transcript.{ending}"
     put(path, kind)
-    found = transcript.tail_of(str(path))
-    assert len(found) == (transcript.TAIL_BYTES if kind == "huge" else 0)
-    transcript.log_of(str(path))
+    found = facts.tail_of(str(path))
+    assert len(found) == (facts.TAIL_BYTES if kind == "huge" else 0)
+    facts.log_of(str(path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ import pytest
 import fleetctl as package
 from fleetctl.client import Fleet
 from fleetctl.client.transport import dial
-from fleetd.protocol import credentials
+from fleetd.protocol import framing
 from fleetd.protocol.errors import Denied
 from tests.integration.access.conftest import STRANGER
 from tests.support.hook_client import hook, spooled
@@ -185,13 +185,13 @@ def test_uids_that_need_all_their_bits_are_told_apart() -> None:
         def getsockopt(self, *_: int) -> bytes:
             return struct.pack("3I", 5, STRANGER, 0)
 
-    assert credentials.credentials(Sock()) == (STRANGER, 5)
+    assert framing.credentials(Sock()) == (STRANGER, 5)
 
 
 def on_macos(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the module as it is on macOS."""
     monkeypatch.setattr("sys.platform", "darwin")
-    spec = importlib.util.spec_from_file_location("on_macos", credentials.__file__)
+    spec = importlib.util.spec_from_file_location("on_macos", framing.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

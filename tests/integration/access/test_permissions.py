@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetd.engine.files.compress import compress
+from fleetd.engine.jobs.daily import compress
 from fleetd.protocol.requests.snapshot import DeclaredStep, SnapshotRecord
 from fleetd.protocol.requests.system import SystemBackup
 from tests.support.fleet import HOUR, Clock, opened

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from fleetd.domain.redaction.redact import redact
-from fleetd.host import logs
+from fleetd.host import trace
 from tests.unit.secret_samples import HUNTER, TOKENS
 
 
@@ -17,7 +17,7 @@ def stream() -> io.StringIO:
 
 def test_no_field_that_is_stored_whole_brings_a_secret_to_the_log(stream: io.StringIO) -> None:
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logs.LineFormatter(redact))
+    handler.setFormatter(trace.LineFormatter(redact))
     log = logging.Logger("test")
     log.addHandler(handler)
     token = dict(TOKENS)["github"]

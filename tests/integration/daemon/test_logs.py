@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fleetd.domain.redaction.redact import redact
-from fleetd.host import logs
+from fleetd.host import trace
 
 
 def test_a_line_has_time_level_and_message(out: io.StringIO) -> None:
@@ -17,7 +17,7 @@ def test_a_line_has_time_level_and_message(out: io.StringIO) -> None:
         {"created": 1767614400.25, "levelname": "INFO", "msg": "Checkpoint created: %s"}
     )
     record.args = ("chk-abc12345",)
-    formatted = logs.LineFormatter(redact).format(record)
+    formatted = trace.LineFormatter(redact).format(record)
     assert formatted == "[2026-01-05T12:00:00.250Z] [INFO] Checkpoint created: chk-abc12345"
 
 
@@ -33,7 +33,7 @@ def test_a_line_has_time_level_and_message(out: io.StringIO) -> None:
     ],
 )
 def test_what_could_forge_a_line_is_escaped(out: io.StringIO, hostile: str, shown: str) -> None:
-    logs.configure(
+    trace.configure(
         "INFO", redact, out
     )  # once more, or pytest would report a text that nobody can encode
     logging.getLogger("fleetd.x").info("%s", hostile)
@@ -53,7 +53,7 @@ def test_each_line_of_a_traceback_is_a_line_of_the_log(out: io.StringIO) -> None
 
 
 def test_the_level_is_ours_and_libraries_are_quiet(out: io.StringIO) -> None:
-    logs.configure("DEBUG", redact, out)
+    trace.configure("DEBUG", redact, out)
     logging.getLogger("fleetd.deep.down").debug("fine print")
     logging.getLogger("a_library").info("chatter")
     logging.getLogger("a_library").warning("trouble")
@@ -63,7 +63,7 @@ def test_the_level_is_ours_and_libraries_are_quiet(out: io.StringIO) -> None:
 
 def test_configuring_twice_does_not_double_the_lines(out: io.StringIO) -> None:
     other: Any = io.StringIO()
-    logs.configure("INFO", redact, other)
+    trace.configure("INFO", redact, other)
     logging.getLogger("fleetd").info("once")
     assert out.getvalue() == ""
     assert len(other.getvalue().splitlines()) == 1

@@ -18,7 +18,7 @@ from fleetd.protocol.errors import FleetError, Storage
 from fleetd.protocol.requests.mission import MissionList
 from tests.support.hook_client import hook, spooled
 from tests.support.processes import READY_S, fleetctl
-from tests.support.supervised import (
+from tests.support.supervised_daemon import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
     FILES_HANG,

@@ -16,7 +16,7 @@ import pytest
 
 import fleetd
 from fleetctl.client import Fleet
-from fleetctl.service.setup import Setup, networked, this_setup
+from fleetctl.service.spec import ServiceSpec, networked, this_spec
 from fleetctl.service.systemd import SERVICE, SOCKET, SYNCED, drop_in, rendered
 from tests.support.hook_client import hook
 from tests.support.processes import READY_S, agent_process
@@ -38,7 +38,7 @@ def units(request: pytest.FixtureRequest, home: Path) -> list[Path]:
     """Return the unit files, as they are in the repository and as they are installed here."""
     if request.param == "source":
         return [ROOT / "systemd" / name for name in (SERVICE, SOCKET)]
-    texts = rendered(this_setup())
+    texts = rendered(this_spec())
     for name, text in texts.items():
         (home / name).write_text(text)
     return [home / name for name in texts]
@@ -152,14 +152,14 @@ def test_the_units_say_what_was_promised(units: list[Path]) -> None:
 
 def test_any_path_can_stand_in_a_unit() -> None:
     odd = Path('/srv/a b/50% "off"/$HOME')
-    setup = Setup(
+    spec = ServiceSpec(
         command=(str(odd / "python3"), "-P", "-m", "fleetd"),
         environment={"PATH": "/bin", "FLEET_DB_PATH": str(odd / "squawk.db")},
         socket=odd / "d.sock",
         writable=(odd,),
         unheard=(),
     )
-    texts = rendered(setup)
+    texts = rendered(spec)
     service, socket = texts[SERVICE], texts[SOCKET]
     quoted = '/srv/a b/50%% \\"off\\"/$HOME'
     dollars = quoted.replace("$", "$$")
@@ -185,7 +185,7 @@ def test_a_wheel_brings_the_units_of_the_repository() -> None:
 def traced(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """Run a daemon under strace; the function ends it and returns what it called."""
     trace = home / "trace"
-    for directory in this_setup().writable:  # as "daemon install" and the unit do
+    for directory in this_spec().writable:  # as "daemon install" and the unit do
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Nobody is there yet: it waits in the spool, to be taken in and removed.
     hook(json.dumps({"hook_event_name": "SessionStart", "session_id": "s-0", "source": "startup"}))
@@ -310,7 +310,7 @@ def written(call: str, rest: str) -> Iterator[str]:
 def test_what_fleetd_does_in_a_life_is_allowed_by_its_unit(
     home: Path, traced: Callable[[], list[str]]
 ) -> None:
-    service = rendered(this_setup())[SERVICE]
+    service = rendered(this_spec())[SERVICE]
     live(home)
     calls = [found.groups() for line in traced() if (found := CALL.match(line))]
     used = {call for call, _rest in calls}

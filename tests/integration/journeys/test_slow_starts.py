@@ -110,7 +110,7 @@ def test_who_waits_for_a_start_sees_what_it_is_at(home: Path) -> None:
     log = home / "state" / "fleet" / "fleetd.log"
     log.parent.mkdir(mode=0o700)
     waits = (
-        "import time; from fleetctl.service import start as begin; from fleetctl import cli\n"
+        "import time; from fleetctl.service import control as begin; from fleetctl import cli\n"
         "def start():\n"
         "    time.sleep(2.5)\n"
         "    raise begin.InvalidState('It took too long.')\n"

@@ -17,7 +17,7 @@ from fleetd.protocol.requests.agent import (
 )
 from fleetd.protocol.requests.mission import MissionCreate
 from tests.support.fleet import Fleet
-from tests.support.windows import PROJECT, SOMEBODY, Window
+from tests.support.hook_sessions import PROJECT, SOMEBODY, Window
 
 CLI = (4_711, "12345")
 
@@ -40,7 +40,7 @@ async def joined(fleet: Fleet, agent_id: str | None = None, harness: str = "clau
     pid, started = CLI
     facts = Facts(agent_pid=pid, pid_started=started)
     request = AgentCurrent(agent_id, harness=harness, cwd=PROJECT)
-    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).write(agents.join, request)
+    asked = fleet.engine.on_behalf_of(SOMEBODY, facts).write(agents.find_or_register, request)
     agent = (await asked).agent
     assert agent is not None
     return agent

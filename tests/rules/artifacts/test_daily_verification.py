@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.verification import unverified
+from fleetd.domain.artifacts.inventory import unverified
+from fleetd.domain.core.context import BatchSizes
 from fleetd.engine.jobs import verification
 from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.jobs.verification import verify_some
@@ -114,11 +115,10 @@ async def test_bit_rot_in_both_copies_is_a_warning_until_it_is_dealt_with(
     assert "1 stay damaged; fleetctl doctor names them" in found.detail
 
 
+@pytest.mark.parametrize("batches", [BatchSizes(records=3, verified_daily=4)])
 async def test_a_round_verifies_a_bounded_number_of_files_the_oldest_check_first(
-    fleet: Fleet, monkeypatch: Patch
+    fleet: Fleet,
 ) -> None:
-    monkeypatch.setattr(verification, "MOST_FILES", 4)
-    monkeypatch.setattr(verification, "AT_ONCE", 3)
     made = [each.id for each in await taken(fleet, 10)]
     fleet.sql("UPDATE checkpoints SET verified_at = '' WHERE id = :id", id=made[-1])
     turns = []
@@ -133,10 +133,8 @@ async def test_a_round_verifies_a_bounded_number_of_files_the_oldest_check_first
     assert turns[2] >= {*made[7:9]}
 
 
-async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(
-    fleet: Fleet, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(verification, "AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(records=2)])
+async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(fleet: Fleet) -> None:
     await taken(fleet, 5)
     for number in range(3):
         await fleet.do(SnapshotRecord(f"run-{number}"))
@@ -144,10 +142,9 @@ async def test_a_round_looks_at_no_file_twice_and_takes_each_noun_in_turn(
     fleet.clock.pass_by(1)
     asked = len(rows_verified(fleet)) + len(rows_verified(fleet, "snapshots"))
     assert (await round_of(fleet))[0] == asked == 8
-    with monkeypatch.context() as patch:
-        patch.setattr(verification, "MOST_FILES", 4)
-        fleet.clock.pass_by(DAY)
-        await round_of(fleet)
+    fleet.engine.batches = BatchSizes(records=2, verified_daily=4)
+    fleet.clock.pass_by(DAY)
+    await round_of(fleet)
     today = fleet.clock.now
     assert list(rows_verified(fleet).values()).count(today) == 2
     assert list(rows_verified(fleet, "snapshots").values()).count(today) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.engine.files.garbage import collect_garbage
+from fleetd.engine.files.reconcile import collect_garbage
 from fleetd.protocol.errors import NotFound
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.checkpoint import (

@@ -10,13 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge_departed
+from fleetd.domain.artifacts.outbox import backup, purge_departed
 from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
-from fleetd.engine.files.compress import compress
-from fleetd.engine.files.garbage import collect_garbage
+from fleetd.engine.files.reconcile import collect_garbage
 from fleetd.engine.jobs import timers
+from fleetd.engine.jobs.daily import compress
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
     CheckpointDelete,
@@ -60,7 +59,7 @@ async def here(*fleets: Fleet) -> None:
     """Let the store hear of machines, which are called what a person would call them."""
     for fleet in fleets:
         name = NAMES[fleet.engine.machine]
-        await fleet.engine.write(membership.beat, name, fleet.clock.now)
+        await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
 
 
 @pytest.fixture
@@ -455,7 +454,7 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     mission = await a.mission()
     taken = await b.checkpoint(mission)
     await a.do(CheckpointDelete(taken.id))
-    await b.engine.write(membership.leave)
+    await b.engine.write(membership.leave_cluster)
     a.clock.pass_by(6 * DAY)
     assert await a.engine.write(purge_departed) == 0
     a.clock.pass_by(2 * DAY)

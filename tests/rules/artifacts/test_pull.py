@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from fleetd.domain.artifacts.pull import content
+from fleetd.domain.artifacts.inventory import content
+from fleetd.domain.core.context import BatchSizes
 from fleetd.engine.engine import Engine
-from fleetd.engine.files.garbage import collect_garbage
-from fleetd.engine.files.reconcile import reconcile
+from fleetd.engine.files.reconcile import collect_garbage, reconcile
 from fleetd.host import progress
 from fleetd.protocol.errors import NotFound, Storage, Unavailable
 from fleetd.protocol.records import Mission
@@ -148,10 +148,8 @@ async def test_what_undoes_something_is_pulled_and_is_not_the_latest(fleet: Flee
     assert os.readlink(place / "latest.json") != f"{undo}.json"
 
 
-async def test_more_than_one_piece_of_names_is_pulled(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fleetd.domain.artifacts.pull.AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(pulled=2)])
+async def test_more_than_one_batch_of_names_is_pulled(fleet: Fleet) -> None:
     mission = await fleet.mission()
     taken = {(await fleet.checkpoint(mission)).id for _ in range(5)}
     with progress.tracked() as told:

@@ -347,7 +347,7 @@ async def test_an_import_that_a_crash_cut_short_is_finished_at_the_next_start(
     fleet.lose_database()
     fatal, allowed = {
         "import": (ingest, 1),
-        "end": (roll_forward.import_end, 0),
+        "end": (roll_forward.finish_import, 0),
         "catch_up": (roll_forward.roll_forward, 1),
     }[stage]
 
@@ -565,7 +565,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         raise Storage("The disk is full; nothing was stored.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fleetd.domain.artifacts.ingest.repair.insert", full)
+        patched.setattr("fleetd.domain.artifacts.ingest.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
     assert "Rows and files could not be compared: The disk is full" in caplog.text

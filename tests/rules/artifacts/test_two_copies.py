@@ -1,9 +1,5 @@
 """A checkpoint lies in a row and in a file; either brings it back, neither is trusted blindly."""
 
-import os
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import trio
 
@@ -17,64 +13,20 @@ from fleetd.protocol.requests.checkpoint import (
     CheckpointLatest,
     CheckpointVerify,
 )
-from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.system import SystemDoctor
 from tests.support import shared_store
-from tests.support.fleet import HOUR, Fleet, opened
-
-
-def lose_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.sql("DELETE FROM checkpoints WHERE id = :id", id=checkpoint.id)
-
-
-def damage_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.sql(
-        "UPDATE checkpoints SET sorties_json = replace(sorties_json, 'S1', 'S9') WHERE id = :id",
-        id=checkpoint.id,
-    )
-
-
-def garble_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.sql("UPDATE checkpoints SET locks_json = '[{' WHERE id = :id", id=checkpoint.id)
-
-
-def lose_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.file_of(checkpoint).unlink()
-
-
-def damage_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    file = fleet.file_of(checkpoint)
-    file.write_bytes(file.read_bytes().replace(b'"S1"', b'"S9"'))
-
-
-def cut_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    file = fleet.file_of(checkpoint)
-    file.write_bytes(file.read_bytes()[:100])
-
-
-def swap_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    """Put a whole and intact checkpoint in its place, but another one."""
-    others = [p for p in fleet.file_of(checkpoint).parent.glob("chk-*") if p.stem != checkpoint.id]
-    fleet.file_of(checkpoint).write_bytes(others[0].read_bytes())
-
-
-def fifo_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.file_of(checkpoint).unlink()
-    os.mkfifo(fleet.file_of(checkpoint))
-
-
-def directory_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    fleet.file_of(checkpoint).unlink()
-    fleet.file_of(checkpoint).mkdir()
-
-
-def leave(_fleet: Fleet, _checkpoint: Checkpoint) -> None:
-    pass
-
-
-Damage = Callable[[Fleet, Checkpoint], None]
-BAD_ROWS = (lose_row, damage_row, garble_row)
-BAD_FILES = (lose_file, damage_file, cut_file, swap_file, fifo_file, directory_file)
+from tests.support.copies import (
+    BAD_FILES,
+    BAD_ROWS,
+    Damage,
+    damage_file,
+    damage_row,
+    garble_row,
+    leave,
+    lose_file,
+    lose_row,
+)
+from tests.support.fleet import HOUR, Fleet
 
 
 async def two_checkpoints(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
@@ -89,20 +41,25 @@ def content(checkpoint: Checkpoint) -> tuple[object, ...]:
     return (checkpoint.id, checkpoint.integrity, checkpoint.sorties, checkpoint.recovery_context)
 
 
+@pytest.mark.case("STR-006")
+@pytest.mark.case("EDGE-003")
 @pytest.mark.parametrize("damage", BAD_ROWS)
-async def test_a_bad_row_is_healed_from_the_file_with_a_warning(
+async def test_STR_006_EDGE_003_a_bad_row_is_healed_from_the_file_with_a_warning(
     fleet: Fleet, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, _, taken = await two_checkpoints(fleet)
+    _, other, taken = await two_checkpoints(fleet)
     before = fleet.dump("events")
     damage(fleet, taken)
     got = await fleet.do(CheckpointGet(taken.id))
     what = "missing" if damage is lose_row else "damaged"
     assert content(got) == content(taken)
-    assert got.warnings[-1] == (
-        f"the database row of {taken.id} was {what}; it was restored from its file"
-    )
-    assert got.warnings[-1] in caplog.text
+    warning = f"the database row of {taken.id} was {what}; it was restored from its file"
+    assert got.warnings == [warning]
+    assert warning in caplog.text
+    assert [row["id"] for row in fleet.sql("SELECT id FROM checkpoints ORDER BY seq")] == [
+        other.id,
+        taken.id,
+    ]
     again = await fleet.do(CheckpointGet(taken.id))
     assert (again.warnings, again.storage_locations) == ([], ["sqlite", "file"])
     after = fleet.dump("events")
@@ -113,47 +70,23 @@ async def test_a_bad_row_is_healed_from_the_file_with_a_warning(
     ]
 
 
-async def test_the_latest_is_healed_too(fleet: Fleet) -> None:
-    mission, _, taken = await two_checkpoints(fleet)
-    damage_row(fleet, taken)
-    got = await fleet.do(CheckpointLatest(mission.id))
-    assert content(got) == content(taken)
-    assert "was damaged" in got.warnings[-1]
-
-
-async def test_a_row_lost_while_the_daemon_was_down_comes_back(tmp_path: Path) -> None:
-    async with opened(tmp_path) as fleet:
-        _, _, taken = await two_checkpoints(fleet)
-    lose_row(fleet, taken)
-    async with opened(tmp_path) as fleet:
-        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
-
-
-async def test_a_database_that_was_lost_gives_the_mission_back_with_its_checkpoint(
-    tmp_path: Path,
-) -> None:
-    async with opened(tmp_path) as fleet:
-        mission, _, taken = await two_checkpoints(fleet)
-    fleet.lose_database()
-    async with opened(tmp_path) as fleet:
-        assert content(await fleet.do(CheckpointGet(taken.id))) == content(taken)
-        back = await fleet.do(MissionGet(mission.id))
-        assert (back.title, back.status) == (mission.title, "in_progress")
-
-
+@pytest.mark.case("STR-005")
 @pytest.mark.parametrize("file", BAD_FILES)
-async def test_a_bad_file_does_not_matter_as_long_as_the_row_is_good(
+async def test_STR_005_a_bad_file_does_not_matter_as_long_as_the_row_is_good(
     fleet: Fleet, file: Damage
 ) -> None:
     _, _, taken = await two_checkpoints(fleet)
     file(fleet, taken)
-    got = await fleet.do(CheckpointGet(taken.id))
-    assert (content(got), got.warnings) == (content(taken), [])
+    assert await fleet.do(CheckpointGet(taken.id)) == taken
 
 
+@pytest.mark.case("STR-006")
+@pytest.mark.case("STR-008")
 @pytest.mark.parametrize("row", BAD_ROWS)
 @pytest.mark.parametrize("file", BAD_FILES)
-async def test_nothing_is_served_when_both_are_bad(fleet: Fleet, row: Damage, file: Damage) -> None:
+async def test_STR_006_STR_008_nothing_is_served_when_both_are_bad(
+    fleet: Fleet, row: Damage, file: Damage
+) -> None:
     _, other, taken = await two_checkpoints(fleet)
     row(fleet, taken)
     file(fleet, taken)
@@ -161,6 +94,10 @@ async def test_nothing_is_served_when_both_are_bad(fleet: Fleet, row: Damage, fi
     with pytest.raises(NotFound if nothing_left else Corrupt) as error:
         await fleet.do(CheckpointGet(taken.id))
     assert taken.id in error.value.message
+    if nothing_left:
+        assert error.value.message == f"Checkpoint not found: {taken.id}"
+        assert str(fleet.engine.store.where) in (error.value.hint or "")
+        assert str(fleet.checkpoints) in (error.value.hint or "")
     assert content(await fleet.do(CheckpointGet(other.id))) == content(other)
 
 
@@ -280,14 +217,19 @@ async def test_verify_can_be_narrowed_to_a_mission_or_a_checkpoint(fleet: Fleet)
         await subjects(checkpoint_id="chk-00000000")
 
 
+@pytest.mark.case("STR-006")
 @pytest.mark.parametrize("row", BAD_ROWS)
-async def test_a_recovery_heals_the_row_it_needs_and_says_so(fleet: Fleet, row: Damage) -> None:
-    mission, _, taken = await two_checkpoints(fleet)
+async def test_STR_006_a_recovery_heals_the_row_it_needs_and_says_so(
+    fleet: Fleet, row: Damage
+) -> None:
+    _, _, taken = await two_checkpoints(fleet)
     row(fleet, taken)
     result = await fleet.restore(taken)
+    assert result.success
     assert result.checkpoint_id == taken.id
-    assert any("restored from its file" in warning for warning in result.warnings)
-    del mission
+    what = "missing" if row is lose_row else "damaged"
+    assert result.warnings[0].startswith(f"the database row of {taken.id} was {what}")
+    assert "restored from its file" in result.warnings[0]
 
 
 async def newest_unreadable(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoint]:
@@ -295,21 +237,6 @@ async def newest_unreadable(fleet: Fleet) -> tuple[Mission, Checkpoint, Checkpoi
     damage_row(fleet, second)
     damage_file(fleet, second)
     return mission, first, second
-
-
-async def test_a_recovery_takes_the_one_before_when_both_copies_are_damaged(fleet: Fleet) -> None:
-    mission, first, second = await newest_unreadable(fleet)
-    result = await fleet.restore(mission_id=mission.id)
-    assert result.checkpoint_id == first.id
-    assert any(second.id in text and "both copies" in text for text in result.warnings)
-
-
-async def test_a_checkpoint_that_was_named_is_never_replaced_by_another(fleet: Fleet) -> None:
-    _, _, second = await newest_unreadable(fleet)
-    before = fleet.dump()
-    with pytest.raises(Corrupt, match=second.id):
-        await fleet.restore(second)
-    assert fleet.dump() == before
 
 
 async def test_a_recovery_is_refused_when_nothing_readable_is_left(fleet: Fleet) -> None:

@@ -1,163 +1,12 @@
-"""The contract tests of the plan, section 7: pruning, consuming, and conflicts of locks."""
+"""The contract tests of the plan, section 7: consuming, and conflicts of locks."""
 
-import os
-
-import msgspec
 import pytest
 
-from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound
-from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointPrune
-from fleetd.protocol.requests.event import EventAppend
+from fleetd.protocol.errors import InvalidParams, InvalidState
+from fleetd.protocol.requests.checkpoint import CheckpointGet
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockRelease
-from fleetd.protocol.requests.mission import MissionCancel, MissionComplete, MissionFail
-from fleetd.protocol.requests.sortie import SortieProgress
-from tests.support.fleet import DAY, MINUTE, SECOND, place_of
-
-
-async def taken(fleet, mission, number, apart=MINUTE):
-    """Take checkpoints with some time between them; return their ids, oldest first."""
-    ids = []
-    for _ in range(number):
-        fleet.clock.pass_by(apart)
-        ids.append((await fleet.checkpoint(mission, wait_for_backup=False)).id)
-    await fleet.settle()
-    return ids
-
-
-async def left(fleet, mission):
-    return (await fleet.checkpoint_ids(mission))[::-1]
-
-
-async def stir(fleet, mission):
-    """Let somebody do something, so that the mission does not wait for recovery."""
-    await fleet.do(EventAppend("file_modified", mission.id, "spec-1", {"file": "a"}))
-
-
-async def test_prunable_is_what_is_old_and_not_among_the_newest(fleet):
-    mission = await fleet.mission()
-    old = await taken(fleet, mission, 5, DAY)
-    fleet.clock.pass_by(8 * DAY)
-    recent = await taken(fleet, mission, 3)
-    await stir(fleet, mission)
-
-    pruned = await fleet.do(CheckpointPrune())
-
-    assert [detail.id for detail in pruned.details] == old
-    assert pruned.deleted == 5
-    assert await left(fleet, mission) == recent
-
-
-async def test_the_newest_three_stay_however_old(fleet):
-    mission = await fleet.mission()
-    ids = await taken(fleet, mission, 5, DAY)
-    fleet.clock.pass_by(100 * DAY)
-    await stir(fleet, mission)
-
-    pruned = await fleet.do(CheckpointPrune(older_than_days=1, keep_per_mission=3))
-
-    assert pruned.deleted == 2
-    assert await left(fleet, mission) == ids[2:]
-
-
-async def test_younger_than_seven_days_stays(fleet):
-    mission = await fleet.mission()
-    ids = await taken(fleet, mission, 6)
-    fleet.clock.pass_by(7 * DAY - 6 * MINUTE)
-    await stir(fleet, mission)
-
-    assert (await fleet.do(CheckpointPrune())).deleted == 0
-    assert await left(fleet, mission) == ids
-
-
-async def test_a_mission_that_waits_for_recovery_keeps_what_was_not_used(fleet):
-    mission = await fleet.mission()
-    ids = await taken(fleet, mission, 6)
-    await fleet.restore(checkpoint_id=ids[0])
-    fleet.clock.pass_by(30 * DAY)
-
-    pruned = await fleet.do(CheckpointPrune(keep_per_mission=1))
-
-    assert [detail.id for detail in pruned.details] == [ids[0]]
-    assert await left(fleet, mission) == ids[1:]
-
-
-@pytest.mark.parametrize("end", ["completed", "failed", "cancelled"])
-async def test_of_a_finished_mission_the_final_one_stays_for_thirty_days(fleet, end):
-    mission = await fleet.mission(0)
-    ids = await taken(fleet, mission, 5)
-    if end == "completed":
-        await fleet.do(MissionComplete(mission.id))
-        ids.append((await left(fleet, mission))[-1])
-        final = await fleet.do(CheckpointGet(ids[-1]))
-        assert (final.trigger, final.trigger_details) == ("progress", "Mission completed")
-        assert final.progress_percent == 100
-    else:
-        request = MissionFail if end == "failed" else MissionCancel
-        await fleet.do(request(mission.id, "enough"))
-
-    pruned = await fleet.do(CheckpointPrune())
-    assert [detail.id for detail in pruned.details] == ids[:-1]
-    assert await left(fleet, mission) == ids[-1:]
-
-    fleet.clock.pass_by(30 * DAY)
-    assert (await fleet.do(CheckpointPrune())).deleted == 0
-    fleet.clock.pass_by(1)
-    assert (await fleet.do(CheckpointPrune())).deleted == 1
-    assert await left(fleet, mission) == []
-    assert fleet.files() == {}
-
-
-async def test_the_target_of_latest_json_stays_behind_an_undo_checkpoint(fleet):
-    mission = await fleet.mission(2)
-    target = await fleet.checkpoint(mission)
-    sortie = (await fleet.sorties(mission))[0]
-    for percent in (10, 20):
-        fleet.clock.pass_by(MINUTE)
-        await fleet.do(SortieProgress(sortie.id, percent))
-        await fleet.restore(target)
-    newest_undo = (await left(fleet, mission))[-1]
-
-    await fleet.do(CheckpointPrune(older_than_days=0, keep_per_mission=1))
-
-    assert await left(fleet, mission) == [target.id, newest_undo]
-    assert os.readlink(fleet.file_of(target).parent / "latest.json") == f"{target.id}.json"
-
-
-async def test_pruning_one_mission_leaves_the_others(fleet):
-    mission, other = await fleet.mission(1), await fleet.mission(1)
-    mine, theirs = await taken(fleet, mission, 3), await taken(fleet, other, 3)
-
-    prune = CheckpointPrune(older_than_days=0, keep_per_mission=1, mission_id=other.id)
-    assert (await fleet.do(prune)).deleted == 2
-
-    assert await left(fleet, mission) == mine
-    assert await left(fleet, other) == theirs[2:]
-    with pytest.raises(NotFound):
-        await fleet.do(CheckpointPrune(mission_id="msn-00000000"))
-
-
-async def test_bulk_deletion_takes_rows_and_files_together_and_says_how_much(fleet):
-    missions = [await fleet.mission(1) for _ in range(3)]
-    for mission in missions:
-        await taken(fleet, mission, 40, apart=0)
-    sizes = {row["id"]: row["size_bytes"] for row in fleet.sql("SELECT * FROM checkpoints")}
-    before = fleet.files()
-    prune = CheckpointPrune(older_than_days=0, keep_per_mission=2)
-
-    shown = await fleet.do(msgspec.structs.replace(prune, dry_run=True))
-    assert fleet.files() == before
-    pruned = await fleet.do(prune)
-
-    assert shown == pruned
-    assert pruned.deleted == len(pruned.details) == 3 * 38
-    assert pruned.freed_bytes == sum(sizes[detail.id] for detail in pruned.details)
-    rows = {row["id"] for row in fleet.sql("SELECT id FROM checkpoints")}
-    assert len(rows) == 6
-    names = {name.rpartition("/")[2] for name in fleet.files()}
-    assert names == {f"{checkpoint_id}.json" for checkpoint_id in rows} | {"latest.json"}
-    (event,) = await fleet.events(kind="checkpoints_pruned")
-    assert event.data == {"deleted": 114, "freed_bytes": pruned.freed_bytes}
-    assert (await fleet.do(prune)).deleted == 0
+from fleetd.protocol.requests.mission import MissionCancel
+from tests.support.fleet import MINUTE, SECOND, place_of
 
 
 async def test_a_consumed_checkpoint_says_when_and_may_be_used_again(fleet):
@@ -247,13 +96,6 @@ async def test_a_holder_whose_lease_ran_out_is_no_conflict(fleet):
     assert (result.errors, result.warnings) == ([], [])
     assert result.restored.locks == 2
     assert {lock.held_by for lock in await fleet.locks()} == {"spec-1"}
-
-
-@pytest.mark.parametrize("value", [0, -1])
-async def test_at_least_one_checkpoint_is_kept(value):
-    with pytest.raises(msgspec.ValidationError, match="keep_per_mission"):
-        msgspec.convert({"keep_per_mission": value}, CheckpointPrune)
-    assert msgspec.convert({"older_than_days": 0}, CheckpointPrune).older_than_days == 0
 
 
 async def test_a_checkpoint_of_another_mission_than_the_one_named_is_refused(fleet):

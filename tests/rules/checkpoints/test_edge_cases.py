@@ -1,4 +1,4 @@
-"""EDGE-001 to EDGE-008 of the test plan; every combination is in test_copies_matrix."""
+"""EDGE-001 to EDGE-008 of the test plan; EDGE-003 and every combination is in test_two_copies."""
 
 import json
 
@@ -47,20 +47,6 @@ async def test_EDGE_002_a_missing_file_leaves_the_sqlite_record_and_is_warned_of
     assert warning in caplog.text
     await fleet.settle()
     assert fleet.file_of(kept).is_file()
-
-
-@pytest.mark.case("EDGE-003")
-async def test_EDGE_003_a_missing_sqlite_record_leaves_the_file_and_is_warned_of(
-    fleet, kept, caplog
-):
-    fleet.sql("DELETE FROM checkpoints")
-
-    got = await fleet.do(CheckpointGet(kept.id))
-
-    assert (got.integrity, got.sorties) == (kept.integrity, kept.sorties)
-    warning = f"the database row of {kept.id} was missing; it was restored from its file"
-    assert got.warnings == [warning]
-    assert warning in caplog.text
 
 
 @pytest.mark.case("EDGE-004")

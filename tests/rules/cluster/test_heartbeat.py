@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fleetd.domain.cluster import membership
-from fleetd.domain.cluster.membership import BEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.domain.cluster.membership import HEARTBEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.engine.engine import OnBehalf
 from fleetd.engine.jobs import cluster as operations
 from fleetd.engine.jobs import timers
@@ -16,11 +16,11 @@ from fleetd.host import processes
 from fleetd.protocol.errors import Unavailable
 from fleetd.protocol.requests.agent import AgentGet, AgentRegister
 from fleetd.store.api import StoreUnready
-from fleetd.store.postgres.incarnation import Incarnation
+from fleetd.store.machine_identity import DaemonInstance
 from tests.support.fleet import MINUTE, Clock, opened
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
-BEAT_S, LOST_S = BEAT_MS / 1000, LOST_MS / 1000
+BEAT_S, LOST_S = HEARTBEAT_MS / 1000, LOST_MS / 1000
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_what_goes_wrong_does_not_end_it(
     write, bugs = north.engine.write, iter([ValueError("a bug")])
 
     async def broken(rule, *rest):
-        if rule is membership.beat and (bug := next(bugs, None)):
+        if rule is membership.heartbeat and (bug := next(bugs, None)):
             raise bug
         return await write(rule, *rest)
 
@@ -215,22 +215,22 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
     """Its boot is another one; so is that of a copy, whose original beats meanwhile."""
     north, _ = machines
     (tmp_path / "data").mkdir()
-    north.engine.incarnation = Incarnation(tmp_path / "data")
-    north.engine.incarnation.begin("1")
+    north.engine.instance = DaemonInstance(tmp_path / "data")
+    north.engine.instance.begin("1")
     await heartbeat(north.engine)
 
-    again = north.engine.incarnation = Incarnation(tmp_path / "data")
+    again = north.engine.instance = DaemonInstance(tmp_path / "data")
     again.boot_id = "the next boot"
     began = trio.current_time()
     await refuse_duplicate_id(north.engine)
     assert UNBROKEN_MS / 1000 - 1 <= trio.current_time() - began <= UNBROKEN_MS / 1000
     await heartbeat(north.engine)
 
-    copy = Incarnation(tmp_path / "data")
+    copy = DaemonInstance(tmp_path / "data")
     copy.boot_id = "on another computer"
     nursery.start_soon(timers.keep_in_touch, north.engine)
     copied = SimpleNamespace(
-        incarnation=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
+        instance=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
     )
     began = trio.current_time()
     with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):

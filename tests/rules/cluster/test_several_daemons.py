@@ -20,7 +20,7 @@ from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, Missi
 from fleetd.protocol.requests.snapshot import SnapshotList
 from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import DAY, MINUTE, SECOND, Clock, opened
-from tests.support.windows import Window
+from tests.support.hook_sessions import Window
 
 NORTH, SOUTH = "0000000000000001", "0000000000000002"
 
@@ -167,7 +167,7 @@ async def test_a_machine_that_has_taken_its_files_in_ends_no_other_ones_import(m
     for fleet in machines:
         await fleet.engine.write(ingest, [])
 
-    await south.engine.write(roll_forward.import_end, 0)
+    await south.engine.write(roll_forward.finish_import, 0)
 
     keys = [row["key"] for row in north.sql("SELECT key FROM store_meta")]
     assert [key for key in keys if key.startswith("import")] == [f"import:{NORTH}"]
@@ -177,7 +177,7 @@ async def test_forgetting_names_machines_that_may_still_have_something_in_their_
     north, south = machines
     await touch(*machines)
     mission = await north.mission()
-    await south.engine.write(membership.leave)
+    await south.engine.write(membership.leave_cluster)
 
     done = await north.do(SystemForget(mission.id))
 

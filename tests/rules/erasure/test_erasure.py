@@ -1,6 +1,5 @@
 """What the user takes back is gone: rows, files and bytes, whatever happens meanwhile."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -9,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fleetd.domain.artifacts.removal import purge
-from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.artifacts.ingest import repair_row
+from fleetd.domain.artifacts.outbox import purge
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.engine.lifecycle import OWED_S
@@ -37,9 +37,8 @@ from fleetd.protocol.requests.mission import (
 from fleetd.protocol.requests.sortie import SortieProgress
 from fleetd.protocol.requests.system import SystemForget
 from fleetd.store.files.record_files import RecordFiles
+from tests.support.erasure import SECRET, places_of, rows_with
 from tests.support.fleet import Fleet, opened
-
-SECRET = "sentinel-7f3a"
 
 
 async def whisper(fleet: Fleet, mission_id: str, agent: str, text: str = SECRET) -> None:
@@ -56,20 +55,6 @@ async def whisper(fleet: Fleet, mission_id: str, agent: str, text: str = SECRET)
     position = (await fleet.do(EventList())).position
     await fleet.do(CursorAdvance("reader", f"mission:{mission_id}", position))
     await fleet.settle()
-
-
-def places_of(root: Path, *texts: str) -> list[str]:
-    """Return every file below a directory in whose bytes, or name, one of the texts stands."""
-    found = []
-    for path in sorted(root.rglob("*")):
-        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        found += [str(path) for text in texts if text in path.name or text.encode() in data]
-    return found
-
-
-def rows_with(fleet: Fleet, text: str) -> dict[str, int]:
-    counted = {name: str(rows).count(text) for name, rows in fleet.dump().items()}
-    return {name: count for name, count in counted.items() if count}
 
 
 async def test_a_forgotten_mission_leaves_not_a_byte(fleet: Fleet, tmp_path: Path) -> None:
@@ -372,41 +357,8 @@ async def test_who_waits_for_a_lock_gets_it_and_a_waiter_that_is_forgotten_is_to
     assert "The wait for the lock has ended" in sorted(ended)[1]
 
 
-async def step(fleet: Fleet, mission_id: str, *, cleared: bool) -> None:
-    target = ErasureTarget(kind="mission", name=mission_id)
-    await fleet.engine.write(steps.step, target, [mission_id] if cleared else [])
-
-
 async def marked(fleet: Fleet, mission_id: str) -> None:
-    await step(fleet, mission_id, cleared=False)
-
-
-async def without_files(fleet: Fleet, mission_id: str) -> None:
-    await step(fleet, mission_id, cleared=False)
-    fleet.engine.backups["checkpoint"].clear(mission_id)
-
-
-async def without_rows(fleet: Fleet, mission_id: str) -> None:
-    await without_files(fleet, mission_id)
-    await step(fleet, mission_id, cleared=True)
-
-
-@pytest.mark.parametrize("crashed", [marked, without_files, without_rows])
-async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
-    tmp_path: Path, crashed: Callable[[Fleet, str], object]
-) -> None:
-    async with opened(tmp_path) as fleet:
-        mission = await fleet.mission(1, title=SECRET)
-        await fleet.checkpoint(mission)
-        await fleet.settle()
-        # Nothing is swept up at this end: it stands for a crash.
-        fleet.engine.outbox.post = lambda work: None  # type: ignore[method-assign]
-        await crashed(fleet, mission.id)  # type: ignore[misc]
-    async with opened(tmp_path) as fleet:
-        assert fleet.sql("SELECT * FROM forgetting") == []
-        assert fleet.sql("SELECT * FROM missions") == []
-        assert places_of(tmp_path, SECRET, mission.id) == []
-        assert (await fleet.do(MissionList())).total == 0
+    await fleet.engine.write(steps.step, ErasureTarget(kind="mission", name=mission_id), [])
 
 
 async def test_what_cannot_be_finished_at_one_start_is_finished_at_a_later_one(
@@ -457,10 +409,8 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
         assert places_of(tmp_path, SECRET, mission.id) == []
 
 
-async def test_answers_are_searched_piece_by_piece(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fleetd.domain.erasure.erase.ANSWERS_AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(kept_answers=2)])
+async def test_answers_are_searched_batch_by_batch(fleet: Fleet) -> None:
     goes, stays = await fleet.mission(1), await fleet.mission(1)
     for number in range(7):
         about = stays if number % 3 == 2 else goes

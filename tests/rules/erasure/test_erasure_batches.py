@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.erasure.erase import AT_ONCE, drop_batch, find_batch
+from fleetd.domain.core.context import BatchSizes
+from fleetd.domain.erasure.erase import drop_batch, find_batch
 from fleetd.protocol.errors import InvalidState, NotFound, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.request import Request
@@ -24,7 +25,9 @@ from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import Fleet, meet_rules, opened
 
 PIECES = 4
-EVENTS = PIECES * AT_ONCE
+ROWS = 50
+EVENTS = PIECES * ROWS
+SMALL = BatchSizes(rows=ROWS)
 Forgetting = Callable[[Fleet, Mission], Request[object]]
 WAYS: dict[str, Forgetting] = {
     "mission": lambda fleet, mission: SystemForget(mission.id),
@@ -33,6 +36,11 @@ WAYS: dict[str, Forgetting] = {
     "delete": lambda fleet, mission: MissionDelete(mission.id),
 }
 every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture
+def batches() -> BatchSizes:
+    return SMALL
 
 
 async def long_mission(fleet: Fleet) -> Mission:
@@ -89,7 +97,7 @@ async def test_others_are_served_between_the_pieces_and_the_log_never_goes_back(
 
     assert len(ends) > PIECES
     assert ends == list(range(ends[0], ends[0] + len(ends)))
-    assert all(before - after <= AT_ONCE for before, after in itertools.pairwise(left))
+    assert all(before - after <= ROWS for before, after in itertools.pairwise(left))
     # The last transaction found few left, and took them.
     assert left[-1] < 40
     assert [e for e in await fleet.events() if e.mission_id == mission.id] == []
@@ -117,7 +125,7 @@ async def test_what_is_said_meanwhile_goes_too(
 async def test_a_stop_between_two_pieces_is_finished_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=SMALL) as fleet:
         mission = await long_mission(fleet)
         request, before = WAYS[way](fleet, mission), len(await fleet.events())
 
@@ -128,11 +136,11 @@ async def test_a_stop_between_two_pieces_is_finished_at_the_next_start(
         with pytest.raises(Unavailable, match="goes at its next start"):
             await fleet.do(request)
         left = fleet.sql("SELECT count(*) AS left FROM events")[0]["left"]
-        assert 0 < before - left <= AT_ONCE
+        assert 0 < before - left <= ROWS
         assert len(fleet.sql("SELECT * FROM missions")) == 1
         assert len(fleet.sql("SELECT * FROM forgetting")) == 1
         monkeypatch.undo()
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=SMALL) as fleet:
         assert (await fleet.do(MissionList())).total == 0
         assert fleet.sql("SELECT * FROM forgetting") == []
         told = "mission_deleted" if way == "delete" else "records_forgotten"
@@ -188,7 +196,7 @@ async def test_who_worked_elsewhere_stays_also_when_what_tells_it_goes_first(fle
 async def test_a_mission_that_only_its_log_belongs_to_a_session_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=SMALL) as fleet:
         await long_mission(fleet)
         second = await fleet.mission(1, title="Second")
         await fleet.do(EventAppend("custom", second.id, "alice"))
@@ -202,7 +210,7 @@ async def test_a_mission_that_only_its_log_belongs_to_a_session_goes_with_it(
         with pytest.raises(Unavailable):
             await fleet.do(SystemForget(session_id="s-1"))
         monkeypatch.undo()
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=SMALL) as fleet:
         assert (await fleet.do(MissionList())).total == 0
 
 

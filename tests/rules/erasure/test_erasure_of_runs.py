@@ -6,17 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleetd.domain.artifacts.ingest import ingest
-from fleetd.domain.artifacts.repair import repair_row
+from fleetd.domain.artifacts.ingest import ingest, repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
-from fleetd.domain.snapshots import record as record_rules
+from fleetd.domain.snapshots import snapshots as record_rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.harness.report import PlanItem, Planned, SubagentStarted, ToolFinished, ToolStarted
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.event import EventAppend
-from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
+from fleetd.protocol.requests.mission import MissionCancel, MissionDelete, MissionList
 from fleetd.protocol.requests.snapshot import (
     DeclaredOutcome,
     DeclaredStep,
@@ -28,11 +27,9 @@ from fleetd.protocol.requests.snapshot import (
 from fleetd.protocol.requests.system import Forgotten, SystemForget
 from fleetd.protocol.snapshots import Snapshot
 from fleetd.store.files.record_files import RecordFiles
-from tests.rules.erasure.test_erasure import places_of, rows_with
 from tests.rules.sessions.test_sessions import Window
+from tests.support.erasure import SECRET, places_of, rows_with
 from tests.support.fleet import MINUTE, Fleet, opened
-
-SECRET = "sentinel-7f3a"
 
 
 async def record(fleet: Fleet, run_id: str | None = None, **more: object) -> Snapshot:
@@ -408,6 +405,8 @@ async def marked(fleet: Fleet, target: ErasureTarget) -> None:
 async def without_files(fleet: Fleet, target: ErasureTarget) -> None:
     await step(fleet, target)
     fleet.engine.backups["snapshot"].clear("run-a")
+    if target.kind == "mission":
+        fleet.engine.backups["checkpoint"].clear(target.name)
 
 
 async def without_rows(fleet: Fleet, target: ErasureTarget) -> None:
@@ -422,6 +421,7 @@ async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
 ) -> None:
     async with opened(tmp_path) as fleet:
         mission, other = await fleet.mission(1, title=SECRET), await fleet.mission(1)
+        await fleet.checkpoint(mission)
         if kind == "mission":  # the agent stays: its run goes in part
             await fleet.agents(other, "alice")
             await command(fleet, "alice", "elsewhere")
@@ -437,6 +437,7 @@ async def test_what_a_crash_interrupted_is_finished_at_the_next_start(
         assert fleet.sql("SELECT * FROM forgetting") == []
         assert "run-a" not in await runs(fleet)
         if kind == "mission":
+            assert [m.id for m in (await fleet.do(MissionList())).missions] == [other.id]
             assert places_of(tmp_path, SECRET, mission.id, "run-a/") == []
             assert await runs(fleet) == ["run-b"]
         else:

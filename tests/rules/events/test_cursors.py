@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.domain.core.context import BatchSizes
 from fleetd.engine.jobs.daily import tidy
-from fleetd.engine.services import doctor
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.records import Finding, Mission
 from fleetd.protocol.requests.agent import AgentRegister
@@ -160,7 +160,7 @@ async def test_reading_a_cursor_writes_once_an_hour_at_most(
     assert "could not be noted: The disk is full" in caplog.text
 
 
-async def test_the_doctor_lists_cursors(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
     (none,) = await listed(fleet)
     assert (none.check, none.detail) == ("cursors", "no consumer has one")
     over = await finished(fleet)
@@ -183,7 +183,7 @@ async def test_the_doctor_lists_cursors(fleet: Fleet, monkeypatch: pytest.Monkey
         f" events up to {mine[-1]} went before it came to them"
     )
     assert found[1].detail == f"at {last} of {end}, last used at {fleet.clock.now}"
-    monkeypatch.setattr(doctor, "MOST_CURSORS", 1)
+    fleet.engine.batches = BatchSizes(listed_cursors=1)
     assert [each.detail for each in await listed(fleet)][1:] == ["and 1 more"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.events import streams
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.events.streams import AT_ONCE, PAGE_BYTES
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.agent import AgentRegister
@@ -53,9 +53,13 @@ async def test_a_page_of_small_events_has_as_many_as_were_asked_for(fleet: Fleet
 
 
 @pytest.fixture
-async def log(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def batches() -> BatchSizes:
+    return BatchSizes(looked_at=7)
+
+
+@pytest.fixture
+async def log(fleet: Fleet) -> list[dict[str, Any]]:
     """Fill a log with what two agents do in two missions, a second apart; return it."""
-    monkeypatch.setattr(streams, "LOOKED_AT", 7)
     missions = [(await fleet.mission(0)) for _ in range(2)]
     for agent in ("a", "b"):
         await fleet.do(AgentRegister(agent, "specialist"))

@@ -127,7 +127,7 @@ async def test_secrets_in_a_payload_that_fits_no_shape_are_not_logged(
 async def test_a_rule_that_fails_is_silence_for_the_agent(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fleetd.domain.sessions.plan_sync.follow", lambda *_: 1 / 0)
+    monkeypatch.setattr("fleetd.domain.sessions.plan_sync.sync_plan", lambda *_: 1 / 0)
     todos = [{"content": "One", "status": "pending", "activeForm": "One"}]
     for number in range(3):
         call = {"tool_input": {"todos": todos}, "tool_use_id": f"call-{number}"}
@@ -153,7 +153,7 @@ async def test_what_the_disk_refuses_is_told_to_the_client(
     def refuse(*_: Any, **__: Any) -> None:
         raise Storage("The disk is full.")
 
-    monkeypatch.setattr("fleetd.domain.sessions.deliveries.keep", refuse)
+    monkeypatch.setattr("fleetd.domain.sessions.deliveries.insert_delivery", refuse)
     with pytest.raises(Storage):
         await deliver(fleet, "UserPromptSubmit", prompt="Go")
 

@@ -84,7 +84,7 @@ async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
     served: list[str] = []
 
     async def hook(session: str) -> None:
-        async with reception.turn(session), reception.places:
+        async with reception.turn(session), reception.recording:
             await trio.testing.wait_all_tasks_blocked()
             served.append(session)
 

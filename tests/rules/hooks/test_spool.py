@@ -25,7 +25,7 @@ from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.requests.system import SystemDoctor, SystemForget
 from fleetd.store.spool import MOST_BYTES
 from tests.support.fleet import SECOND, Fleet, opened
-from tests.support.windows import Window
+from tests.support.hook_sessions import Window
 
 
 def prompt(text: str, session: str = "s-1", cwd: Path | str = "/tmp") -> str:

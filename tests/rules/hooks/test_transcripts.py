@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleetd.domain.core.context import TranscriptMark
-from fleetd.engine.hooks import transcript
-from fleetd.engine.hooks.transcript import log_of
+from fleetd.engine.hooks import facts
+from fleetd.engine.hooks.facts import log_of
 from tests.support.gemini_log import Log, replaced, says
 
 
@@ -47,7 +47,7 @@ def test_a_log_that_goes_on_in_another_file_is_not_shorter_than_before(tmp_path:
 def test_of_a_long_log_only_the_end_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript, "LOG_BYTES", 2_000)
+    monkeypatch.setattr(facts, "LOG_BYTES", 2_000)
     log = Log(tmp_path)
     log.add(replaced("first"), *(says(f"message-{n}") for n in range(100)))
     assert head(log) is None

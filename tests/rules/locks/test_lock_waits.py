@@ -237,7 +237,7 @@ async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
     await virtual.agents(mission, "one")
     held = await virtual.lock(mission, "a.py", "one", timeout_ms=HOUR)
     virtual.clock.pass_by(UNHEARD_MS + 1)
-    await virtual.engine.write(agent_loss.unheard, "one")
+    await virtual.engine.write(agent_loss.lose_unheard, "one")
     with pytest.raises(LockConflict) as refused:
         await virtual.lock(mission, "a.py", "two")
     assert refused.value.message.endswith("; that agent is lost.")
@@ -330,7 +330,7 @@ async def test_a_grant_that_is_no_activity_renews_a_lock_that_the_agent_has_with
     held = await fleet.lock(mission, "a.py", "one")
     fleet.clock.pass_by(HOUR // 60)
     before = (await fleet.again(mission)).last_activity_at
-    claim = leases.Claim(
+    claim = leases.LeaseRequest(
         path=held.normalized_path,
         file=held.file,
         agent_id="one",

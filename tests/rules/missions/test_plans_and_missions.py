@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.retention import sessions as left_behind
+from fleetd.domain.core.context import BatchSizes
 from fleetd.engine.jobs import daily
 from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.records import Mission, RestoreResult
@@ -185,10 +185,8 @@ async def test_what_a_person_created_is_left_alone(fleet: Fleet) -> None:
     assert (await fleet.again(mission)).status == "cancelled"
 
 
-async def test_an_automatic_mission_goes_with_its_last_checkpoint(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(left_behind, "LOOKED_AT_AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(rows=2)])
+async def test_an_automatic_mission_goes_with_its_last_checkpoint(fleet: Fleet) -> None:
     sessions = [await working(fleet, "> Read", session_id=f"{n}-session") for n in range(5)]
     for session, _ in sessions[:4]:
         await session.tell(SessionEnded("logout"))
@@ -243,10 +241,8 @@ async def test_a_rewind_clears_the_closed_reason_and_its_undoing_brings_it_back(
     assert (await fleet.again(mission)).status == "in_progress"
 
 
-async def test_sessions_go_with_their_missions_and_living_ones_stay(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(left_behind, "LOOKED_AT_AT_ONCE", 2)
+@pytest.mark.parametrize("batches", [BatchSizes(rows=2)])
+async def test_sessions_go_with_their_missions_and_living_ones_stay(fleet: Fleet) -> None:
     for number in range(3):
         session, _ = await working(fleet, "> Read", session_id=f"{number}-session")
         await session.tell(SessionEnded("logout"))

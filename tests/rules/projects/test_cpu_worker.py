@@ -8,15 +8,14 @@ import trio
 import trio.testing
 
 from fleetd.domain.redaction import requests
-from fleetd.engine.cpu_worker import LONG, CpuWorker
-from fleetd.engine.engine import DAEMON, Engine
+from fleetd.engine.engine import DAEMON, LONG_BYTES, CpuWorker, Engine
 from fleetd.protocol.requests.event import EventAppend
 from tests.support.fleet import Fleet
 
 
 async def test_what_is_short_is_done_on_the_spot() -> None:
     aside = CpuWorker(inline=False)
-    assert await aside.run(threading.current_thread, LONG - 1) is threading.current_thread()
+    assert await aside.run(threading.current_thread, LONG_BYTES - 1) is threading.current_thread()
 
 
 async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> None:
@@ -35,7 +34,7 @@ async def test_what_is_long_is_done_beside_the_loop_one_after_the_other() -> Non
 
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(aside.run, work, LONG)
+            nursery.start_soon(aside.run, work, LONG_BYTES)
         await trio.to_thread.run_sync(begun.acquire)
         assert await aside.run(lambda: "in between", 1) == "in between"
         go_on.set()
@@ -51,7 +50,7 @@ async def test_what_stays_behind_something_long_does_not_overtake_it() -> None:
         done.append("long")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(aside.run, long, LONG, one)
+        nursery.start_soon(aside.run, long, LONG_BYTES, one)
         await trio.testing.wait_all_tasks_blocked()
         for number in range(3):
             nursery.start_soon(aside.run, partial(done.append, f"short {number}"), 1, one)
@@ -66,7 +65,7 @@ async def test_what_it_raises_is_raised() -> None:
         raise ValueError("as it was")
 
     with pytest.raises(ValueError, match="as it was"):
-        await CpuWorker(inline=False).run(fail, LONG)
+        await CpuWorker(inline=False).run(fail, LONG_BYTES)
 
 
 async def test_a_long_request_is_cleaned_of_secrets_beside_the_loop(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetd.host.path_walk import Walk, absolute
+from fleetd.host.file_system import PathWalk, absolute
 
 
 def real_path(file: str, base: str | None) -> str | None:
     path = absolute(file, base)
-    return None if path is None else Walk().facts(path).real
+    return None if path is None else PathWalk().facts(path).real
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_home_directory_may_be_written_short(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_no_path_of_this_system_stays_as_it_is() -> None:
-    assert Walk().facts("/a/./b\0c/../d").real == "/a/d"
+    assert PathWalk().facts("/a/./b\0c/../d").real == "/a/d"
 
 
 NAMES = st.sampled_from(["a", "b", "c", "file", "missing", "..", ".", ""])
@@ -74,7 +74,7 @@ def test_paths_are_what_the_standard_library_makes_of_them(
             (root / name).mkdir()
     for doubled, path in paths:
         given_path = f"{root}/{'/' * doubled}{path}"
-        found = Walk().facts(given_path)
+        found = PathWalk().facts(given_path)
         # Behind a circle a doubled slash leads realpath to the root of the file system.
         assert found.real == os.path.realpath(re.sub("/+", "/", given_path))
         assert found.is_directory == os.path.isdir(found.real)
@@ -93,7 +93,7 @@ def test_it_says_what_it_asks_for_and_how_far_it_has_come(tmp_path: Path) -> Non
         if path.endswith("away"):
             raise TimeoutError
 
-    walk = Walk(touch)
+    walk = PathWalk(touch)
     with pytest.raises(TimeoutError):
         walk.facts(f"{root}/link/./away/../b.py")
     assert asked[-2:] == [f"{root}/far", f"{root}/far/away"]
@@ -106,7 +106,7 @@ def test_the_root_of_a_project_is_that_of_its_repository(
 ) -> None:
     deep = repository / "src" / "deep"
     deep.mkdir(parents=True)
-    walk = Walk()
+    walk = PathWalk()
     assert walk.root(str(deep)) == str(repository.resolve())
     assert walk.root(str(worktree.resolve())) == str(worktree.resolve())
     bare = tmp_path / "no repository"

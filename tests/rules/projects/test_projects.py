@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from fleetd.engine.projects import Projects, Scope
-from fleetd.engine.repositories import MOST_KNOWN, SILENT_S
+from fleetd.engine.repositories import MOST_KNOWN, RETRY_S
 from fleetd.host import git as asked
 from fleetd.host.file_system import FileSystem
 from fleetd.protocol.errors import LockConflict, Unavailable
@@ -174,16 +174,16 @@ async def test_a_directory_is_known_by_its_project_and_those_above(
     (tmp_path / "link").symlink_to(one)
     projects, name = Projects({}, HERE, FileSystem(inline=True)), "git.example/Acme/Widget"
     for directory in (one / "src" / "x", tmp_path / "link" / "src" / "x"):
-        assert await projects.places(str(directory)) == (
+        assert await projects.shared_names(str(directory)) == (
             f"{name}:src/x",
             f"{name}:src",
             f"{name}:.",
         )
-    assert await projects.places(str(one)) == (f"{name}:.",)
-    assert await Projects({}, "", FileSystem(inline=True)).places(str(one)) == ()
-    assert await projects.places(str(tmp_path)) == ()
-    assert await projects.places(None) == ()
-    assert await projects.places("src") == ()
+    assert await projects.shared_names(str(one)) == (f"{name}:.",)
+    assert await Projects({}, "", FileSystem(inline=True)).shared_names(str(one)) == ()
+    assert await projects.shared_names(str(tmp_path)) == ()
+    assert await projects.shared_names(None) == ()
+    assert await projects.shared_names("src") == ()
 
 
 async def test_git_is_asked_once_and_again_when_its_settings_have_changed(
@@ -232,7 +232,7 @@ async def test_many_who_begin_at_once_ask_git_once(
     projects, found = Projects({}, HERE, FileSystem(inline=True)), list[tuple[str, ...]]()
 
     async def begin() -> None:
-        found.append(await projects.places(str(one)))
+        found.append(await projects.shared_names(str(one)))
 
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -242,7 +242,7 @@ async def test_many_who_begin_at_once_ask_git_once(
     assert len(questions) == 3
 
 
-async def test_who_asks_in_passing_waits_for_a_hanging_git_once_a_minute(
+async def test_who_asks_now_and_then_waits_for_a_hanging_git_once_a_minute(
     clones: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: trio.testing.MockClock,
@@ -259,10 +259,10 @@ async def test_who_asks_in_passing_waits_for_a_hanging_git_once_a_minute(
     projects = Projects({}, HERE, FileSystem(inline=True))
     began = trio.current_time()
     for _ in range(10):
-        assert await projects.places(str(one)) == ()
+        assert await projects.shared_names(str(one)) == ()
     assert trio.current_time() - began == pytest.approx(0.5)
-    await trio.sleep(SILENT_S)
-    assert await projects.places(str(one)) == ()
+    await trio.sleep(RETRY_S)
+    assert await projects.shared_names(str(one)) == ()
     assert len(waited) == 2
 
 
@@ -274,7 +274,7 @@ async def test_without_git_a_shared_file_is_not_guessed(
     with pytest.raises(Unavailable, match="Git cannot be run") as error:
         await key(one / "src/a.py", HERE)
     assert "[projects]" in error.value.hint
-    assert await Projects({}, HERE, FileSystem(inline=True)).places(str(one)) == ()
+    assert await Projects({}, HERE, FileSystem(inline=True)).shared_names(str(one)) == ()
     assert await key(one / "src/a.py", HERE, widget=[str(one)]) == "project:widget:src/a.py"
     assert await key(tmp_path / "a.py", HERE) == f"machine:{HERE}:{tmp_path / 'a.py'}"
     assert await key(one / "src/a.py") == str(one / "src/a.py")
@@ -298,7 +298,7 @@ async def test_a_git_that_is_too_slow_is_an_error_that_says_what_needs_none(
     with pytest.raises(Unavailable, match="Git did not say") as error:
         await key(one / "src/a.py", machine)
     assert hint in error.value.hint
-    assert await Projects({}, HERE, FileSystem(inline=True)).places(str(one)) == ()
+    assert await Projects({}, HERE, FileSystem(inline=True)).shared_names(str(one)) == ()
 
 
 @pytest.mark.parametrize("machine", ["", HERE])

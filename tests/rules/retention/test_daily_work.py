@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
-from fleetd.domain.core import idempotency
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import events_and_locks
 from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
@@ -24,14 +24,13 @@ from fleetd.protocol.requests.mission import MissionCancel, MissionDelete
 from fleetd.protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Clock, Fleet, meet_rules, opened
 
-PIECE = 5
+BATCH = 5
 
 
-@pytest.fixture(autouse=True)
-def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make pieces small, so that a few events are many of them."""
-    monkeypatch.setattr(events_and_locks, "AT_ONCE", PIECE)
-    monkeypatch.setattr(idempotency, "DROPPED_AT_ONCE", PIECE)
+@pytest.fixture
+def batches() -> BatchSizes:
+    """Make batches small, so that a few events are many of them."""
+    return BatchSizes(rows=BATCH)
 
 
 async def clean_up(fleet: Fleet) -> None:
@@ -184,7 +183,7 @@ async def test_an_event_of_a_clock_that_was_ahead_stays_and_hides_no_other(
 ) -> None:
     before = await happen(fleet, 2)
     fleet.clock.step(365 * DAY)
-    ahead = await happen(fleet, PIECE + 2)
+    ahead = await happen(fleet, BATCH + 2)
     fleet.clock.step(-365 * DAY)
     after = await happen(fleet, 2)
     fleet.clock.pass_by(31 * DAY)
@@ -201,9 +200,9 @@ async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> No
     await happen(fleet, 1)
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     found = (await fleet.engine.read(events_and_locks.find_old, 0)).found
-    assert found.unneeded == found.until == PIECE
+    assert found.unneeded == found.until == BATCH
     fleet.sql("UPDATE cursors SET position = :seq", seq=events[0])
-    assert await fleet.engine.write(events_and_locks.drop_old, 0, found.until) == PIECE - 1
+    assert await fleet.engine.write(events_and_locks.drop_old, 0, found.until) == BATCH - 1
     assert events[1] in await seqs(fleet)
 
 
@@ -215,7 +214,7 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     caplog.set_level(logging.INFO, "fleetd")
-    await happen(fleet, 3 * PIECE)
+    await happen(fleet, 3 * BATCH)
     fleet.clock.pass_by(31 * DAY)
     (last,) = await happen(fleet, 1)
     drops = 0
@@ -231,15 +230,15 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
         fleet.clock.follow_trio()
         nursery.start_soon(keep_house, fleet.engine)
         await fleet.settle()
-    assert await seqs(fleet) == list(range(PIECE + 1, last + 1))
-    assert f"Removed {PIECE} events" in caplog.text
+    assert await seqs(fleet) == list(range(BATCH + 1, last + 1))
+    assert f"Removed {BATCH} events" in caplog.text
     assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
     await trio.sleep(DAY_S + LOOK_S)
     assert await seqs(fleet) == [last]
 
 
 async def test_keys_of_requests_that_nobody_repeats_go(fleet: Fleet) -> None:
-    for number in range(2 * PIECE + 1):
+    for number in range(2 * BATCH + 1):
         await fleet.do(EventAppend("file_read", idempotency_key=f"k{number}"))
     fleet.clock.pass_by(DAY - MINUTE)
     await fleet.do(EventAppend("file_read", idempotency_key="recent"))

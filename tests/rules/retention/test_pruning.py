@@ -1,9 +1,8 @@
 """Pruning, by itself and on request: PRN-001 to PRN-008 of the test plan, and more.
 
-What stays for whose sake is tested rule by rule; ``test_contract`` has the plan's own examples.
+What stays for whose sake is tested rule by rule; also the plan's own examples.
 """
 
-import itertools
 import logging
 import os
 import time
@@ -17,16 +16,15 @@ import trio
 
 from fleetctl.client import sync as fleetctl_client
 from fleetd.config import Limits, Retention
-from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
+from fleetd.domain.artifacts.outbox import backup, removals
 from fleetd.domain.checkpoints import checkpoints
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import pruning as rules
-from fleetd.engine.files import outbox
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
 from fleetd.engine.jobs.daily import DAY_S, keep_house
 from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.services import pruning
-from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
@@ -39,6 +37,7 @@ from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionComplete,
     MissionDelete,
+    MissionFail,
     MissionGet,
 )
 from fleetd.protocol.requests.recovery import RecoveryDetect
@@ -46,15 +45,14 @@ from fleetd.protocol.requests.sortie import SortieProgress
 from tests.support.fleet import DAY, HOUR, MINUTE, Fleet, meet_rules, opened
 from tests.support.processes import Daemon
 
-PORTION = 5
+BATCH = 5
 ALL_BUT_ONE = CheckpointPrune(older_than_days=0, keep_per_mission=1)
 
 
-@pytest.fixture(autouse=True)
-def portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make portions small, so that a few checkpoints are many of them."""
-    monkeypatch.setattr(rules, "ROWS_AT_ONCE", PORTION)
-    monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
+@pytest.fixture
+def batches() -> BatchSizes:
+    """Make batches small, so that a few checkpoints are many of them."""
+    return BatchSizes(records=BATCH)
 
 
 async def taken(fleet: Fleet, mission: Mission, number: int, apart: int = MINUTE) -> list[str]:
@@ -82,12 +80,15 @@ def rows(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.case("PRN-001")
-async def test_PRN_001_what_is_older_than_the_threshold_goes(fleet: Fleet) -> None:
+@pytest.mark.parametrize("prune", [CheckpointPrune(), CheckpointPrune(older_than_days=7)])
+async def test_PRN_001_what_is_older_than_the_threshold_goes(
+    fleet: Fleet, prune: CheckpointPrune
+) -> None:
     mission = await fleet.mission()
     old = await taken(fleet, mission, 5, DAY)
-    fleet.clock.pass_by(10 * DAY)
+    fleet.clock.pass_by(8 * DAY)
     recent = await taken(fleet, mission, 3)
-    pruned = await fleet.do(CheckpointPrune(older_than_days=7))
+    pruned = await fleet.do(prune)
     assert pruned.deleted == 5
     assert [each.id for each in pruned.details] == old
     assert await left(fleet, mission) == recent
@@ -116,6 +117,7 @@ async def test_exactly_at_the_threshold_it_is_not_older_yet(fleet: Fleet) -> Non
     fleet.clock.pass_by(7 * DAY - 3 * MINUTE)
     await stir(fleet, mission)
     assert (await fleet.do(CheckpointPrune())).deleted == 0
+    assert await left(fleet, mission) == [first, *others]
     fleet.clock.pass_by(1)
     assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == [first]
     assert await left(fleet, mission) == others
@@ -157,30 +159,29 @@ async def test_the_newest_are_those_of_the_log_and_not_of_the_clock(fleet: Fleet
 
 
 @pytest.mark.case("PRN-003")
-async def test_PRN_003_of_a_completed_mission_only_the_final_one_stays(fleet: Fleet) -> None:
+@pytest.mark.parametrize("end", [MissionComplete, MissionFail, MissionCancel])
+async def test_PRN_003_of_a_finished_mission_only_the_final_one_stays_for_30_days_from_its_end(
+    fleet: Fleet, end: type[MissionComplete | MissionFail | MissionCancel]
+) -> None:
     mission = await fleet.mission(4)
     await taken(fleet, mission, 5)
-    await fleet.complete(mission, 0, 1, 2, 3)
-    await fleet.do(MissionComplete(mission.id))
-    await fleet.do(CheckpointPrune())
-    (final,) = await left(fleet, mission)
-    kept = await fleet.do(CheckpointGet(final))
-    assert (kept.progress_percent, kept.trigger_details) == (100, "Mission completed")
-
-
-async def test_the_final_one_of_a_cancelled_mission_stays_for_30_days_from_its_end(
-    fleet: Fleet,
-) -> None:
-    mission = await fleet.mission()
-    ids = await taken(fleet, mission, 2)
     fleet.clock.pass_by(40 * DAY)
-    await fleet.do(MissionCancel(mission.id, "enough"))
-    await fleet.do(CheckpointPrune())
-    assert await left(fleet, mission) == ids[1:]
+    if end is MissionComplete:
+        await fleet.complete(mission, 0, 1, 2, 3)
+        await fleet.do(MissionComplete(mission.id))
+        final = await fleet.do(CheckpointGet((await left(fleet, mission))[-1]))
+        assert (final.trigger, final.trigger_details) == ("progress", "Mission completed")
+        assert final.progress_percent == 100
+    else:
+        await fleet.do(end(mission.id, "enough"))
+    ids = await left(fleet, mission)
+    assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == ids[:-1]
+    assert await left(fleet, mission) == ids[-1:]
     fleet.clock.pass_by(30 * DAY)
     assert (await fleet.do(CheckpointPrune())).deleted == 0
     fleet.clock.pass_by(1)
     assert (await fleet.do(CheckpointPrune())).deleted == 1
+    assert await left(fleet, mission) == []
     assert fleet.files() == {}
 
 
@@ -211,6 +212,38 @@ async def test_undo_checkpoints_are_pruned_like_others(fleet: Fleet) -> None:
     assert await left(fleet, mission) == recent
 
 
+async def test_the_target_of_latest_json_stays_behind_an_undo_checkpoint(fleet: Fleet) -> None:
+    mission = await fleet.mission(2)
+    target = await fleet.checkpoint(mission)
+    sortie = (await fleet.sorties(mission))[0]
+    for percent in (10, 20):
+        fleet.clock.pass_by(MINUTE)
+        await fleet.do(SortieProgress(sortie.id, percent))
+        await fleet.restore(target)
+    newest_undo = (await left(fleet, mission))[-1]
+    await fleet.do(ALL_BUT_ONE)
+    assert await left(fleet, mission) == [target.id, newest_undo]
+    assert os.readlink(fleet.file_of(target).parent / "latest.json") == f"{target.id}.json"
+
+
+async def test_pruning_one_mission_leaves_the_others(fleet: Fleet) -> None:
+    mission, other = await fleet.mission(1), await fleet.mission(1)
+    mine, theirs = await taken(fleet, mission, 3), await taken(fleet, other, 3)
+    prune = msgspec.structs.replace(ALL_BUT_ONE, mission_id=other.id)
+    assert (await fleet.do(prune)).deleted == 2
+    assert await left(fleet, mission) == mine
+    assert await left(fleet, other) == theirs[2:]
+    with pytest.raises(NotFound):
+        await fleet.do(CheckpointPrune(mission_id="msn-00000000"))
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_at_least_one_checkpoint_is_kept(value: int) -> None:
+    with pytest.raises(msgspec.ValidationError, match="keep_per_mission"):
+        msgspec.convert({"keep_per_mission": value}, CheckpointPrune)
+    assert msgspec.convert({"older_than_days": 0}, CheckpointPrune).older_than_days == 0
+
+
 async def test_the_target_of_latest_json_stays_while_the_newest_has_no_file(fleet: Fleet) -> None:
     mission = await fleet.mission()
     first, target, *_ = await taken(fleet, mission, 4)
@@ -232,6 +265,16 @@ async def test_what_waits_for_recovery_keeps_what_no_recovery_has_used(fleet: Fl
     assert await left(fleet, mission) == ids
     await stir(fleet, mission)
     assert [each.id for each in (await fleet.do(CheckpointPrune())).details] == ids[:2]
+
+
+async def test_of_what_waits_for_recovery_goes_what_one_has_used(fleet: Fleet) -> None:
+    mission = await fleet.mission()
+    ids = await taken(fleet, mission, 6)
+    await fleet.restore(checkpoint_id=ids[0])
+    fleet.clock.pass_by(30 * DAY)
+    pruned = await fleet.do(CheckpointPrune(keep_per_mission=1))
+    assert [each.id for each in pruned.details] == [ids[0]]
+    assert await left(fleet, mission) == ids[1:]
 
 
 async def test_a_mission_whose_agents_came_back_and_are_not_briefed_yet_waits_for_recovery(
@@ -306,60 +349,30 @@ async def test_PRN_005_it_runs_daily(
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 7, 7, 7, 7, 7]
 
 
-@pytest.mark.case("PRN-006")
-async def test_PRN_006_others_are_answered_between_the_portions(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missions = [await fleet.mission(1) for _ in range(4)]
-    for mission in missions:
-        await taken(fleet, mission, 12, apart=0)
-    order: list[Any] = []
-    answered = 0
-
-    async def note(rule: Any, *args: Any) -> None:
-        order.append((rule, answered))
-        if rule is rules.mark:
-            assert len(args[-1]) <= PORTION
-        if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
-
-    meet_rules(fleet.engine, monkeypatch, note)
-
-    async def client(over: trio.CancelScope) -> None:
-        nonlocal answered
-        with over:
-            while True:
-                await fleet.engine.store.write(lambda tx: tx.value("SELECT 1"))
-                answered += 1
-
-    async with trio.open_nursery() as nursery:
-        over = trio.CancelScope()
-        nursery.start_soon(client, over)
-        pruned = await fleet.do(ALL_BUT_ONE)
-        over.cancel()
-    assert pruned.deleted == 4 * 11
-    marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= pruned.deleted / PORTION
-    assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    # Nothing is queued behind files: a portion's are gone before the next is marked.
-    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
-    assert kinds == [rules.mark, purge] * len(marks)
-
-
 @pytest.mark.case("PRN-007")
-async def test_PRN_007_rows_and_files_go_together(fleet: Fleet) -> None:
-    mission, other = await fleet.mission(), await fleet.mission(title="Another")
-    ids, others = await taken(fleet, mission, 4), await taken(fleet, other, 4)
-    await fleet.do(ALL_BUT_ONE)
-    assert rows(fleet) == [ids[3], others[3]]
+@pytest.mark.parametrize("keep", [1, 2])
+async def test_PRN_007_rows_and_files_go_together(fleet: Fleet, keep: int) -> None:
+    missions = [await fleet.mission(1) for _ in range(3)]
+    ids = [await taken(fleet, mission, 12, apart=0) for mission in missions]
+    sizes = {row["id"]: row["size_bytes"] for row in fleet.sql("SELECT * FROM checkpoints")}
+    before = fleet.files()
+    prune = msgspec.structs.replace(ALL_BUT_ONE, keep_per_mission=keep)
+    shown = await fleet.do(msgspec.structs.replace(prune, dry_run=True))
+    assert fleet.files() == before
+    pruned = await fleet.do(prune)
+    assert shown == pruned
+    assert pruned.deleted == len(pruned.details) == 3 * (12 - keep)
+    assert pruned.freed_bytes == sum(sizes[each.id] for each in pruned.details)
+    assert rows(fleet) == [kept for each in ids for kept in each[-keep:]]
     assert fleet.files().keys() == {
-        f"{mission.id}/{ids[3]}.json",
-        f"{mission.id}/latest.json",
-        f"{other.id}/{others[3]}.json",
-        f"{other.id}/latest.json",
+        f"{mission.id}/{name}.json"
+        for mission, each in zip(missions, ids, strict=True)
+        for name in (*each[-keep:], "latest")
     }
-    with pytest.raises(NotFound):
-        await fleet.do(CheckpointGet(ids[0]))
+    for gone in pruned.details:
+        with pytest.raises(NotFound):
+            await fleet.do(CheckpointGet(gone.id))
+    assert (await fleet.do(prune)).deleted == 0
 
 
 @pytest.mark.case("PRN-008")
@@ -392,7 +405,7 @@ async def test_nothing_to_prune_is_nothing_to_tell(fleet: Fleet) -> None:
 
 
 async def test_every_mission_is_looked_at_however_many_there_are(fleet: Fleet) -> None:
-    missions = [await fleet.mission(1) for _ in range(2 * rules.OWNERS_AT_ONCE + 1)]
+    missions = [await fleet.mission(1) for _ in range(2 * BatchSizes().owners + 1)]
     for mission in missions:
         await taken(fleet, mission, 2, apart=0)
     shown = await fleet.do(msgspec.structs.replace(ALL_BUT_ONE, dry_run=True))
@@ -516,102 +529,17 @@ async def test_a_mission_that_is_deleted_meanwhile_is_passed_over(
     assert (await fleet.do(ALL_BUT_ONE)).deleted == 0
 
 
-async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) -> None:
-    missions = [await fleet.mission(1) for _ in range(3)]
-    ids = [await taken(fleet, mission, 12, apart=0) for mission in missions]
-    results = []
-
-    async def prune() -> None:
-        results.append(await fleet.do(ALL_BUT_ONE))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(prune)
-        nursery.start_soon(prune)
-    gone = [each.id for result in results for each in result.details]
-    assert len(gone) == len(set(gone)) == 3 * 11
-    assert sum(result.deleted for result in results) == 3 * 11
-    assert rows(fleet) == sorted((each[-1] for each in ids), key=rows(fleet).index)
-    told = await fleet.events(kind="checkpoints_pruned")
-    assert sum(event.data["deleted"] for event in told) == 3 * 11
-
-
-async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "fleetd")
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-    marks = 0
-
-    async def fill_up(rule: Any, *_: Any) -> None:
-        nonlocal marks
-        marks += rule is rules.mark
-        if marks == 2 and rule in (rules.mark, rules.announce):
-            raise Storage("The disk is full; nothing was stored.")
-
-    with monkeypatch.context() as patch:
-        meet_rules(fleet.engine, patch, fill_up)
-        with pytest.raises(Storage, match="5 checkpoints were pruned before") as caught:
-            await fleet.do(ALL_BUT_ONE)
-    assert caught.value.values["deleted"] == 5
-    assert rows(fleet) == ids[5:]
-    assert "Pruned 5 checkpoints" in caplog.text
-    assert "No event tells of the pruning: The disk is full" in caplog.text
-    assert (await fleet.do(CheckpointGet(ids[5]))).storage_locations == ["sqlite", "file"]
-    assert (await fleet.do(ALL_BUT_ONE)).deleted == 4
-    assert rows(fleet) == ids[9:]
-
-
-async def test_one_whose_client_goes_has_deleted_whole_portions_and_says_so(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-    scope = trio.CancelScope()
-
-    async def leave(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            scope.cancel()
-
-    with monkeypatch.context() as patch, scope:
-        meet_rules(fleet.engine, patch, leave)
-        await fleet.do(ALL_BUT_ONE)
-    assert scope.cancelled_caught
-    await fleet.settle()
-    gone = len(ids) - len(rows(fleet))
-    assert gone in (0, 5)
-    told = [event.data["deleted"] for event in await fleet.events(kind="checkpoints_pruned")]
-    assert told == ([gone] if gone else [])
-    await fleet.do(ALL_BUT_ONE)
-    assert rows(fleet) == ids[9:]
-
-
-async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    mission = await fleet.mission(1)
-    ids = await taken(fleet, mission, 10, apart=0)
-
-    async def end(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            fleet.engine.stop_waiting()
-
-    meet_rules(fleet.engine, monkeypatch, end)
-    with pytest.raises(Unavailable, match=r"shutting down\. 5 checkpoints were pruned") as ended:
-        await fleet.do(ALL_BUT_ONE)
-    assert ended.value.values["retry"] is True
-    assert rows(fleet) == ids[5:]
-
-
 async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         mission = await fleet.mission(1)
         ids = await taken(fleet, mission, 13, apart=0)
         pruned = await stuck(fleet)
         assert pruned.deleted == 12
         assert len(rows(fleet)) == 13
         assert await left(fleet, mission) == ids[12:]
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         await fleet.settle()
         assert rows(fleet) == ids[12:]
         assert fleet.files().keys() == {f"{mission.id}/{ids[12]}.json", f"{mission.id}/latest.json"}
@@ -726,7 +654,7 @@ async def test_the_cap_spares_the_newest_milestone_and_not_the_ones_before(tmp_p
 
 
 async def test_a_cap_that_was_lowered_is_reached_step_by_step(tmp_path: Path) -> None:
-    async with opened(tmp_path) as fleet:
+    async with opened(tmp_path, batches=BatchSizes(records=BATCH)) as fleet:
         mission = await fleet.mission(1)
         ids = await taken(fleet, mission, 50, apart=0)
     async with opened(tmp_path, limits=Limits(checkpoints_per_mission=10)) as fleet:

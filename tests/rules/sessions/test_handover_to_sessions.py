@@ -37,7 +37,7 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from tests.rules.missions.test_plans_and_missions import planned
 from tests.support.fleet import MINUTE, SECOND, Fleet
-from tests.support.windows import PROJECT, Window
+from tests.support.hook_sessions import PROJECT, Window
 
 LOST, HEIR = "claude-aaaaaaaa", "codex-bbbbbbbb"
 

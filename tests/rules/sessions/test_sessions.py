@@ -45,7 +45,7 @@ from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.timestamps import iso
 from fleetd.protocol.types import SelectionPurpose
 from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet, opened
-from tests.support.windows import PROJECT, Window
+from tests.support.hook_sessions import PROJECT, Window
 
 
 async def _types(fleet: Fleet) -> list[str]:

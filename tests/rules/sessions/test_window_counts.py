@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetd.engine.hooks import transcript
+from fleetd.engine.hooks import facts
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookDeliver, HookReply
 from tests.harness.recorded import PAYLOADS, recorded
@@ -137,7 +137,7 @@ async def test_gemini_says_it_in_the_log_that_is_looked_at_for_compactions(
 
 
 def used_in(log: Log) -> list[tuple[int, int | None]]:
-    return [(each.tokens, each.size) for each in transcript.log_of(str(log.path))[1]]
+    return [(each.tokens, each.size) for each in facts.log_of(str(log.path))[1]]
 
 
 def test_what_a_tool_was_given_is_no_count(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.engine.files.compress import compress
 from fleetd.engine.files.verified_read import read_forms
+from fleetd.engine.jobs.daily import compress
 from fleetd.host.atomic_files import FILE_MAX
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.requests.snapshot import (
@@ -30,8 +30,7 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.system import Findings
 from fleetd.protocol.snapshots import Snapshot
-from fleetd.store.files.forms import packed
-from fleetd.store.files.record_files import RecordFile
+from fleetd.store.files.record_files import RecordFile, packed
 from tests.support.fleet import DAY, MINUTE, Clock, Fleet, opened
 
 Row = Literal["present", "missing", "damaged"]

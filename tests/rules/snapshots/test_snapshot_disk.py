@@ -17,8 +17,8 @@ import trio.testing
 from fleetd.config import Retention
 from fleetd.domain.checkpoints.codec import canonical, digest_of
 from fleetd.domain.snapshots.codec import seq_of, to_file
-from fleetd.engine.files.compress import compress
 from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from fleetd.engine.jobs.daily import compress
 from fleetd.host import atomic_files
 from fleetd.protocol.errors import AtomicWriteFailed, NotFound, RetentionPruneFailed
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify

@@ -5,7 +5,6 @@ What holds for the pruning of checkpoints as well is asked of both in ``test_pru
 
 import gzip
 import hashlib
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,17 @@ import trio
 import trio.testing
 
 from fleetd.config import Retention
+from fleetd.domain.artifacts.ingest import stored
 from fleetd.domain.artifacts.outbox import backup
-from fleetd.domain.artifacts.removal import purge, removals
-from fleetd.domain.artifacts.repair import stored
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
-from fleetd.domain.snapshots.compression import note_compressed
-from fleetd.engine.files import outbox
-from fleetd.engine.files.compress import compress as compress_files
+from fleetd.domain.snapshots.snapshots import note_compressed
 from fleetd.engine.jobs.daily import DAY_S, keep_house
-from fleetd.protocol.errors import NotFound, Storage, Unavailable
+from fleetd.engine.jobs.daily import compress as compress_files
+from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.requests.snapshot import (
-    PrunedSnapshots,
     SnapshotGet,
     SnapshotLatest,
     SnapshotList,
@@ -39,7 +36,7 @@ from fleetd.protocol.snapshots import Snapshot
 from tests.support.fleet import DAY, HOUR, MINUTE, Clock, Fleet, meet_rules, opened
 
 RUN = "run-1"
-PORTION = 5
+BATCH = 5
 
 
 async def record(fleet: Fleet, run_id: str = RUN, **said: Any) -> Snapshot:
@@ -474,10 +471,9 @@ async def test_latest_json_holds_nothing_that_was_pruned_though_the_newest_has_n
 
 
 @pytest.fixture
-def portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make portions small, so that a few snapshots are many of them."""
-    monkeypatch.setattr(rules, "ROWS_AT_ONCE", PORTION)
-    monkeypatch.setattr(outbox, "REMOVED_AT_ONCE", PORTION)
+def batches() -> BatchSizes:
+    """Make batches small, so that a few snapshots are many of them."""
+    return BatchSizes(records=BATCH)
 
 
 async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
@@ -488,96 +484,6 @@ async def aged(fleet: Fleet, runs: int = 1, each: int = 12) -> list[str]:
         await record(fleet, f"run-{number + 1}")
     await fleet.settle()
     return names(taken)
-
-
-@pytest.mark.usefixtures("portions")
-async def test_others_are_answered_between_the_portions(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = await aged(fleet, runs=4)
-    order: list[tuple[Any, int]] = []
-    answered = 0
-
-    async def note(rule: Any, *args: Any) -> None:
-        order.append((rule, answered))
-        if rule is rules.mark:
-            assert len(args[-1]) <= PORTION
-        if rule in (removals, purge):
-            assert len(getattr(args[-1], "record_ids", args[-1])) <= PORTION
-
-    meet_rules(fleet.engine, monkeypatch, note)
-
-    async def client(over: trio.CancelScope) -> None:
-        nonlocal answered
-        with over:
-            while True:
-                await fleet.engine.store.write(lambda tx: tx.value("SELECT 1"))
-                answered += 1
-
-    async with trio.open_nursery() as nursery:
-        over = trio.CancelScope()
-        nursery.start_soon(client, over)
-        pruned = await fleet.do(SnapshotPrune())
-        over.cancel()
-    assert sorted(each.id for each in pruned.details) == sorted(old)
-    marks = [n for kind, n in order if kind is rules.mark]
-    assert len(marks) >= len(old) / PORTION
-    assert all(later > earlier for earlier, later in itertools.pairwise(marks))
-    kinds = [kind for kind, _ in order if kind in (rules.mark, purge)]
-    assert kinds == [rules.mark, purge] * len(marks)
-
-
-@pytest.mark.usefixtures("portions")
-async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet) -> None:
-    old = await aged(fleet, runs=3)
-    results: list[PrunedSnapshots] = []
-
-    async def prune() -> None:
-        results.append(await fleet.do(SnapshotPrune()))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(prune)
-        nursery.start_soon(prune)
-    gone = [each.id for result in results for each in result.details]
-    assert sorted(gone) == sorted(old)
-    told = await fleet.events(kind="snapshots_pruned")
-    assert sum(event.data["deleted"] for event in told) == len(old)
-
-
-@pytest.mark.usefixtures("portions")
-async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = await aged(fleet)
-    marks = 0
-
-    async def fill_up(rule: Any, *_: Any) -> None:
-        nonlocal marks
-        marks += rule is rules.mark
-        if marks == 2 and rule in (rules.mark, rules.announce):
-            raise Storage("The disk is full; nothing was stored.")
-
-    with monkeypatch.context() as patch:
-        meet_rules(fleet.engine, patch, fill_up)
-        with pytest.raises(Storage, match="5 snapshots were pruned before") as caught:
-            await fleet.do(SnapshotPrune())
-    assert caught.value.values["deleted"] == 5
-    assert rows(fleet)[:-1] == old[5:]
-    assert (await fleet.do(SnapshotPrune())).deleted == len(old) - 5
-
-
-@pytest.mark.usefixtures("portions")
-async def test_it_stops_when_the_daemon_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = await aged(fleet)
-
-    async def end(rule: Any, *_: Any) -> None:
-        if rule is rules.mark:
-            fleet.engine.stop_waiting()
-
-    meet_rules(fleet.engine, monkeypatch, end)
-    with pytest.raises(Unavailable, match=r"shutting down\. 5 snapshots were pruned"):
-        await fleet.do(SnapshotPrune())
-    assert rows(fleet)[:-1] == old[5:]
 
 
 async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
@@ -607,7 +513,6 @@ async def test_what_was_marked_when_it_broke_off_is_finished_at_the_next_start(
         assert latest(fleet) == to_file(newest)
 
 
-@pytest.mark.usefixtures("portions")
 async def test_one_that_becomes_the_latest_failed_meanwhile_stays(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -633,12 +538,12 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         taken = await several(fleet, 4)
         wanted = set(names(taken[:3]))
 
-        async def make_room(rule: Any, *args: Any) -> None:
+        async def drop_surplus_checkpoints(rule: Any, *args: Any) -> None:
             if rule is stored and args[-1] in wanted:
                 wanted.discard(args[-1])
                 taken.append(await record(fleet))
 
-        meet_rules(fleet.engine, monkeypatch, make_room)
+        meet_rules(fleet.engine, monkeypatch, drop_surplus_checkpoints)
         found = await fleet.do(SnapshotVerify(repair=True))
         assert found.ok, found
         assert {each.detail for each in found.findings} == {

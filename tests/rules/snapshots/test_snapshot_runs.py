@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.artifacts.repair import stored
-from fleetd.domain.core.session_key import Key
+from fleetd.domain.artifacts.ingest import stored
+from fleetd.domain.core.ids import Key
 from fleetd.domain.snapshots.runs import run_of
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound

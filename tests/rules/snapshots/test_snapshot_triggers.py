@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from fleetd.config import Retention
-from fleetd.domain.agents.due import due
+from fleetd.domain.agents.due_work import due_work
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import process_ended, scan
@@ -46,8 +46,8 @@ from fleetd.protocol.requests.sortie import (
 from fleetd.protocol.snapshots import SnapshotDocument
 from fleetd.protocol.timestamps import to_ms
 from tests.support.fleet import HOUR, MINUTE, SECOND, Clock, Fleet, opened
+from tests.support.hook_sessions import Window
 from tests.support.snapshots import line
-from tests.support.windows import Window
 
 RUN = "12f459b8-ddba"
 AGENT = "claude-12f459b8"
@@ -455,7 +455,7 @@ async def test_the_timer_looks_neither_late_nor_all_the_time(
 
     async def counted(rule: Any, *rest: Any) -> Any:
         nonlocal looks
-        looks += rule is due
+        looks += rule is due_work
         return await read(rule, *rest)
 
     monkeypatch.setattr(watched.engine, "read", counted)

@@ -5,7 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from fleetd.domain.core.context import Caller
-from fleetd.engine.admission import LOOK_S, Admission
+from fleetd.engine.engine import ADMISSION_LOOK_S, Admission
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.store.api import Availability, Away, StoreAway
 
@@ -34,7 +34,7 @@ async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_ope
     with trio.move_on_after(60) as waited:
         await gate.admitted(beats)
     assert waited.cancelled_caught
-    assert beats.count <= 60 / LOOK_S + 1
+    assert beats.count <= 60 / ADMISSION_LOOK_S + 1
 
 
 async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
@@ -54,7 +54,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
         nursery.start_soon(timer)
         await wait_all_tasks_blocked()
         availability.regain()
-        await trio.sleep(3 * LOOK_S)
+        await trio.sleep(3 * ADMISSION_LOOK_S)
         assert not passed.is_set()
         with pytest.raises(StoreAway):
             gate.admit(MissionList(), CLIENT)

@@ -7,10 +7,10 @@ import pytest
 from fleetd.domain.core.idempotency import drop_expired
 from fleetd.domain.core.registry import may_use_reserve
 from fleetd.domain.retention.events_and_locks import drop_old, drop_old_locks
+from fleetd.domain.retention.pruning import drop_empty_runs
 from fleetd.domain.retention.sessions import drop_old_sessions
-from fleetd.domain.retention.snapshots import drop_empty_runs
 from fleetd.domain.sessions import deliveries
-from fleetd.domain.system.startup import start_up
+from fleetd.domain.system.epoch import start_up
 from fleetd.protocol.requests.checkpoint import (
     CheckpointCreate,
     CheckpointDelete,
@@ -73,7 +73,7 @@ def test_what_is_cleaned_up_daily_makes_room() -> None:
         drop_expired,
         drop_old_sessions,
         drop_empty_runs,
-        deliveries.drop_old,
+        deliveries.prune_deliveries,
     ]
     assert all(map(may_use_reserve, daily))
 
@@ -87,9 +87,9 @@ def test_as_much_again_stays_free(
         f_bavail = int(times * 4_096)
 
     monkeypatch.setattr("os.statvfs", lambda _: Room)
-    ballast = DiskReserve(tmp_path / "f.db", 4_096)
-    assert ballast.make() is (times > 2)
-    assert bool(ballast.left) is (times > 2)
+    reserve = DiskReserve(tmp_path / "f.db", 4_096)
+    assert reserve.make() is (times > 2)
+    assert bool(reserve.left) is (times > 2)
 
 
 async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_into_it(

@@ -3,7 +3,7 @@
 import pytest
 
 from fleetd.domain.rules import KINDS
-from fleetd.domain.system.epoch import begin_epoch, extent, write_again
+from fleetd.domain.system.epoch import begin_epoch, extent, reset_backups
 from fleetd.protocol.errors import Incompatible
 from fleetd.protocol.requests.event import EventList, EventSubscribe
 from fleetd.protocol.requests.lock import LockCheck
@@ -58,7 +58,7 @@ async def test_files_that_are_gone_are_written_again(fleet: Fleet) -> None:
     taken = await fleet.checkpoint(await fleet.mission())
     before = fleet.files()
     fleet.file_of(taken).unlink()
-    await fleet.engine.write(write_again, "checkpoint", [taken.id])
+    await fleet.engine.write(reset_backups, "checkpoint", [taken.id])
     await fleet.engine.outbox.catch_up()
     await fleet.settle()
     assert fleet.files() == before

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleetd import __version__
-from fleetd.engine.metrics.prometheus import Distribution, Family, Sample, text
+from fleetd.engine.metrics.report import Distribution, Family, Sample, text
 from fleetd.host.histogram import Histogram
 from fleetd.protocol.requests.system import SystemHealth, SystemMetrics, SystemStatus
 from tests.support.fleet import NOON, Fleet

@@ -325,7 +325,7 @@ async def test_counts_that_differ_take_everything_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trigger stands for whatever might lose a row; a start would refuse it otherwise."""
-    monkeypatch.setattr("fleetd.store.sqlite.schema_check.differences", lambda *_: [])
+    monkeypatch.setattr("fleetd.store.sqlite.integrity_check.differences", lambda *_: [])
     async with opened(tmp_path) as fleet:
         fleet.sql(
             "CREATE TRIGGER thief AFTER INSERT ON events WHEN new.type = 'task_progress'"

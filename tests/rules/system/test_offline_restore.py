@@ -11,7 +11,7 @@ import apsw
 import pytest
 import trio
 
-from fleetd.engine.files.compress import compress
+from fleetd.engine.jobs.daily import compress
 from fleetd.engine.offline import restore_command
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import CheckpointVerify

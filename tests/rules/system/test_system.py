@@ -3,6 +3,7 @@
 import os
 import resource
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,13 @@ async def test_a_copy_that_does_not_fit_says_so_and_leaves_nothing(
 async def test_a_copy_that_is_given_up_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, fill = trio.Event(), online_backup._fill
+    begun, given_up, fill = trio.Event(), threading.Event(), online_backup._fill
 
     def tell_and_fill(*arguments: Any) -> None:
         trio.from_thread.run_sync(begun.set)
+        given_up.wait(60)
         fill(*arguments)
 
-    monkeypatch.setattr(online_backup, "STEP_PAGES", 1)
     monkeypatch.setattr(online_backup, "_fill", tell_and_fill)
     async with open_engine(settings(tmp_path)) as engine:
         for _ in range(20):
@@ -142,6 +143,7 @@ async def test_a_copy_that_is_given_up_leaves_nothing(
             nursery.start_soon(engine.handle, SystemBackup(str(tmp_path / "copy.db")), DAEMON)
             await begun.wait()
             nursery.cancel_scope.cancel()
+            given_up.set()
         assert sorted(os.listdir(tmp_path)) == ["data"]
         assert (await engine.handle(SystemHealth(), DAEMON)).ok
 

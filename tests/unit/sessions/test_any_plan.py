@@ -16,7 +16,7 @@ from fleetd.domain.sessions.plan_matching import plain
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from tests.support import shared_store
-from tests.unit.sessions.desk import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, Desk
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(

@@ -9,8 +9,7 @@ import pytest
 from fleetd.config import Config
 from fleetd.domain.core.tx import Row
 from fleetd.domain.missions import auto_mission, missions, sorties
-from fleetd.domain.missions.current import of_directory, to_join
-from fleetd.domain.missions.selection import current_row
+from fleetd.domain.missions.selection import current_row, mission_of_directory, mission_to_join
 from fleetd.protocol.events import MissionCancelled
 from fleetd.protocol.requests.mission import (
     MissionCancel,
@@ -21,7 +20,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.sortie import SortieFail
-from tests.unit.sessions.desk import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, Desk
 
 PROJECT = "/home/me/project"
 
@@ -281,7 +280,7 @@ def test_who_gives_it_a_title_makes_it_their_own() -> None:
     assert told is not None
     assert msgspec.json.decode(told["data_json"]) == {"fields": ["title", "origin"]}
     assert end(desk) == []
-    assert to_join(desk.tx, desk.ctx, PROJECT) is not None
+    assert mission_to_join(desk.tx, desk.ctx, PROJECT) is not None
 
 
 def test_one_that_gets_its_title_after_its_end_still_resumes_with_its_session() -> None:
@@ -366,29 +365,29 @@ def created(desk: Desk, title: str, project_dir: str = PROJECT, *, start: bool =
 def test_nobody_joins_another_session_s_mission() -> None:
     desk = Desk()
     begun(desk)
-    assert of_directory(desk.tx, desk.ctx, PROJECT) is None
-    assert to_join(desk.tx, desk.ctx, PROJECT) is None
-    assert to_join(desk.tx, desk.ctx, None) is None
+    assert mission_of_directory(desk.tx, desk.ctx, PROJECT) is None
+    assert mission_to_join(desk.tx, desk.ctx, PROJECT) is None
+    assert mission_to_join(desk.tx, desk.ctx, None) is None
 
 
 def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
     desk = Desk()
     pending = created(desk, "Pending", start=False)
     created(desk, "Elsewhere", "/home/me/other")
-    row = to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
+    row = mission_to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
     assert row is not None
     assert row["id"] == pending
     under_way = created(desk, "Under way", "/home/me")
     begun(desk)
-    row = to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
+    row = mission_to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
     assert row is not None
     assert row["id"] == under_way
-    assert of_directory(desk.tx, desk.ctx, PROJECT) == under_way
+    assert mission_of_directory(desk.tx, desk.ctx, PROJECT) == under_way
     missions.cancel(desk.tx, desk.ctx, MissionCancel(under_way, "enough"))
-    row = to_join(desk.tx, desk.ctx, PROJECT)
+    row = mission_to_join(desk.tx, desk.ctx, PROJECT)
     assert row is not None
     assert row["id"] == pending
-    assert to_join(desk.tx, desk.ctx, "/home/mean") is None
+    assert mission_to_join(desk.tx, desk.ctx, "/home/mean") is None
 
 
 def current(desk: Desk, cwd: str, agent_id: str | None = None) -> str | None:

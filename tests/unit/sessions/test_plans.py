@@ -15,7 +15,7 @@ from fleetd.protocol.requests.sortie import (
     SortieComplete,
     SortieStart,
 )
-from tests.unit.sessions.desk import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, Desk
 
 
 class History(NamedTuple):

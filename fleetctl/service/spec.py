@@ -1,0 +1,163 @@
+"""Service specification: what of this installation and this shell goes into a service.
+
+A service is started without the shell's variables: those that say where things lie go along by
+name, or the service would serve other files than the ones that this shell's commands mean.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleetd.host import paths
+from fleetd.protocol.errors import InvalidState
+
+from ..integrations.installation import run_program, this_interpreter
+
+if TYPE_CHECKING:
+    from fleetd.config import Config
+
+# What moves files or directories of fleetd's; the store's name may hold a password, and stays out.
+STORE = "FLEET_DATABASE_URL"
+PLACES = ("FLEET_DB_PATH", "FLIGHTLINE_DIR", "FLEET_CONFIG", "FLEET_SOCKET")
+XDG = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_TRY_S = 30
+
+
+class ServiceSpec(NamedTuple):
+    """What a service needs to know; ``socket`` is None where it is the platform's own.
+
+    ``networked`` says that its store is reached over the network. ``unheard`` names FLEET_*
+    variables of this shell that do not go along.
+    """
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    socket: Path | None
+    writable: tuple[Path, ...]
+    unheard: tuple[str, ...]
+    networked: bool = False
+
+
+def this_spec() -> ServiceSpec:
+    """Return what a service of this installation is made of; raises InvalidState.
+
+    That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
+    """
+    config = _settings()
+    words = command()
+    environment = {"PATH": _path(), **places(), **_python_path(words[0])}
+    own = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
+    unheard = {name for name in os.environ if name.startswith("FLEET_")}
+    known = {*PLACES, "FLEET_AGENT_ID", "FLEET_MISSION_ID"}
+    moved = config.socket != paths.socket_path(own)
+    if not moved:
+        environment.pop("FLEET_SOCKET", None)
+    return ServiceSpec(
+        command=words,
+        environment=environment,
+        socket=config.socket if moved else None,
+        writable=_unnested([config.database.parent, paths.state_path(), config.checkpoints]),
+        unheard=tuple(sorted(unheard - known)),
+        networked=networked(config.store),
+    )
+
+
+def _settings() -> "Config":
+    """Return the settings as a service will have them too; raises InvalidState for others.
+
+    A service that did not know of the store that this shell's commands mean would begin another.
+    """
+    # Imported here: who only asks what runs needs no settings.
+    from fleetd.config import ConfigError, load
+
+    try:
+        here = load()
+        alone = load({name: value for name, value in os.environ.items() if name != STORE})
+    except ConfigError as error:
+        raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+    if here.config.store != alone.config.store:
+        raise InvalidState(
+            f"The store is named by {STORE} of this shell, which a service does not see.",
+            hint=f"Write it into {here.file} (store = ..., chmod 600 where it has a password), "
+            "and not into a unit, which others may read. Then try again.",
+        )
+    return here.config
+
+
+def networked(store: str) -> bool:
+    """Return whether a store is on a server that is not reached by a Unix socket alone."""
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    if not store:
+        return False
+    if "://" not in store:  # words such as host=... dbname=...
+        hosts = re.findall(r"\bhost(?:addr)?\s*=\s*'?([^'\s]+)", store)
+        named = "service" in store
+    else:
+        parts = urlsplit(store)
+        given = parse_qs(parts.query)
+        at = parts.netloc.rpartition("@")[2]
+        hosts = [at, *given.get("host", []), *given.get("hostaddr", [])]
+        named = "service" in given
+    each = (unquote(host) for several in hosts for host in several.split(","))
+    return named or any(host and not host.startswith(("/", "@")) for host in each)
+
+
+def command() -> tuple[str, ...]:
+    """Return the words that run fleetd; modules of the directory where it starts are ignored.
+
+    The interpreter itself is named: a script could be a shim that looks for it every time.
+    """
+    return (this_interpreter("service"), "-P", "-m", "fleetd")
+
+
+def places() -> dict[str, str]:
+    """Return this shell's variables that move files, with whole paths: fleetd begins elsewhere."""
+    found = {}
+    for name in (*PLACES, *XDG):
+        value = os.environ.get(name)
+        if value and (name in PLACES or Path(value).is_absolute()):
+            path = paths.of_socket(value) if name == "FLEET_SOCKET" else Path(value).expanduser()
+            # Links stay links.
+            found[name] = os.path.abspath(path)  # noqa: PTH100
+    return found
+
+
+def _path() -> str:
+    """Return the directories where programs are looked for: the usual ones, and git's."""
+    git = shutil.which("git")
+    where = os.path.dirname(os.path.abspath(git)) if git else ""  # noqa: PTH100, PTH120
+    return ":".join([*([where] if where and where not in USUAL_PATH else []), *USUAL_PATH])
+
+
+def _python_path(interpreter: str) -> dict[str, str]:
+    """Return what the interpreter must be told to find fleetd; mostly nothing."""
+    bare = {"HOME": str(Path.home()), "PATH": _path()}
+    wanted: list[dict[str, str]] = [{}]
+    if given := os.environ.get("PYTHONPATH"):
+        made = os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))
+        wanted.append({"PYTHONPATH": made})
+    said = ""
+    for each in wanted:
+        words = [interpreter, "-P", "-c", "import fleetd"]
+        done = run_program(words, env=bare | each, cwd="/", timeout_s=_TRY_S)
+        if done.returncode == 0:
+            return each
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+    raise InvalidState(
+        f"{interpreter} cannot run fleetd: {said}.",
+        hint="Install fleetd into the environment of this fleetctl, then try again.",
+    )
+
+
+def _unnested(directories: list[Path]) -> tuple[Path, ...]:
+    """Return the directories without those that lie in another one."""
+    kept = dict.fromkeys(directories)
+    return tuple(
+        each
+        for each in kept
+        if not any(other != each and each.is_relative_to(other) for other in kept)
+    )

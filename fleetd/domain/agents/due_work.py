@@ -1,0 +1,118 @@
+"""Due work: what has come due by itself, and when to look again.
+
+The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
+happens after a look can come due sooner.
+"""
+
+from ...protocol.records import Record
+from ..cluster.membership import UNBROKEN_MS, unreachable_params
+from ..core.context import Context
+from ..core.tx import Row, Tx
+from ..liveness.open_calls import LONGEST_CALL_MS
+from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
+from ..snapshots.triggers import INTERVAL_MS, due_runs
+
+
+class DueWork(Record, frozen=True, kw_only=True):
+    """Ids of what has come due, and the ms until the next can."""
+
+    missions: list[str]
+    recoveries: list[str]
+    agents: list[str]
+    runs: list[str]
+    look_again_ms: int
+
+
+# Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
+LONG_AGO = -(2**62)
+# The oldest of each kind that still can come due; nearly always there is nothing else to know.
+_OLDEST = (
+    # Since when this machine can be heard of; one that is out of touch will be from now on at best.
+    "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
+    " FROM machines WHERE id = :machine) AS hearing,"
+    " (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
+    " AND silent = 0 AND active_awake_ms >= :active_from) AS active,"
+    " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
+    " AS called,"
+    " (SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
+    " AND state = 'briefed') AS briefed,"
+    " (SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL) AS seen,"
+    " (SELECT min(snapshot_awake_ms) FROM runs WHERE status = 'in_progress'"
+    " AND snapshot_awake_ms > :recorded_from) AS recorded"
+)
+
+
+def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
+    """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
+
+    ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
+    while no daemon ran nobody could, nor while the store was away.
+    """
+    limit = ctx.config.detection.threshold_ms
+    oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)
+    silent, doubtful, unheard, unrecorded = [], [], [], []
+    hearing = max(hearing_since_ms, oldest["hearing"] or LONG_AGO)
+    silent_at_all = _past(ctx, oldest["active"], limit)
+    beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
+    if silent_at_all:
+        silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
+    if _past(ctx, oldest["briefed"], limit):
+        doubtful = tx.all(
+            "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+            " WHERE r.state <> 'resumed' AND r.state = 'briefed' AND r.briefed_awake_ms < :before"
+            " AND m.status = 'in_progress'",
+            before=ctx.awake_ms - limit,
+        )
+    if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
+        unheard = unheard_rows(tx, ctx)
+    if beats:
+        unrecorded = due_runs(tx, ctx)
+    if silent_at_all or beats:
+        # Those that are excused stay behind; the next to come due is younger.
+        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS)
+    return DueWork(
+        missions=[row["id"] for row in silent],
+        recoveries=[row["id"] for row in doubtful],
+        agents=[row["id"] for row in unheard],
+        runs=[row["id"] for row in unrecorded],
+        look_again_ms=_look_again(ctx, oldest, hearing),
+    )
+
+
+def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
+    row = tx.one(
+        _OLDEST,
+        **unreachable_params(ctx),
+        awake=ctx.awake_ms,
+        active_from=active_from,
+        called_from=ctx.awake_ms - LONGEST_CALL_MS,
+        recorded_from=recorded_from,
+    )
+    return row or {}
+
+
+def _past(ctx: Context, since: int | None, limit_ms: int) -> bool:
+    """Whether a limit has passed; exactly there it has not."""
+    return since is not None and since < ctx.awake_ms - limit_ms
+
+
+def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
+    """Return in how many ms the next thing can come due; it is due one past its limit.
+
+    A heartbeat is due exactly there.
+    """
+    limit, seen = ctx.config.detection.threshold_ms, oldest["seen"]
+    ends: list[int] = [
+        since + length + 1 - ctx.awake_ms
+        for since, length in (
+            (oldest["active"], limit),
+            (oldest["called"], LONGEST_CALL_MS),
+            (oldest["briefed"], limit),
+            (seen and max(seen, hearing_since_ms), UNHEARD_MS),
+            (oldest["recorded"], INTERVAL_MS - 1),
+            # What was not judged because word of it might still be on its way.
+            (oldest["hearing"], UNBROKEN_MS),
+        )
+        if since is not None
+    ]
+    return min([limit, INTERVAL_MS, *(end for end in ends if end > 0)])

@@ -1,0 +1,408 @@
+"""Steps of a recovery: sorties, locks and messages go back to what the checkpoint says."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+
+from ...protocol.events import LockConflicted, MessageRequeued, SortieRestored
+from ...protocol.records import Kept, Lock, PendingMessage, SortieState
+from ...protocol.timestamps import iso, to_ms
+from ...protocol.types import CLOSED_SORTIE
+from ..agents import mailbox
+from ..core.event_log import emit, emit_each
+from ..core.ids import find
+from ..core.tx import LogLine, Row
+from ..locks import leases
+from ..locks.keys import by_project, file_from_here, is_key, name_from_here, of_lock
+from ..sessions.plan_sync import invalidate_plan_items
+from .restore_context import RestoreContext
+
+_states = msgspec.json.Decoder(list[SortieState]).decode
+_FIELDS = (
+    "status",
+    "assigned_to",
+    "progress",
+    "progress_notes",
+    "blocked_reason",
+    "result",
+    "started_at",
+    "completed_at",
+)
+
+
+_OVERWRITE = (
+    "UPDATE sorties SET "
+    + ", ".join(f"{name} = :{name}" for name in _FIELDS)
+    + ", files_json = :files, updated_at = :now WHERE id = :id"
+)
+_restored = attrgetter(*_FIELDS, "files")
+
+
+class _Work(msgspec.Struct):
+    """What is to be written, all at once: a recovery can change every sortie of a mission."""
+
+    changed: list[SortieState] = []
+    overwritten: list[Row] = []
+
+
+def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> int:
+    """Restore sorties and return how many; what was finished or added since stays.
+
+    ``present`` are those of the mission as they are. Only a recovery that rewinds takes finished
+    work back.
+    """
+    live = {sortie.id: sortie for sortie in present}
+    work, restored = _Work(), 0
+    for then in restore.checkpoint.sorties:
+        now = live.pop(then.id, None)
+        if not restore.includes(then.assigned_to):
+            continue
+        if now and (reason := _reason_to_keep(restore, then, now)):
+            restore.report.kept.append(Kept(sortie_id=then.id, reason=reason))
+            continue
+        if now is None and (owner := _elsewhere(restore, then)):
+            restore.report.warnings.append(
+                f"Sortie {then.id} belongs to mission {owner}; left there"
+            )
+            continue
+        _restore_sortie(restore, work, then, now)
+        restored += 1
+    _write(restore, work)
+    _keep_added(
+        restore, [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
+    )
+    return restored
+
+
+def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
+    """Keep what came since the checkpoint, but for what only came back by another recovery."""
+    brought_back = _revived_sorties(restore) if added else set()
+    for sortie in added:
+        if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
+            _remove_revived(restore, sortie)
+        else:
+            reason = "created since the checkpoint"
+            restore.report.kept.append(Kept(sortie_id=sortie.id, reason=reason))
+
+
+def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
+    """Return the mission that a sortie's id belongs to: files from elsewhere may use it again."""
+    owner: str | None = restore.tx.value(
+        "SELECT mission_id FROM sorties WHERE id = :id", id=then.id
+    )
+    return owner
+
+
+def _revived_sorties(restore: RestoreContext) -> set[str]:
+    """Return the sorties that recoveries since the checkpoint took from older ones.
+
+    Those that are not in the checkpoint had been removed before it was taken; going back to it
+    undoes that they came back. Clocks do not tell this: they may have been set meanwhile.
+    """
+    rows = restore.tx.all(
+        "SELECT DISTINCT c.id, c.sorties_json FROM recoveries r"
+        " JOIN checkpoints c ON c.id = r.checkpoint_id"
+        " WHERE r.mission_id = :mission AND r.seq > :seq AND c.seq < :seq"
+        " AND r.briefed_at IS NOT NULL",
+        mission=restore.mission_id,
+        seq=restore.checkpoint.seq,
+    )
+    return {state.id for row in rows for state in _readable(row["sorties_json"])}
+
+
+def _readable(sorties_json: str) -> list[SortieState]:
+    """Return the sorties of another checkpoint's row; a damaged one brings nothing to light."""
+    try:
+        return _states(sorties_json)
+    except msgspec.DecodeError:
+        return []
+
+
+def _remove_revived(restore: RestoreContext, sortie: SortieState) -> None:
+    restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
+    invalidate_plan_items(restore.tx, [sortie.id])
+    restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
+
+
+def _reason_to_keep(restore: RestoreContext, then: SortieState, now: SortieState) -> str | None:
+    theirs = (None, then.assigned_to, restore.request.agent_id)
+    handed_over = then.assigned_to and then.assigned_to == restore.request.take_over_from
+    if (restore.only_agent or handed_over) and now.assigned_to not in theirs:
+        return f"now with {now.assigned_to}"
+    finished_since = now.status == "completed" and then.status != "completed"
+    if finished_since and not restore.request.rewind:
+        return "completed since the checkpoint"
+    return None
+
+
+def _restore_sortie(
+    restore: RestoreContext, work: _Work, then: SortieState, now: SortieState | None
+) -> None:
+    owner = _owner(restore, then)
+    goal = then if owner == then.assigned_to else msgspec.structs.replace(then, assigned_to=owner)
+    if now is None:
+        _recreate(restore, goal)
+    elif _restored(now) == _restored(goal):
+        return
+    else:
+        work.overwritten.append(_columns(restore, goal))
+    work.changed.append(goal)
+    restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
+
+
+def _write(restore: RestoreContext, work: _Work) -> None:
+    """Write sorties over, let their plans speak of them anew, and tell of each."""
+    restore.tx.many(_OVERWRITE, work.overwritten)
+    invalidate_plan_items(restore.tx, [goal.id for goal in work.changed])
+    told = [
+        (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
+        for goal in work.changed
+    ]
+    emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
+
+
+def _owner(restore: RestoreContext, then: SortieState) -> str | None:
+    """Return whose sortie it is now: a successor gets open work, not the credit for finished."""
+    if then.assigned_to is None or then.status in CLOSED_SORTIE:
+        return then.assigned_to
+    return restore.new_owner(then.assigned_to)
+
+
+def _summary(sortie: SortieState | None) -> str:
+    if sortie is None:
+        return "missing"
+    who = f", {sortie.assigned_to}" if sortie.assigned_to else ""
+    return f"{sortie.status} {sortie.progress}%{who}"
+
+
+def _columns(restore: RestoreContext, goal: SortieState) -> Row:
+    return {
+        "id": goal.id,
+        **{name: getattr(goal, name) for name in _FIELDS},
+        "files": msgspec.json.encode(goal.files).decode(),
+        "now": restore.ctx.now,
+    }
+
+
+def _recreate(restore: RestoreContext, goal: SortieState) -> None:
+    """Write a sortie back that the store has lost or that was removed since."""
+    columns: Row = {
+        name: getattr(goal, name) for name in SortieState.__struct_fields__ if name != "files"
+    }
+    columns |= {
+        "mission_id": restore.mission_id,
+        "title": goal.title or goal.id,
+        "created_at": goal.created_at or restore.ctx.now,
+        "updated_at": restore.ctx.now,
+        "files_json": msgspec.json.encode(goal.files).decode(),
+    }
+    restore.tx.insert("sorties", columns)
+
+
+def restore_locks(restore: RestoreContext) -> int:
+    """Take the checkpoint's locks again, each with a new lease and token; return how many.
+
+    Orphaned locks go first: the dead must not keep a file from its holder. Those who wait for one
+    come last, or they would.
+    """
+    _name_orphans_that_ended(restore)
+    freed = _release_orphans(restore)
+    restored = sum(
+        _restore_lock(restore, then)
+        for then in restore.checkpoint.active_locks
+        if restore.includes(then.held_by)
+    )
+    for path in freed:
+        leases.serve(restore.tx, restore.ctx, path)
+    return restored
+
+
+def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
+    tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
+    path = of_lock(then)
+    name = name_from_here(tx, ctx, path, then.file)
+    if _has_left(restore, owner):
+        text = f"Lock not restored: {name} ({owner} has left the fleet)"
+        restore.report.warnings.append(text)
+        return False
+    if _has_foreign_key(restore, path):
+        why = f"the store was moved since; {owner} can lock it again"
+        # Its key means no file any more: only its holder's word is left.
+        restore.report.warnings.append(f"Lock not restored: {then.file} ({why})")
+        return False
+    leases.end_expired(tx, ctx, path)
+    held = leases.holder(tx, path)
+    if held is not None and held["held_by"] == owner and restore.repeated:
+        return True  # its token was handed out in a briefing a moment ago, and stays good
+    if held is None:
+        _note_expiry(restore, then, owner, name)
+    elif held["held_by"] in (owner, then.held_by, restore.undone_successor(then.held_by)):
+        leases.end(tx, held["id"], "released", ctx.now)
+    elif restore.request.force_locks:
+        leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
+        text = f"Force-released lock: {name} (was held by {held['held_by']})"
+        restore.report.warnings.append(text)
+    elif held["held_by"] == restore.request.agent_id:
+        text = f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)"
+        restore.report.warnings.append(text)
+        return False
+    else:
+        _note_conflict(restore, then, owner, held, name)
+        return False
+    leases.grant(tx, ctx, _claim(restore, then, owner, path), activity=False)
+    before = f"held by {held['held_by']}" if held is not None else "free"
+    if before != f"held by {owner}":
+        restore.report.changed("lock", name, before, f"held by {owner}")
+    return True
+
+
+def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
+    """Whether nobody asks for a file by such a key any more: it is of a store before this one.
+
+    A store can be moved to a server that several share, and back.
+    """
+    if restore.ctx.shared:
+        return key.startswith("/")
+    if not is_key(key):
+        return False
+    mission = find(restore.tx, "mission", restore.mission_id)
+    return key.startswith("machine:") or not by_project(restore.ctx, mission)
+
+
+def _has_left(restore: RestoreContext, agent_id: str) -> bool:
+    status = restore.tx.value("SELECT status FROM agents WHERE id = :id", id=agent_id)
+    return bool(status == "gone")
+
+
+def _claim(restore: RestoreContext, then: Lock, owner: str, path: str) -> leases.LeaseRequest:
+    return leases.LeaseRequest(
+        path=path,
+        file=then.file,
+        agent_id=owner,
+        mission_id=restore.mission_id,
+        purpose=then.purpose,
+        timeout_ms=then.timeout_ms,
+    )
+
+
+def _note_expiry(restore: RestoreContext, then: Lock, owner: str, name: str) -> None:
+    """Say that a lease ran out; nobody else holds the file, so its holder gets it all the same."""
+    end = then.expires_at or iso(to_ms(then.acquired_at) + then.timeout_ms)
+    if end <= restore.ctx.now:
+        restore.report.warnings.append(f"Lock expired: {name} (was held by {then.held_by})")
+        restore.report.blockers.append((owner, f"Lock expired: {name}"))
+
+
+def _note_conflict(restore: RestoreContext, then: Lock, owner: str, held: Row, name: str) -> None:
+    text = f"Lock conflict: {name} held by {held['held_by']}"
+    restore.report.errors.append(text)
+    restore.report.blockers.append((owner, text))
+    payload = LockConflicted(
+        lock_id=held["id"], file=then.file, held_by=held["held_by"], wanted_by=owner
+    )
+    emit(restore.tx, restore.ctx, payload, mission_id=restore.mission_id, agent_id=owner)
+
+
+def _name_orphans_that_ended(restore: RestoreContext) -> None:
+    """Say which files lost agents held until their grace was over, since the last recovery."""
+    last = restore.tx.value(
+        "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=restore.mission_id
+    )
+    rows = restore.tx.all(
+        "SELECT file, normalized_path, held_by FROM locks"
+        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
+        " ORDER BY orphaned_at, id",
+        mission=restore.mission_id,
+        since=last or "",
+    )
+    for row in rows:
+        if restore.includes(row["held_by"]):
+            name = file_from_here(restore.tx, restore.ctx, row)
+            text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"
+            restore.report.warnings.append(text)
+
+
+def _release_orphans(restore: RestoreContext) -> list[str]:
+    """Release what lost agents of the mission hold and the checkpoint does not give back.
+
+    Return the paths that came free.
+    """
+    tx, ctx = restore.tx, restore.ctx
+    kept = {(of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
+    rows = tx.all(
+        "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
+        " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",
+        mission=restore.mission_id,
+    )
+    freed = []
+    for row in rows:
+        path, holder = row["normalized_path"], row["held_by"]
+        if (path, holder) in kept or restore.only_agent not in (None, holder):
+            continue
+        leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
+        freed.append(path)
+        name = file_from_here(tx, ctx, row)
+        restore.report.released.append(name)
+        restore.report.changed("lock", name, f"held by {holder}", "released")
+    return freed
+
+
+def restore_mail(restore: RestoreContext) -> int:
+    """Queue the checkpoint's messages again; return how many the recovery put in queues."""
+    for message in restore.checkpoint.pending_messages:
+        if message.delivered:
+            continue
+        waiting = [
+            _requeue(restore, message, agent) for agent in message.to if restore.includes(agent)
+        ]
+        if any(waiting):
+            restore.report.messages.add(message.id)
+    return len(restore.report.messages)
+
+
+def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) -> bool:
+    tx = restore.tx
+    # Also a take-over of long ago: who has taken the work over has the messages too.
+    recipient = mailbox.mail_reader(tx, restore.new_owner(agent_id))
+    row = tx.one("SELECT * FROM messages WHERE id = :id", id=message.id) or _repost(
+        restore, message
+    )
+    status = _delivery(restore, message.id, agent_id) or _delivery(restore, message.id, recipient)
+    if status in ("delivered", "acked"):
+        text = f"Message {message.id} not queued again for {recipient}: it was {status} already"
+        tx.after_commit(LogLine("INFO", text))
+        return False
+    if status != "queued":
+        mailbox.enqueue_delivery(tx, message.id, recipient, row["seq"])
+        restore.report.changed("message", message.id, status or "missing", "queued")
+        payload = MessageRequeued(message_id=message.id, to=[recipient])
+        emit(tx, restore.ctx, payload, mission_id=restore.mission_id)
+    return True
+
+
+def _delivery(restore: RestoreContext, message_id: str, agent_id: str) -> str | None:
+    status: str | None = restore.tx.value(
+        "SELECT status FROM deliveries WHERE message_id = :id AND agent_id = :agent",
+        id=message_id,
+        agent=agent_id,
+    )
+    return status
+
+
+def _repost(restore: RestoreContext, message: PendingMessage) -> Row:
+    """Write a message back that the store has lost."""
+    columns: Row = {
+        "id": message.id,
+        "seq": restore.checkpoint.seq,
+        "mission_id": restore.mission_id,
+        "thread_id": message.thread_id,
+        "sender": message.sender,
+        "to_json": msgspec.json.encode(message.to).decode(),
+        "subject": message.subject,
+        "body": message.body,
+        "priority": message.priority,
+        "sent_at": message.sent_at,
+    }
+    restore.tx.insert("messages", columns)
+    return columns

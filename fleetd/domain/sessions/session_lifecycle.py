@@ -1,0 +1,249 @@
+"""Membership: registering the agent of a session, the mission it works in, and its leaving.
+
+Source: hooks, rules 8 to 10. A session joins what somebody created for its directory, never what
+was created for another session.
+"""
+
+from ...harness.report import Report, SessionStarted
+from ...protocol.requests.agent import AgentRegister, Registration
+from ...protocol.types import OPEN_MISSION, Role
+from ..agents import agents
+from ..core.context import Context
+from ..core.ids import WHERE_KEY, Key, find
+from ..core.observers import agent_process_ended
+from ..core.sql import LIVING, inside_of, named_params
+from ..core.tx import LogLine, Row, Tx
+from ..missions import auto_mission
+from ..missions.milestones import begin_mission
+from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
+from . import notices
+from .sessions import session_row
+
+
+def register_agent(
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, wanted: str | None
+) -> Registration | None:
+    """Register the agent of a session unless it is there already; return what it has missed.
+
+    ``wanted`` is a mission that the session's environment names; one that is over or unknown is
+    passed over.
+    """
+    row = _agent(tx, agent_id)
+    if row is not None and _present(row, ctx, report):
+        return None
+    if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
+        put_into(tx, [agent_id], None)
+        row = {**row, "mission_id": None}
+    if row is not None and row["succeeded_by"] is not None:
+        notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
+    heir = inherited_mission(tx, agent_id) if row is None else None
+    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
+    first: Role = "specialist" if joined or report.subagent else "dispatch"
+    request = AgentRegister(
+        agent_id,
+        (row or heir or {"role": first})["role"],
+        harness=report.harness,
+        session_id=report.session_id,
+        pid=ctx.facts.agent_pid,
+        mission_id=joined,
+        cwd=cwd,
+    )
+    return agents.register(tx, ctx, request)
+
+
+def _agent(tx: Tx, agent_id: str) -> Row | None:
+    return tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
+
+
+def _present(row: Row, ctx: Context, report: Report) -> bool:
+    """Whether the agent is registered as it is: here, this session, this process, alive."""
+    if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
+        return False
+    pid = ctx.facts.agent_pid
+    if not ctx.is_here(row):
+        return pid is None and row["pid"] is not None  # nobody would watch its process then
+    return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
+
+
+def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: str | None) -> bool:
+    """Whether an agent's mission was made for an earlier session under its name.
+
+    A new session goes on with it only where it is, and while it is open. Where a session is resumed
+    under a new id, it is still its own.
+    """
+    resumed = any(SessionStarted(how) in report.happenings for how in ("resume", "compact"))
+    if resumed or row["session_id"] in (None, report.session_id):
+        return False
+    mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
+    if mission is None or not is_automatic(mission):
+        return False
+    return mission["status"] not in OPEN_MISSION or not belongs(ctx, mission, cwd)
+
+
+def _mission_to_join(
+    tx: Tx, ctx: Context, report: Report, row: Row | None, cwd: str | None, wanted: str | None
+) -> str | None:
+    if report.subagent:
+        return mission_of(tx, parent_of(tx, report))
+    named = tx.one("SELECT * FROM missions WHERE id = :id", id=wanted) if wanted else None
+    if wanted and (named is None or named["status"] not in OPEN_MISSION):
+        what = "is over" if named else "is unknown"
+        text = f"FLEET_MISSION_ID of session {report.session_id} is {wanted!a}, which {what}"
+        tx.after_commit(LogLine("WARNING", text))
+    if named is not None and named["status"] in OPEN_MISSION:
+        return str(named["id"])
+    if row is not None and row["mission_id"] is not None:
+        return None
+    found = mission_to_join(tx, ctx, cwd)
+    return str(found["id"]) if found else None
+
+
+def parent_of(tx: Tx, report: Report) -> str:
+    """Return the agent of the session that a report comes from; empty where there is none yet."""
+    parent = session_row(tx, Key(report.harness, report.session_id))
+    return str(parent["agent_id"]) if parent else ""
+
+
+def mission_of(tx: Tx, agent_id: str) -> str | None:
+    """Return the mission that an agent belongs to."""
+    found: str | None = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
+    return found
+
+
+def ensure_mission(
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
+) -> str | None:
+    """Return the open mission that an agent works in; None where none is to be made by itself.
+
+    ``title`` is what a new one is called: the user's first words. A subagent works where its
+    session does, and is never what a mission is made for: nobody would close it.
+    """
+    if not report.subagent:
+        return _ensure(tx, ctx, report, agent_id, cwd, title)
+    mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
+    if mission_id != mission_of(tx, agent_id):
+        put_into(tx, [agent_id], mission_id)
+    return mission_id
+
+
+def put_into(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
+    """Let agents work in a mission, or in none."""
+    tx.run(
+        f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
+        mission=mission_id,
+        **named_params("id", agent_ids),
+    )
+
+
+def _ensure(
+    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
+) -> str | None:
+    agent = find(tx, "agent", agent_id)
+    if agent["mission_id"] is not None:
+        mission = find(tx, "mission", agent["mission_id"])
+        begin_mission(tx, ctx, mission)
+        if mission["status"] in OPEN_MISSION or auto_mission.reopen(tx, ctx, mission["id"]):
+            return str(mission["id"])
+    found = mission_to_join(tx, ctx, cwd)
+    if found is not None:
+        begin_mission(tx, ctx, found)
+        mission_id = str(found["id"])
+    elif ctx.config.hooks.auto_missions:
+        place = ctx.facts.project_root or cwd
+        mission_id = auto_mission.begin(
+            tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=report.harness
+        )
+    else:
+        return None
+    put_into(tx, [agent_id], mission_id)
+    return mission_id
+
+
+def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Open the mission again that was closed when the session ended."""
+    if (mission_id := mission_of(tx, agent_id)) is not None:
+        auto_mission.reopen(tx, ctx, mission_id)
+
+
+def await_user(tx: Tx, agent_id: str) -> None:
+    """Let an agent wait for the first prompt of its session, however long that takes.
+
+    Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.
+    """
+    tx.run(
+        "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active' AND NOT EXISTS"
+        " (SELECT 1 FROM agents other WHERE other.mission_id = agents.mission_id"
+        " AND other.status = 'lost' AND other.succeeded_by IS NULL)",
+        id=agent_id,
+    )
+
+
+def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
+    """Whether an agent may wait for a permission of which only a reminder tells.
+
+    It is in the middle of a turn, and no agent of its session is known to wait for one.
+    """
+    found = tx.one(
+        "SELECT id FROM agents WHERE id = :agent AND status = 'active' AND NOT EXISTS"
+        " (SELECT 1 FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id = :session AND a.needs = 'permission')",
+        agent=agent_id,
+        harness=report.harness,
+        session=report.session_id,
+    )
+    return found is not None
+
+
+def active_subagents(tx: Tx, report: Report) -> list[str]:
+    """Return the subagents of a session that are in a turn, none for a subagent's own report."""
+    if report.subagent:
+        return []
+    rows = tx.all(
+        "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
+        " AND (a.status = 'active' OR a.needs IS NOT NULL) ORDER BY s.agent_id",
+        harness=report.harness,
+        session=report.session_id,
+    )
+    return [row["id"] for row in rows]
+
+
+@agent_process_ended.subscribe
+def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
+    """Let go the agent of an open session, as when it ends, if it has one.
+
+    Nobody said that it ended, so it is no activity.
+    """
+    row = tx.one(
+        "SELECT harness, session_id, subagent FROM sessions"
+        " WHERE agent_id = :agent AND ended_at IS NULL",
+        agent=agent_id,
+    )
+    if row is not None:
+        end_session(tx, ctx, Key(**row), reason, activity=False)
+
+
+def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
+    """Let the agent of a window go, with its subagents when the session ends.
+
+    The last one out closes a mission that was made for the session.
+    """
+    where = WHERE_KEY if key.subagent else "harness = :harness AND session_id = :session"
+    params = {name: value for name, value in key.params.items() if f":{name}" in where}
+    rows = tx.all(
+        f"SELECT agent_id, subagent FROM sessions WHERE {where} AND ended_at IS NULL"
+        " ORDER BY subagent DESC",
+        **params,
+    )
+    for row in rows:
+        mission_id = mission_of(tx, row["agent_id"])
+        if (agent := _agent(tx, row["agent_id"])) is not None:
+            agents.mark_gone(tx, ctx, agent, reason, activity=activity)
+        if mission_id is not None and not row["subagent"]:
+            auto_mission.end(tx, ctx, mission_id, reason)
+    # Last, so that whatever is told of an agent that leaves is told of this session.
+    tx.run(
+        f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",
+        now=ctx.now,
+        **params,
+    )

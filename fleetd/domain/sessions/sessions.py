@@ -1,0 +1,224 @@
+"""Sessions: which session a report belongs to, its agent's id, and its context window.
+
+A subagent is an agent of its own inside its parent's session. The states of a window in
+``sessions.context`` are ``whole``, ``compacting`` (announced), ``lost`` (compacted, nobody briefed)
+and ``briefed``, which work makes ``whole`` again.
+"""
+
+import re
+from itertools import chain, count
+
+import msgspec
+
+from ...harness.report import (
+    AnyHappening,
+    Compacted,
+    Compacting,
+    Paused,
+    PromptSubmitted,
+    Report,
+    SessionStarted,
+    ToolFinished,
+    ToolStarted,
+    WindowUsed,
+)
+from ...protocol.types import AGENT_ID
+from ..core.context import Context, TranscriptMark
+from ..core.ids import WHERE_KEY, Key
+from ..core.sql import LIVING
+from ..core.tx import LogLine, Row, Tx
+from ..liveness.process_identity import agent_without_session
+
+_AGENT_ID = re.compile(AGENT_ID)
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
+_KIND = re.compile(r"^[a-z]{2,8}_(?=.)")
+SHOWN = 8
+LONGEST_ID = 64
+
+
+def key_of(report: Report) -> Key:
+    """Return the name of the window that a report is about."""
+    return Key(report.harness, report.session_id, report.subagent or "")
+
+
+def session_row(tx: Tx, key: Key) -> Row | None:
+    """Return the row of a window, None for one that nobody has heard of."""
+    return tx.one(f"SELECT * FROM sessions WHERE {WHERE_KEY}", **key.params)
+
+
+def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
+    """Return the row of a window, a new one if need be; ``wanted`` is what its agent wants to be.
+
+    An ended session that is heard of again goes on under the name it had.
+    """
+    known = session_row(tx, key)
+    if known is None:
+        tx.run(
+            "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
+            " last_event_at) VALUES (:harness, :session, :subagent, :agent, :now, :now)",
+            **key.params,
+            agent=_agent_id(tx, ctx, key, wanted),
+            now=ctx.now,
+        )
+    else:
+        tx.run(
+            "UPDATE sessions SET last_event_at = :now, ended_at = NULL"
+            f" WHERE {WHERE_KEY} AND (last_event_at <> :now OR ended_at IS NOT NULL)",
+            **key.params,
+            now=ctx.now,
+        )
+    row = session_row(tx, key)
+    assert row is not None  # noqa: S101 - written above
+    return row
+
+
+def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
+    """Let the windows of a session be those of another, which a compaction made of it."""
+    before = Key(key.harness, previous_session_id)
+    if session_row(tx, before) is not None and session_row(tx, key) is None:
+        tx.run(
+            "UPDATE sessions SET session_id = :new WHERE harness = :harness AND session_id = :old",
+            new=key.session_id,
+            harness=before.harness,
+            old=before.session_id,
+        )
+
+
+def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
+    """Choose an id that no other session goes by.
+
+    One that was asked for is taken over from a session that has ended: whoever sets it wants the
+    same agent again. One that is made from a session id means that session only. An agent that
+    was registered for the process before any hook came is this session's.
+    """
+    if key.subagent:
+        parent = session_row(tx, Key(key.harness, key.session_id))
+        above = parent["agent_id"] if parent else _derived(key.harness, key.session_id)
+        return _free(tx, f"{above[: LONGEST_ID - SHOWN - 4]}.{_short(key.subagent)}", key)
+    if wanted is not None and _AGENT_ID.match(wanted):
+        return _free(tx, wanted[: LONGEST_ID - 4], key, unless_ended=True)
+    if wanted:
+        text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, which names no agent"
+        tx.after_commit(LogLine("WARNING", text))
+    return agent_without_session(tx, ctx) or _free(tx, _derived(key.harness, key.session_id), key)
+
+
+def _derived(harness: str, session_id: str) -> str:
+    return f"{harness}-{_short(session_id)}"
+
+
+def _short(name: str) -> str:
+    """Return the first characters of a harness's own id, as far as an agent's id may hold them.
+
+    Where ids begin with a word for their kind (``ses_…``), it tells nothing.
+    """
+    return _NOT_IN_IDS.sub("", _KIND.sub("", name))[:SHOWN] or "unnamed"
+
+
+def _free(tx: Tx, base: str, key: Key, *, unless_ended: bool = False) -> str:
+    candidates = chain([base], (f"{base}.{number}" for number in count(2)))
+    return next(name for name in candidates if not _taken(tx, name, key, unless_ended=unless_ended))
+
+
+def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
+    """Whether another session goes by this id, or one that has not ended."""
+    live = (
+        " AND s.ended_at IS NULL AND EXISTS"
+        f" (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.status IN {LIVING})"
+    )
+    found = tx.one(
+        "SELECT 1 AS taken FROM sessions s WHERE s.agent_id = :agent AND NOT"
+        " (s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent)"
+        + (live if unless_ended else ""),
+        agent=agent_id,
+        **key.params,
+    )
+    return found is not None
+
+
+_mark = msgspec.json.Decoder(TranscriptMark).decode
+_WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
+
+
+def window_state_after(state: str, happening: AnyHappening) -> str:
+    """Return the state of a window after something happened in it."""
+    if isinstance(happening, Compacting):
+        return "compacting" if happening.certain else state
+    if isinstance(happening, Compacted):
+        # Told once more after the briefing, by an event that comes later in some harnesses.
+        return state if state == "briefed" else "lost"
+    if isinstance(happening, SessionStarted):
+        return _opened(state, happening.source)
+    if isinstance(happening, PromptSubmitted) and state == "compacting":
+        # Nobody told that it was done, and a new turn has begun: the worst is assumed.
+        return "lost"
+    if isinstance(happening, _WORK) and state == "briefed":
+        return "whole"
+    return state
+
+
+def _opened(state: str, source: str) -> str:
+    if source == "compact":
+        return state if state == "briefed" else "lost"
+    if source == "resume":
+        # Its conversation is read again, so what was in it still is, and what was lost still is.
+        return "lost" if state in ("compacting", "lost") else state
+    return "whole"
+
+
+def set_window_state(tx: Tx, key: Key, state: str) -> None:
+    """Keep the state of a window."""
+    tx.run(
+        f"UPDATE sessions SET context = :state WHERE {WHERE_KEY} AND context <> :state",
+        **key.params,
+        state=state,
+    )
+
+
+def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
+    """Keep how full a window is, as its harness told last; None forgets it."""
+    tx.run(
+        f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
+        **key.params,
+        tokens=told and told.tokens,
+        size=told and told.size,
+    )
+
+
+def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
+    """Note that the reply to a delivery holds the briefing."""
+    tx.run(
+        f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}",
+        **key.params,
+        delivery=delivery_id,
+    )
+
+
+def revoke_briefing(tx: Tx, delivery_id: str) -> None:
+    """Have the briefing given again: the reply that held it was never read.
+
+    A delivery that also lies in the spool is one whose client gave up waiting.
+    """
+    tx.run(
+        "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery",
+        delivery=delivery_id,
+    )
+
+
+def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
+    """Whether a transcript was shortened or begun anew since it was last looked at."""
+    if before is None:
+        return False
+    then = _mark(before)
+    return now.size < then.size or (None not in {then.head, now.head} and now.head != then.head)
+
+
+def set_transcript_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
+    """Remember what a transcript looks like now, and its beginning as it was last known."""
+    if mark.head is None and before is not None:
+        mark = msgspec.structs.replace(mark, head=_mark(before).head)
+    tx.run(
+        f"UPDATE sessions SET transcript_mark = :mark WHERE {WHERE_KEY}",
+        **key.params,
+        mark=msgspec.json.encode(mark).decode(),
+    )

@@ -1,0 +1,257 @@
+"""Store migration: copies a store, compares both whole, then switches to the new one."""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ...config import Config, without_password
+from ...domain.system.relocation import (
+    StoreIdentity,
+    identity,
+    note_arrived,
+    note_moved,
+    note_moving,
+    note_staying,
+)
+from ...host.atomic_files import make_directories
+from ...host.clock import wall_clock
+from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
+from ...protocol.migration import Migration, MigrationRequest, TableCheck
+from ...protocol.timestamps import iso
+from ...store.machine_identity import machine_id
+from ...store.sqlite.offline import fold
+from ...store.sqlite.online_backup import part_of
+from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
+from ...store.transfer import postgres_side, sqlite_side
+from ...store.transfer.copy import StoreSide, Table, Tell, TransferPlan, compare, copy_rows, size
+from ...store.transfer.postgres_side import PostgresSide
+from ...store.transfer.sqlite_side import SqliteSide
+
+LOCAL = "sqlite"
+# What a store has before anybody used it.
+BARE = {"store_meta", "counters", "tallies", "machines"}
+
+
+class MigrationEnds(msgspec.Struct, frozen=True):
+    """The server and the database file of this machine, and whether the move goes to the server."""
+
+    url: str
+    database: Path
+    machine: str
+    there: bool
+
+    def plan(self, local: SqliteSide) -> TransferPlan:
+        """Return what goes along."""
+        return TransferPlan(
+            tables=tuple(local.tables()),
+            counted=frozenset(local.counted()),
+            machine=self.machine,
+            shared=self.there,
+        )
+
+    @property
+    def setting(self) -> str:
+        """Return what ``store`` is to be from now on, without any password."""
+        return bare(self.url) if self.there else ""
+
+
+def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
+    """Return what an errand and the settings mean; raises InvalidParams for what has no sense."""
+    to, source = request.to or config.store, request.source
+    there = to != LOCAL
+    url = to if there else (source or config.store)
+    if not url:
+        raise InvalidParams(
+            "Nothing says which server is meant: the setting store is empty.",
+            hint="Name it: --to postgresql://USER@HOST/DATABASE, or --from with --to sqlite.",
+        )
+    if there and source not in ("", LOCAL):
+        raise InvalidParams(
+            "A store moves between this machine's database and a server, not between two servers.",
+            hint="pg_dump and pg_restore move a database from server to server.",
+        )
+    return MigrationEnds(url, config.database.resolve(), machine_id(config.database.parent), there)
+
+
+def bare(url: str) -> str:
+    """Return a URL without its password, as it can stand in a configuration."""
+    shown = without_password(url).replace(":***@", "@")
+    return re.sub(r"(?i)[&?\s]?\bpassword\s*=\s*\*\*\*", "", shown)
+
+
+def check_source(side: StoreSide) -> StoreIdentity:
+    """Return what the store is that is to move; raises InvalidState for one that moved away."""
+    known = identity(side.tx)
+    if known.moved_to is not None:
+        raise InvalidState(
+            f"{side.where} was moved to {known.moved_to.where} at {known.moved_to.at} already.",
+            hint="To move what is there now, name it as the source; "
+            "fleetctl migrate --undo goes on with this one instead.",
+        )
+    return known
+
+
+def check_target(side: StoreSide, tables: Sequence[Table], source: StoreIdentity) -> None:
+    """Raise InvalidState when a target holds what is nowhere else.
+
+    What came from this same store and was not used since, or was moved back to it, is replaced.
+    """
+    known = identity(side.tx)
+    if known.epoch == source.epoch and (known.arrived or known.moved_to):
+        return
+    if held := _held(side, tables):
+        raise InvalidState(
+            f"{side.where} holds another store already: {', '.join(held)}.",
+            hint="Name a database, or a schema, that is empty; or move that one away first.",
+        )
+
+
+def _held(side: StoreSide, tables: Iterable[Table]) -> list[str]:
+    """Return how many rows a store has of what somebody recorded."""
+    counts = {table.name: size(side, table) for table in tables if table.name not in BARE}
+    return [f"{number:,} {name}" for name, number in sorted(counts.items()) if number]
+
+
+def check_alone(side: PostgresSide, machine: str) -> None:
+    """Raise InvalidState while other machines are at work with a shared store."""
+    if names := side.at_work(machine):
+        raise InvalidState(
+            f"{side.where} is in use: fleetd runs on {', '.join(names)}.",
+            hint="Stop it there: fleetctl daemon stop. One that was killed counts for a minute.",
+        )
+
+
+def move(ends: MigrationEnds, tell: Tell) -> Migration:
+    """Move the store and return what was compared; raises FleetError, and then nothing moved."""
+    clear_up(ends.database)
+    return _there(ends, tell) if ends.there else _back(ends, tell)
+
+
+def _there(ends: MigrationEnds, tell: Tell) -> Migration:
+    begun, now = time.monotonic(), iso(wall_clock())
+    with (
+        sqlite_side.opened(ends.database) as source,
+        postgres_side.opened(ends.url, make=True) as target,
+    ):
+        plan = ends.plan(source)
+        known = check_source(source)
+        check_alone(target, ends.machine)
+        check_target(target, plan.tables, known)
+        copy_rows(source, target, plan, tell)
+        note_arrived(target.tx, source.where, now)
+        checks = _alike(compare(source, target, plan, tell))
+        _leave(source, target.where, now)
+        target.commit()
+        target.ease(plan.carried)
+        note_moved(source.tx, target.where, now)
+        source.commit()
+        return _report(ends, source.where, target.where, checks, begun)
+
+
+def _back(ends: MigrationEnds, tell: Tell) -> Migration:
+    begun, now = time.monotonic(), iso(wall_clock())
+    with postgres_side.opened(ends.url, make=False) as source:
+        check_alone(source, ends.machine)
+        known = check_source(source)
+        if ends.database.exists():
+            with sqlite_side.opened(ends.database) as old:
+                check_target(old, old.tables(), known)
+        make_directories(ends.database.parent)
+        with part_of(ends.database) as part:
+            with sqlite_side.made(part) as target:
+                plan = ends.plan(target)
+                copy_rows(source, target, plan, tell)
+                note_arrived(target.tx, source.where, now)
+                checks = _alike(compare(source, target, plan, tell))
+                target.commit()
+            _leave(source, str(ends.database), now)
+            try:
+                replaced = _put(part, ends.database, now)
+            except Storage:  # what was put there is taken back
+                note_staying(source.tx)
+                source.commit()
+                raise
+        note_moved(source.tx, str(ends.database), now)
+        source.commit()
+        return _report(ends, source.where, str(ends.database), checks, begun, replaced)
+
+
+def _leave(source: StoreSide, where: str, now: str) -> None:
+    """Have the old store say so before the new one counts: whatever happens, one is in use.
+
+    Who is killed right after it finds neither in use until the same command is given again.
+    """
+    note_moving(source.tx, where, now)
+    source.commit()
+    source.begin()
+
+
+def _alike(checks: list[TableCheck]) -> list[TableCheck]:
+    """Return checks that all passed; raises Corrupt, so that nothing of the copy is kept."""
+    if wrong := [check for check in checks if not check.same]:
+        told = "; ".join(differing(check) for check in wrong)
+        raise Corrupt(
+            f"What was copied is not what is there: {told}.",
+            hint="Nothing was moved. fleetctl doctor looks for damage.",
+        )
+    return checks
+
+
+def differing(check: TableCheck) -> str:
+    """Say in what a table of two stores differs."""
+    rows = f"{check.source_rows:,} and {check.target_rows:,} rows"
+    return f"{check.table} ({rows}, first at {check.first_difference})"
+
+
+def _put(part: Path, database: Path, now: str) -> Path | None:
+    """Put the new database in its place; return where the one lies that was there."""
+    try:
+        with Moves() as moves:
+            fold(database)
+            old = files_of(database)
+            aside = database.parent / unused((database.parent,), now) if old else None
+            put_in_place(part, database, aside, moves)
+    except OSError as error:
+        raise Storage(
+            f"The new database cannot be put in its place: {error}.",
+            hint="Everything is as it was. Check the free space and the permissions.",
+        ) from error
+    confirm(database)
+    return aside / database.name if aside else None
+
+
+def check(ends: MigrationEnds, tell: Tell) -> Migration:
+    """Compare both stores without changing either."""
+    begun = time.monotonic()
+    with (
+        sqlite_side.opened(ends.database) as here,
+        postgres_side.opened(ends.url, make=False) as server_side,
+    ):
+        plan = ends.plan(here)
+        source, target = (here, server_side) if ends.there else (server_side, here)
+        checks = compare(source, target, plan, tell)
+        return _report(ends, source.where, target.where, checks, begun, moved=False)
+
+
+def _report(
+    ends: MigrationEnds,
+    source: str,
+    target: str,
+    checks: list[TableCheck],
+    begun: float,
+    replaced: Path | None = None,
+    *,
+    moved: bool = True,
+) -> Migration:
+    return Migration(
+        moved=moved,
+        source=source,
+        target=target,
+        tables=checks,
+        setting=ends.setting,
+        replaced=str(replaced) if replaced else None,
+        duration_ms=int(1_000 * (time.monotonic() - begun)),
+    )

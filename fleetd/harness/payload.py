@@ -1,0 +1,368 @@
+"""Readers of hook payloads: fields, tool calls and plans, as Claude and those like it write them.
+
+Vendors change the shapes. A field of the wrong type counts as absent: a hook must never fail for
+what it can do without.
+"""
+
+import os.path
+import re
+from typing import Any
+
+import msgspec
+
+from .report import (
+    Payload,
+    PlanItem,
+    Planned,
+    PlanStatus,
+    ToolFinished,
+    ToolStarted,
+    Unfit,
+    WindowUsed,
+)
+
+COMMAND_CHARS = 2_000
+ERROR_CHARS = 2_000
+MESSAGE_CHARS = 4_000
+PROMPT_CHARS = 60_000
+PATH_CHARS = 4_096
+WORD_CHARS = 200
+# No window is larger, whatever a payload says.
+MOST_TOKENS = 1_000_000_000
+
+# Half a character of two, as JSON and JavaScript can write it: nothing can be kept that has one.
+_HALF = re.compile(r"[\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def text(payload: Payload, *names: str, most: int = WORD_CHARS) -> str | None:
+    """Return the first of these fields that is a text with something in it, cut to ``most``."""
+    for name in names:
+        value = payload.get(name)
+        if isinstance(value, str) and (found := cut(value, most)).strip():
+            return found
+    return None
+
+
+def need(payload: Payload, *names: str) -> str:
+    """Return a field that the payload cannot do without; raises Unfit."""
+    value = text(payload, *names)
+    if value is None:
+        raise Unfit(f"it has no {' or '.join(names)}")
+    return value
+
+
+def event_name(payload: Payload, given: str | None) -> str:
+    """Return the name of the event, the payload's own or else the one ``given``; raises Unfit."""
+    named = text(payload, "hook_event_name") or cut(given or "", WORD_CHARS)
+    return named or need(payload, "hook_event_name")
+
+
+def table(payload: Payload, name: str) -> Payload:
+    """Return a field that is an object, an empty one where it is not."""
+    value = payload.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def whole(payload: Payload, name: str) -> int | None:
+    """Return a field that is a number of at least 0, rounded."""
+    value = payload.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        return None
+    return round(value)
+
+
+def window_used(source: Payload, tokens: str, size: str) -> tuple[WindowUsed, ...]:
+    """Return how full a window is by the fields of these names, empty where they say nothing."""
+    used, room = (whole(source, name) for name in (tokens, size))
+    if used is None or used > MOST_TOKENS:
+        return ()
+    known = room is not None and 0 < room <= MOST_TOKENS
+    return (WindowUsed(tokens=used, size=room if known else None),)
+
+
+def path(given: Any, cwd: str | None) -> str | None:
+    """Return a file's path made absolute against ``cwd``; None for what is no usable path."""
+    if not isinstance(given, str) or not given.strip() or len(given) > PATH_CHARS:
+        return None
+    if "\0" in given or _HALF.search(given):
+        return None
+    if given.startswith("/"):
+        return os.path.normpath(given)
+    return os.path.normpath(f"{cwd}/{given}") if cwd and cwd.startswith("/") else None
+
+
+def cut(value: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, without control characters."""
+    clean = _UNPRINTABLE.sub("", value[:most])
+    return clean if len(value) <= most else clean[: most - 1] + "…"
+
+
+# Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
+SHELLS = frozenset(
+    (
+        *("bash", "shell", "execute", "runcommand"),
+        *("runshellcommand", "runterminalcommand", "runterminalcmd"),
+    )
+)
+EDITORS = frozenset(
+    (
+        *("edit", "multiedit", "write", "notebookedit", "create"),
+        *("editfile", "writefile", "replace", "searchreplace", "strreplace", "strreplacefile"),
+        *("writetofile", "replacefilecontent", "multireplacefilecontent"),
+        *("delete", "deletefile"),
+    )
+)
+_FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath", "target_file")
+PATCHER = "applypatch"
+_PATCH_FIELDS = ("command", "patch", "patchText", "input")
+PATCH_CHARS = 1_000_000
+_RESULTS = ("tool_response", "tool_result", "tool_output")
+FILES = 200
+NAMELESS = "unknown"
+_NOT_A_LETTER = re.compile(r"[^a-z]")
+# Spaces at a line's end are left to strip(): a pattern for both takes the square of their number.
+_LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """One call of a tool, as the payload of any of its events describes it.
+
+    ``silent`` says that the harness has no event for failures: without an exit code nobody knows.
+    """
+
+    payload: Payload
+    cwd: str | None
+    silent: bool = False
+
+    @property
+    def tool(self) -> str:
+        """Return the name of the tool."""
+        return text(self.payload, "tool_name") or NAMELESS
+
+    @property
+    def kind(self) -> str:
+        """Return the name in the form that the sets of names use."""
+        return plain(self.tool)
+
+    @property
+    def given(self) -> Payload:
+        """Return what the tool was called with."""
+        return table(self.payload, "tool_input")
+
+    @property
+    def result(self) -> Payload:
+        """Return what the tool gave back, empty when it is no object."""
+        return next((found for name in _RESULTS if (found := table(self.payload, name))), {})
+
+    @property
+    def call_id(self) -> str | None:
+        """Return the harness's name of the call, the same at its start and at its end."""
+        return text(self.payload, "tool_use_id", "tool_call_id")
+
+    @property
+    def command(self) -> str | None:
+        """Return the command line of a shell's call, None for all other tools."""
+        return text(self.given, "command", most=COMMAND_CHARS) if self.kind in SHELLS else None
+
+    @property
+    def edits(self) -> tuple[str, ...]:
+        """Return the files that an editing tool changes, as absolute paths."""
+        if self.kind == PATCHER:
+            return patched(self._patch, self.cwd)
+        if self.kind not in EDITORS:
+            return ()
+        for source in (self.given, self.result):
+            named = text(source, *_FILE_FIELDS, most=PATH_CHARS + 1)
+            file = path(named, self.cwd)
+            if file is not None:
+                return (file,)
+        return ()
+
+    @property
+    def _patch(self) -> str:
+        given = self.payload.get("tool_input")
+        if isinstance(given, str):
+            return given[:PATCH_CHARS]
+        return text(self.given, *_PATCH_FIELDS, most=PATCH_CHARS) or ""
+
+
+def plain(name: str) -> str:
+    """Return a tool's name in the form that the sets of names use."""
+    return _NOT_A_LETTER.sub("", name.lower())
+
+
+def started(call: ToolCall) -> ToolStarted:
+    """Return the beginning of a call."""
+    return ToolStarted(tool=call.tool, call_id=call.call_id, command=call.command, edits=call.edits)
+
+
+def finished(call: ToolCall) -> ToolFinished:
+    """Return the end of a call that the harness does not call a failure."""
+    passed, error = _outcome(call)
+    return ToolFinished(
+        tool=call.tool,
+        call_id=call.call_id,
+        command=call.command,
+        edited=(call.edits or _changed_by_command(call)) if passed is not False else (),
+        passed=passed,
+        error=error,
+        duration_ms=whole(call.payload, "duration_ms"),
+    )
+
+
+def failed(call: ToolCall) -> ToolFinished:
+    """Return the end of a call that failed, or that the user stopped."""
+    error = _error(call.payload) or "it failed and did not say why"
+    if call.payload.get("is_interrupt") is True:
+        error = f"stopped by the user: {error}"[:ERROR_CHARS]
+    return ToolFinished(
+        tool=call.tool,
+        call_id=call.call_id,
+        command=call.command,
+        passed=False,
+        error=error,
+        duration_ms=whole(call.payload, "duration_ms"),
+    )
+
+
+def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
+    """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
+    result = call.result
+    if result.get("interrupted") is True:
+        return False, "interrupted before it ended"
+    if text(result, "backgroundTaskId") or call.payload.get("is_backgrounded") is True:
+        return None, None
+    code = result.get("exit_code", result.get("exitCode"))
+    if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
+        # An exit status that the harness has a meaning for, such as grep's 1, is no failure.
+        passed = code == 0 or text(result, "returnCodeInterpretation") is not None
+        return passed, None if passed else f"Exit code {code}"
+    return (None if call.silent else True), None
+
+
+def _error(payload: Payload) -> str | None:
+    for source in (payload, table(payload, "error")):
+        found = text(source, "error", "message", most=ERROR_CHARS)
+        if found is not None:
+            return found
+    return None
+
+
+def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
+    """Return the files that a shell command changed, where the harness looked.
+
+    What it saw while other commands ran beside this one is nobody's for certain.
+    """
+    seen = table(call.result, "bashEditDiff")
+    named = seen.get("changedFiles")
+    if call.kind not in SHELLS or seen.get("shared") is True or not isinstance(named, list):
+        return ()
+    files = (path(each, call.cwd) for each in named[:FILES])
+    return tuple(dict.fromkeys(file for file in files if file is not None))
+
+
+def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
+    """Return the files that a patch changes, as absolute paths, each once."""
+    named = (path(line[1].rstrip(), cwd) for line in _LINE.finditer(patch))
+    return tuple(dict.fromkeys(file for file in named if file is not None))[:FILES]
+
+
+ITEM_CHARS = 500
+ITEMS = 1_000
+_WORDS = ("content", "text", "title", "subject", "step", "description")
+LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos", "updatetodo"))
+
+_STATUSES: dict[str, PlanStatus] = {
+    "pending": "pending",
+    "open": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+    "complete": "completed",
+    "done": "completed",
+    "deleted": "dropped",
+    "cancelled": "dropped",
+    "canceled": "dropped",
+}
+# Droid writes its list as text: "1. [in_progress] Write the parser".
+_STEP_LINE = re.compile(r"\s*\d+\.\s*\[(\w+)\]\s*(\S.*)")
+# Copilot writes a checklist in Markdown: "- [x] Write the parser".
+_BOX = re.compile(r"\s*[-*+]\s*\[(.)\]\s*(\S.*)")
+_BOXES = {"x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
+
+
+def planned(call: ToolCall) -> tuple[Planned, ...]:
+    """Return what a finished call of a planning tool did to the plan; empty for other tools."""
+    if call.kind in LISTS:
+        return listed(call.given.get("todos"), whole=call.given.get("merge") is not True)
+    if call.kind == "taskcreate":
+        return _created(call)
+    return _updated(call) if call.kind == "taskupdate" else ()
+
+
+def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
+    """Return what an event about one task tells; it says the same as the tool's own event."""
+    named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
+    if named is None and subject is None:
+        return ()
+    return _one(PlanItem(text=subject or "", status=status, id=named))
+
+
+def listed(told: Any, *, whole: bool = True) -> tuple[Planned, ...]:
+    """Return the plan that a list of steps is, also one in text; empty for what is no list."""
+    if isinstance(told, str):
+        told = _lines(told)
+    if not isinstance(told, list):
+        return ()
+    items = tuple(item for each in told[:ITEMS] if (item := _item(each)) is not None)
+    return (Planned(items=items, whole=whole),)
+
+
+def _lines(told: str) -> list[dict[str, str]]:
+    """Return the steps of a list that is written as text."""
+    steps = []
+    for line in told.splitlines()[:ITEMS]:
+        if (step := _STEP_LINE.fullmatch(line)) is not None:
+            steps.append({"status": step[1], "content": step[2]})
+        elif (step := _BOX.fullmatch(line)) is not None:
+            steps.append({"status": _BOXES.get(step[1], "pending"), "content": step[2]})
+    return steps
+
+
+def _item(told: Any) -> PlanItem | None:
+    if not isinstance(told, dict):
+        return None
+    words = text(told, *_WORDS, most=ITEM_CHARS)
+    status = _STATUSES.get(text(told, "status") or "", "pending")
+    return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
+
+
+def _created(call: ToolCall) -> tuple[Planned, ...]:
+    made = table(call.result, "task")
+    words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
+    if words is None:
+        return ()
+    return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
+
+
+def _updated(call: ToolCall) -> tuple[Planned, ...]:
+    """Return the change of one task; without a new status nothing is known that would matter."""
+    named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
+    status = _STATUSES.get(text(call.given, "status") or "")
+    if named is None or status is None or call.result.get("success") is False:
+        return ()
+    words = text(call.given, "subject", most=ITEM_CHARS) or ""
+    return _one(PlanItem(text=words, status=status, id=named))
+
+
+def _one(item: PlanItem) -> tuple[Planned, ...]:
+    """Return what is told of one task: Claude keeps one list of them for the whole session."""
+    return (Planned(items=(item,), whole=False, shared=True),)
+
+
+def _id(source: Payload, *names: str) -> str | None:
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cut(str(value), 20) if abs(value) < 2**63 else None
+    return text(source, *names)

@@ -1,0 +1,225 @@
+"""Lines in and out of a socket, in bounds of size, time and memory."""
+
+import math
+import os
+from collections.abc import Callable
+
+import trio
+
+from ..protocol.errors import LimitExceeded
+from ..protocol.framing import FrameTooLong, Line, LineDecoder
+
+_CHUNK = 65_536
+_LARGE_AT_ONCE = 2
+
+
+class LargeLineLimit:
+    """Room for lines of the hook client that are longer than others may be.
+
+    There is room for few in the whole daemon: text of 16 MiB takes several times that while it is
+    read and understood, and every connection could send one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._room = trio.Semaphore(_LARGE_AT_ONCE)
+
+    async def enter(self) -> float:
+        """Wait for room, and return how many seconds that took."""
+        begun = trio.current_time()
+        await self._room.acquire()
+        return trio.current_time() - begun
+
+    def leave(self) -> None:
+        """Give the room to the next in line."""
+        self._room.release()
+
+
+class LineReader:
+    """Cuts what a client sends into lines and minds how long each of them takes."""
+
+    def __init__(
+        self, stream: trio.SocketStream, *, limit: int, timeout_ms: int, large: LargeLineLimit
+    ) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._decoder = LineDecoder(limit, large.limit)
+        self._timeout_ms = timeout_ms
+        self._large = large
+
+    async def next_line(self) -> Line | None:
+        """Return the next line, None at the end; raises LimitExceeded when it breaks a bound.
+
+        The clock runs from the first byte that is waited on. Trickling does not prolong it, and
+        time that the daemon spends between two calls, or a large line waits for room, is not
+        counted. Whoever gets a line that is longer than the limit has room for it, and leaves
+        when it is dealt with.
+        """
+        deadline = math.inf
+        entered = False
+        line = None
+        try:
+            while True:
+                if self._decoder.outgrown and not entered:
+                    deadline += await self._large.enter()
+                    entered = True
+                if (line := self._finished_line()) is not None:
+                    return line
+                if self._decoder.partial and deadline == math.inf:
+                    deadline = trio.current_time() + self._timeout_ms / 1000
+                if not (data := await self._receive(deadline)):
+                    return None
+                self._decoder.feed(data)
+        finally:
+            if entered and (line is None or len(line) <= self._limit):
+                self._large.leave()
+
+    async def discard(self, at_most: int) -> None:
+        """Read and forget, until the client stops or ``at_most`` bytes have come."""
+        while at_most > 0 and (data := await self._receive(math.inf)):
+            at_most -= len(data)
+
+    def _finished_line(self) -> Line | None:
+        try:
+            return self._decoder.next_line()
+        except FrameTooLong as error:
+            raise LimitExceeded(
+                f"A line is longer than {error.limit} bytes.",
+                hint="Send less at once; limits.line_bytes in the configuration sets the limit, "
+                "hooks.line_bytes that of hook.deliver.",
+                limit="line_bytes",
+                allowed=error.limit,
+            ) from error
+
+    async def _receive(self, deadline: float) -> bytes:
+        """Return what has come, nothing when the client stopped sending or is gone."""
+        if deadline == math.inf:
+            return await self._come()
+        with trio.CancelScope(deadline=deadline):
+            return await self._come()
+        raise LimitExceeded(
+            f"A line was begun and not finished within {self._timeout_ms} ms.",
+            hint="Send each line in one go, ended by a line feed.",
+            limit="line_timeout_ms",
+            allowed=self._timeout_ms,
+        )
+
+    async def _come(self) -> bytes:
+        # Clients send a line and wait: a read before anything has come nearly always fails.
+        descriptor = self._stream.socket.fileno()
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+                return os.read(descriptor, _CHUNK)
+            except BlockingIOError:
+                continue  # the kernel was wrong
+            except (OSError, trio.ClosedResourceError):
+                return b""
+
+
+# What clients were slow to take may wait in so much memory, in the whole daemon.
+UNSENT_BYTES = 32 * 1024 * 1024
+
+
+class SendBudget:
+    """Everything that waits to be sent, of all clients.
+
+    A client that asks for much and reads nothing would fill the memory within the time that it has.
+    """
+
+    def __init__(self) -> None:
+        self._writers: set[LineWriter] = set()
+
+    def add(self, writer: "LineWriter") -> None:
+        """Count a writer in; when all together hold too much, whoever holds most is cut off.
+
+        A single reply that is longer than the bound is no reason: it could never be sent.
+        """
+        self._writers.add(writer)
+        while (
+            sum(each.lines for each in self._writers) > 1
+            and sum(each.unsent for each in self._writers) > UNSENT_BYTES
+        ):
+            most = max(self._writers, key=lambda each: each.unsent)
+            self._writers.remove(most)
+            most.give_up()
+
+    def remove(self, writer: "LineWriter") -> None:
+        """Forget a writer with nothing to send."""
+        self._writers.discard(writer)
+
+
+class LineWriter:
+    """Sends whole lines, one after the other.
+
+    ``give_up`` is called when the client has not taken a line within ``seconds``, is gone, or
+    holds up too much; it must end the tasks that send.
+    """
+
+    def __init__(
+        self,
+        stream: trio.SocketStream,
+        *,
+        seconds: float,
+        unsent: SendBudget,
+        too_slow: Callable[[], None],
+        gone: Callable[[], None],
+    ) -> None:
+        self.unsent = 0
+        """Bytes that wait."""
+        self.lines = 0
+        self._stream = stream
+        self._seconds = seconds
+        self._all = unsent
+        self.give_up = too_slow
+        self._gone = gone
+        self._sending = trio.StrictFIFOLock()
+        self._begun = b""
+
+    async def send(self, data: bytes) -> None:
+        """Send whole lines; a client that does not take them in time loses its connection."""
+        # While another reply is on its way, this one waits its turn: lines must not mix.
+        data, self._begun = self._begun + data, b""
+        if not self._sending.locked() and not (data := self._send_now(data)):
+            return
+        self.unsent += len(data)
+        self.lines += 1
+        self._all.add(self)
+        try:
+            async with self._sending:
+                await self._send_rest(data)
+        finally:
+            self.unsent -= len(data)
+            self.lines -= 1
+            if not self.lines:
+                self._all.remove(self)
+
+    def offer(self, data: bytes) -> None:
+        """Send a line if there is room for it now, else not at all."""
+        if self._sending.locked() or self._begun:
+            return
+        rest = self._send_now(data)
+        if len(rest) < len(data):
+            self._begun = rest  # a kernel that took a part of it: the next line brings the rest
+
+    async def taken(self) -> None:
+        """Wait until nothing waits to be sent."""
+        while self.lines:
+            async with self._sending:
+                pass
+
+    def _send_now(self, data: bytes) -> bytes:
+        """Send what fits now, nearly always all, without the scheduler; return the rest."""
+        try:
+            return data[os.write(self._stream.socket.fileno(), data) :]
+        except OSError:  # full, or broken: whoever waits on the stream learns which
+            return data
+
+    async def _send_rest(self, data: bytes) -> None:
+        with trio.move_on_after(self._seconds) as taking:
+            try:
+                await self._stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._gone()
+        if taking.cancelled_caught:
+            self.give_up()

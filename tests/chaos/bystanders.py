@@ -1,0 +1,72 @@
+"""Well-behaved clients beside whatever a campaign does, and what they noticed of it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.campaign import Red, Run
+
+PROGRAM = Path(__file__).with_name("good_client.py")
+P99_MS = 10.0
+# When a pause comes out longer by this, other programs keep the machine busy.
+LATE_MS = 3.0
+
+
+@dataclass
+class Noticed:
+    """How long a polite client waited for each answer, in ms, and what went wrong.
+
+    ``late`` is by how much its own pauses came out too long.
+    """
+
+    times: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+    def p99(self) -> float:
+        """Return what one answer in a hundred exceeds."""
+        return _p99(self.times)
+
+    def can_tell(self) -> bool:
+        """Whether the machine had time for it, so that the daemon is what it waited for."""
+        return len(self.times) >= 100 and _p99(self.late) < LATE_MS
+
+
+def _p99(times: list[float]) -> float:
+    ordered = sorted(times)
+    return ordered[len(ordered) * 99 // 100] if ordered else 0.0
+
+
+@contextmanager
+def polite(path: Path, *, pause_ms: int = 10, manner: str = "stay") -> Iterator[Noticed]:
+    """Have a client ask politely meanwhile; what it noticed is there at the end."""
+    command = [sys.executable, "-I", "-S", str(PROGRAM), str(path), str(pause_ms), manner]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    noticed = Noticed()
+    try:
+        yield noticed
+        out, _ = process.communicate(timeout=60)
+        told = json.loads(out)
+        noticed.times = [each / 1_000 for each in told["us"]]
+        noticed.late = [each / 1_000 for each in told["late"]]
+        noticed.trouble = told["trouble"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def judge(run: Run, noticed: Noticed, who: str, *, p99_ms: float = P99_MS) -> None:
+    """Put into the figures what somebody noticed; raises Red for what must not be."""
+    run.add("answers to others", len(noticed.times))
+    if noticed.trouble:
+        raise Red(f"{who} was not answered: {noticed.trouble[0]}")
+    if not noticed.can_tell():
+        run.add("times too few, or the machine too busy, to judge")
+        return
+    run.worst("ms p99 of others", noticed.p99())
+    if run.judged and noticed.p99() > p99_ms:
+        raise Red(f"{who} waited {noticed.p99():.1f} ms (p99), {p99_ms:g} are promised")

@@ -1,0 +1,93 @@
+"""A fleetd of a machine whose clock is wrong, perhaps with a defect; nothing else imports this.
+
+``python -m tests.chaos.injected_shared_bugs FILE [DEFECT]``: the wall clock of this daemon is off
+by as many ns as stand in the first eight bytes of a file, which may change at any moment.
+"""
+
+import mmap
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fleetd import __main__
+from fleetd.store.postgres import batch, connection, group_commit, server_clock
+from tests.chaos.plant import plant
+
+MOMENT_S = 0.02
+
+
+def shift_the_clock(file: Path) -> None:
+    """Have this process see a wall clock that is off by what a file says."""
+    with file.open("rb") as opened:
+        shown = mmap.mmap(opened.fileno(), 8, access=mmap.ACCESS_READ)
+    seconds, nanoseconds = time.time, time.time_ns
+
+    def off_ns() -> int:
+        return int(struct.unpack("q", shown[:8])[0])
+
+    time.time_ns = lambda: nanoseconds() + off_ns()
+    time.time = lambda: seconds() + off_ns() / 1e9
+
+
+def no_lock() -> None:
+    """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
+    assert batch.LOCK.encode() in batch._PREPARED
+    batch._PREPARED = batch._PREPARED.replace(batch.LOCK.encode(), b"SELECT true AS locked")
+
+    def slowly(self: connection.PostgresExecutor, sql: str, params: Any) -> Any:
+        rows = run(self, sql, params)
+        if sql.startswith("SELECT") and "FROM locks" in sql:
+            time.sleep(MOMENT_S)
+        return rows
+
+    run = plant(connection.PostgresExecutor, "__call__", slowly)
+
+
+def no_notify() -> None:
+    """Commit without a word to other machines."""
+    plant(batch, "_RING", f"SELECT {batch.END}; COMMIT".encode())
+
+
+def run_twice() -> None:
+    """Take a batch for not done when the connection was lost while it was committed."""
+    _in_doubt(False)
+
+
+def believed() -> None:
+    """Take a batch for done when the connection was lost while it was committed."""
+    _in_doubt(True)
+
+
+def _in_doubt(says: bool) -> None:
+    def answer(self: group_commit.PostgresCommitter, number: int, error: Any) -> bool:
+        was_committed(self, number, error)
+        counted = batch.counted(self._slot.get(), self._machine)
+        self._lost_commits.note(counted, 0)
+        return says
+
+    was_committed = plant(group_commit.PostgresCommitter, "_was_committed", answer)
+
+
+def own_clock() -> None:
+    """Go by this machine's wall clock, whatever the server's says."""
+    plant(server_clock.ServerClock, "now_ms", lambda self: time.time_ns() // 1_000_000)
+
+
+DEFECTS = {
+    "no-lock": no_lock,
+    "no-notify": no_notify,
+    "run-twice": run_twice,
+    "own-clock": own_clock,
+    "believed": believed,
+}
+
+
+if __name__ == "__main__":
+    import fleetd.store.postgres.store  # noqa: F401 - what is exchanged must be there
+
+    shift_the_clock(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        DEFECTS[sys.argv[2]]()
+    sys.exit(__main__.main([]))

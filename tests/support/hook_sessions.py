@@ -1,0 +1,64 @@
+"""Sessions whose reports are told by hand, as the adapters' reports come in."""
+
+import os
+from typing import Any
+
+from fleetd.domain.core.context import Caller, Facts, TranscriptMark
+from fleetd.domain.sessions.record import HookDelivery, Recorded
+from fleetd.domain.sessions.sessions import key_of, set_briefed
+from fleetd.engine.hooks.deliver import record_clean
+from fleetd.harness.report import AnyHappening, Report
+from fleetd.protocol.requests.recovery import RecoveryRestore
+from tests.support.fleet import Fleet
+
+PROJECT = "/home/user/project"
+SOMEBODY = Caller(kind="client", uid=os.getuid())
+
+
+class Window:
+    """One session that reports by hand, as the adapters' reports come in."""
+
+    def __init__(self, fleet: Fleet, session_id: str = "12f459b8-ddba", **report: Any) -> None:
+        self.fleet = fleet
+        self.report = {
+            "harness": "claude",
+            "event": "Test",
+            "cwd": PROJECT,
+            "injects": True,
+        } | report
+        self.session_id = session_id
+        self.told = 0
+        self.mark: TranscriptMark | None = None
+        self.process: tuple[int | None, str | None] = (None, None)
+        self.env: dict[str, str | None] = {}
+
+    async def tell(self, *happenings: AnyHappening, **request: Any) -> Recorded:
+        self.told += 1
+        report = Report(session_id=self.session_id, happenings=happenings, **self.report)
+        kept = {"delivery_id": f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"}
+        delivery = HookDelivery(
+            report=report, **(kept | {"cwd": self.report["cwd"]} | self.env | request)
+        )
+        pid, started = self.process
+        facts = Facts(
+            project_root=PROJECT,
+            transcript_mark=self.mark,
+            agent_pid=pid,
+            pid_started=started,
+        )
+        return await record_clean(self.fleet.engine, delivery, SOMEBODY, facts, size=0)
+
+    async def briefed(self, recorded: Recorded) -> str:
+        """Do what the operation does when a briefing is due."""
+        report = Report(session_id=self.session_id, happenings=(), **self.report)
+        restored = await self.fleet.do(
+            RecoveryRestore(
+                mission_id=recorded.mission_id,
+                agent_id=recorded.agent_id,
+                requested_by=recorded.agent_id or "",
+                scope="agent",
+            )
+        )
+        delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
+        await self.fleet.engine.write(set_briefed, key_of(report), delivery)
+        return restored.prompt
