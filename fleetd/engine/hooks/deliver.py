@@ -152,17 +152,14 @@ def _read(payload: str) -> dict[str, Any]:
     CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
     that is left; the adapters drop it.
     """
-    for parse in (_decode, json.loads):
-        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-            found = parse(payload)
-            if isinstance(found, dict):
-                return found
+    invalid = (msgspec.MsgspecError, ValueError, RecursionError)
+    with contextlib.suppress(*invalid):
+        # Made bytes first, others have a turn in between: each step is one call.
+        return _payload(payload if payload.isascii() else payload.encode())
+    with contextlib.suppress(*invalid):
+        if isinstance(found := json.loads(payload), dict):
+            return found
     raise Unfit("it is no JSON object")
-
-
-def _decode(payload: str) -> dict[str, Any]:
-    """Parse a payload; made bytes first, others have a turn in between: each step is one call."""
-    return _payload(payload if payload.isascii() else payload.encode())
 
 
 async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
@@ -270,9 +267,9 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         raise
     except FleetError as refusal:
         log.warning("%s is briefed without recovery: %s", agent_id, refusal.message)
-    told = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
+    briefing = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
     try:
-        return (await engine.handle(told, caller)).prompt
+        return (await engine.handle(briefing, caller)).prompt
     except StoreAway:
         raise
     except FleetError as refusal:
@@ -316,22 +313,17 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
 
 
 def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
-    # Whoever holds it wrote the purpose, and a file can have any name.
-    purpose, name = quote(lock.purpose, PURPOSE_CHARS), _word(file)
+    # Its holder wrote the purpose, and a file can have any name: all of it is shown visibly.
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(file)
+    if clean_path(file) != file:
+        literal = file.replace("\\", r"\\").replace("'", r"\'")
+        name = f"$'{clean_path(literal)}'"
     return (
         f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
     )
-
-
-def _word(file: str) -> str:
-    """Return a file's name as a word for a shell, in which everything can be seen."""
-    if clean_path(file) == file:
-        return shlex.quote(file)
-    literal = file.replace("\\", r"\\").replace("'", r"\'")
-    return f"$'{clean_path(literal)}'"
 
 
 async def _close(
@@ -347,19 +339,15 @@ async def _close(
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
-    harnesses = []
-    for row in await engine.read(deliveries.counted):
-        timing = engine.session_queue.timing(row["harness"])
-        harnesses.append(
-            HarnessStatus(
-                **row,
-                p50_ms=timing.p50_ms if timing else None,
-                p95_ms=timing.p95_ms if timing else None,
-            )
-        )
-    heap = await engine.outbox.in_thread(engine.spool.size)
+    harnesses = [
+        HarnessStatus(**row, **engine.session_queue.timing(row["harness"]))
+        for row in await engine.read(deliveries.counted)
+    ]
+    waiting = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
-        directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
+        directory=str(engine.spool.directory or ""),
+        files=waiting.files,
+        size_bytes=waiting.size_bytes,
     )
     return HookStatus(harnesses=harnesses, spool=spool)
 

@@ -7,8 +7,6 @@ what one copy can heal. Each machine verifies the files that it keeps.
 import logging
 import time
 
-import msgspec
-
 from ...domain.artifacts.kinds import KINDS
 from ...domain.artifacts.verification import Filed, files_verified, unverified
 from ...domain.system.daily_rounds import Round, round_done
@@ -27,35 +25,25 @@ CPU_S = 3.0
 AT_ONCE = 25
 
 
-class _Budget:
-    """What a round may still take."""
+class _Tally:
+    """What came of a round so far, and whether it may go on."""
 
     def __init__(self) -> None:
-        self.files = MOST_FILES
+        self.files = self.healed = self.damaged = 0
         self._end_s = time.process_time() + CPU_S
 
     @property
     def is_spent(self) -> bool:
-        return self.files <= 0 or time.process_time() >= self._end_s
-
-
-class _Tally(msgspec.Struct):
-    """What came of a round so far."""
-
-    files: int = 0
-    healed: int = 0
-    damaged: int = 0
+        return self.files >= MOST_FILES or time.process_time() >= self._end_s
 
     def note(self, finding: Finding) -> None:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
-        if finding.fixed:
-            self.healed += 1
-            log.warning("Daily verification healed %s: %s", finding.subject, finding.detail)
-        else:
-            self.damaged += 1
-            log.warning("Daily verification: %s: %s", finding.subject, finding.detail)
+        healed = " healed" if finding.fixed else ":"
+        self.healed += finding.fixed
+        self.damaged += not finding.fixed
+        log.warning("Daily verification%s %s: %s", healed, finding.subject, finding.detail)
 
 
 async def verify_some(engine: Engine) -> Round:
@@ -63,13 +51,13 @@ async def verify_some(engine: Engine) -> Round:
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
-    began_ms, budget, tally = engine.clock(), _Budget(), _Tally()
+    began_ms, tally = engine.clock(), _Tally()
     nouns: list[Noun] = list(KINDS)
-    while nouns and not (budget.is_spent or engine.closing):
+    while nouns and not (tally.is_spent or engine.closing):
         noun = nouns.pop(0)
-        most = min(AT_ONCE, budget.files)
+        most = min(AT_ONCE, MOST_FILES - tally.files)
         found = await engine.read(unverified, noun, iso(began_ms), most)
-        await _verify(engine, noun, found, budget, tally)
+        await _verify(engine, noun, found, tally)
         if len(found) == most:
             nouns.append(noun)
     done = Round(at_ms=began_ms, files=tally.files, healed=tally.healed, damaged=tally.damaged)
@@ -82,14 +70,12 @@ async def verify_some(engine: Engine) -> Round:
     return done
 
 
-async def _verify(
-    engine: Engine, noun: Noun, records: list[Filed], budget: _Budget, tally: _Tally
-) -> None:
+async def _verify(engine: Engine, noun: Noun, records: list[Filed], tally: _Tally) -> None:
     """Verify the files of some records, one by one, and note together that they were."""
     verified: list[Filed] = []
     bad: set[str | None] = set()
     for each in records:
-        if verified and (budget.is_spent or engine.closing):
+        if verified and (tally.is_spent or engine.closing):
             break
         finding = await check(engine, noun, each.id, each.owner_id, repair=True)
         tally.note(finding)
@@ -98,20 +84,13 @@ async def _verify(
         verified.append(each)
     if KINDS[noun].copies:  # one that is a symlink holds nothing that could rot
         for owner_id in sorted({each.owner_id for each in verified}):
-            await _verify_latest(engine, noun, owner_id, bad, tally)
+            try:
+                found = await check_latest(engine, noun, owner_id, bad, repair=True)
+            except OSError as error:
+                log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
+                continue
+            for finding in found:
+                tally.note(finding)
     tally.files += len(verified)
-    budget.files -= len(verified)
     if verified:
         await engine.write(files_verified, noun, [each.id for each in verified])
-
-
-async def _verify_latest(
-    engine: Engine, noun: Noun, owner_id: str, bad: set[str | None], tally: _Tally
-) -> None:
-    try:
-        found = await check_latest(engine, noun, owner_id, bad, repair=True)
-    except OSError as error:
-        log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
-    else:
-        for finding in found:
-            tally.note(finding)
