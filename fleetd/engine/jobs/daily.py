@@ -41,7 +41,7 @@ STEPPED_BACK_S = 3_600
 ROUND_S = 6 * 3_600
 
 
-async def keep_house(engine: Engine) -> None:
+async def work_daily(engine: Engine) -> None:
     """Have a round now and whenever a day has passed since the last one, until cancelled."""
     last_ms: int | None = None
     while True:
