@@ -40,14 +40,14 @@ OWNERS, FILES = 100, 100
 class IngestResult(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
-    ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
-    is unusual about those that have. ``there`` are all that have a file; those that are ``gone``
-    had one until now, and nothing else.
+    ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``warnings``
+    what is unusual about those that have. ``there`` are all that have a file; those that are
+    ``gone`` had one until now, and nothing else.
     """
 
     ids: list[str] = []
     refused: dict[str, FleetError] = {}
-    told: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     there: Set[str] = frozenset()
     gone: list[str] = []
 
@@ -99,13 +99,16 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
     ingested = 0
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
-        _write_missing(engine, each)
+        if each.missing:
+            log.warning("%d files of %s are missing; they are written", len(each.missing), owner_id)
+        for record_id in sorted(each.missing):
+            engine.outbox.post(WriteBackup(noun, record_id))
         for record_id in rows.old:
             await _bring_up_to_date(engine, record_id)
         if each.orphans:
-            taken = await _ingest(engine, noun, owner_id, sorted(each.orphans))
-            ingested += len(taken.ids)
-            if taken.gone:
+            result = await _ingest(engine, noun, owner_id, sorted(each.orphans))
+            ingested += len(result.ids)
+            if result.gone:
                 now = next(iter(await take_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
@@ -126,15 +129,6 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
     if left:
         log.warning("%d %s files lie here that other machines keep; remove them", left, noun)
     return adopted
-
-
-def _write_missing(engine: Engine, each: Inventory) -> None:
-    if each.missing:
-        log.warning(
-            "%d files of %s are missing; they are written", len(each.missing), each.owner_id
-        )
-    for record_id in sorted(each.missing):
-        engine.outbox.post(WriteBackup(each.noun, record_id))
 
 
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
@@ -171,35 +165,42 @@ async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestRes
         return IngestResult()
     if not found.orphans:
         return IngestResult(there=found.listing.files)
-    taken = await _ingest(engine, noun, owner_id, sorted(found.orphans))
-    if taken.ids:
+    result = await _ingest(engine, noun, owner_id, sorted(found.orphans))
+    if result.ids:
         await _catch_up(engine)
-    return msgspec.structs.replace(taken, there=found.listing.files)
+    return msgspec.structs.replace(result, there=found.listing.files)
 
 
 async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
     """Read files that have no row and write their rows, some at a time."""
+    backups = engine.backups[noun]
     ids: list[str] = []
     gone: list[str] = []
     refused: dict[str, FleetError] = {}
-    told: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
+
+    def read(record_ids: list[str]) -> list[FileRecord]:
+        good = []
+        for record_id in record_ids:
+            found = _read_or_error(backups, RecordFile(owner_id, record_id))
+            if isinstance(found, FleetError):
+                log.warning("A file without a row is left where it is: %s", found.message)
+                refused[record_id] = found
+            elif found:
+                good.append(found)
+        return good
+
     for some in _some(orphans, FILES):
-        files = [RecordFile(owner_id, record_id) for record_id in some]
-        read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
-        good = [each for each in read.values() if each and not isinstance(each, FleetError)]
-        bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
-        for error in bad.values():
-            log.warning("A file without a row is left where it is: %s", error.message)
-        refused |= bad
+        good = await engine.outbox.in_thread(partial(read, some))
         imported = await _import(engine, good)
         ids += imported.ids
         gone += imported.gone
         for record in filter(KINDS[noun].to_rewrite, good):
-            told[id_of(record)] = record.warnings
+            warnings[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
-        await remove(engine, engine.backups[noun], owner_id, gone)
-    return IngestResult(ids, refused, told, gone=gone)
+        await _remove_orphans(engine, backups, owner_id, gone)
+    return IngestResult(ids, refused, warnings, gone=gone)
 
 
 async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
@@ -221,13 +222,7 @@ async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     )
 
 
-def _read_all(
-    backups: RecordFiles, files: list[RecordFile]
-) -> dict[str, FileRecord | FleetError | None]:
-    return {file.record_id: _read_or_refuse(backups, file) for file in files}
-
-
-def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
+def _read_or_error(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:
@@ -274,10 +269,8 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
 
 
 async def _collect(engine: Engine, backups: RecordFiles) -> int:
-    owners = await engine.outbox.in_thread(backups.owners)
     removed = 0
-    for start in range(0, len(owners), OWNERS):
-        page = owners[start : start + OWNERS]
+    for page in _some(await engine.outbox.in_thread(backups.owners), OWNERS):
         whose = KINDS[backups.layout.noun].whose
         found = await engine.read(tombstones.forgotten_of, whose, page)
         for owner_id, until in found.items():
@@ -309,10 +302,10 @@ async def _at_rest(engine: Engine) -> AsyncIterator[None]:
         yield
 
 
-async def remove(
+async def _remove_orphans(
     engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
 ) -> None:
-    """Remove files of an owner that have no row; what cannot be removed is told in the log."""
+    """Remove files of an owner that have no row; what cannot be removed is logged."""
     try:
         async with _at_rest(engine):
             await _remove(engine, backups, owner_id, going)

@@ -80,16 +80,15 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
     _, error = await _row(engine, noun, record_id)
     if isinstance(error, NotFound):
         return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
-    detail = f"its file lies on {elsewhere} and was not compared"
+    row = "its row is intact" if error is None else error.message.rstrip(".")
+    detail = f"{row}; its file lies on {elsewhere} and was not compared"
     if error is None:
-        detail = f"its row is intact; {detail}"
         return Finding(check="row", ok=True, subject=record_id, detail=detail)
     return Finding(
         check="row",
         ok=False,
         subject=record_id,
-        detail=f"{error.message.rstrip('.')}; {detail}: {KINDS[noun].verify} --repair heals it"
-        " there",
+        detail=f"{detail}: {KINDS[noun].verify} --repair heals it there",
         reason_code=_reason(noun, None, [error], ""),
     )
 
@@ -106,8 +105,8 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     file_trouble = str(trouble or "")
     if not found.there and trouble is None:
         file_trouble = "the file is missing"
-    elif file is not None and row is not None:
-        file_trouble = file_trouble or _difference(row, file)
+    elif file is not None and row is not None and trouble is None:
+        file_trouble = _difference(row, file)
     row_trouble = row_error.message if row_error else ""
     for copy in filter(None, (row, file)):
         if isinstance(copy, Checkpoint) and KINDS[noun].to_rewrite(copy):

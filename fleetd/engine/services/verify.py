@@ -47,15 +47,15 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     """Check checkpoints in both stores; with ``repair`` mend what one good copy can mend."""
 
     async def work() -> Findings:
-        mission_id = request.mission_id
-        if mission_id is not None:
-            mission_id = (await engine.run(missions.get, MissionGet(mission_id))).id
         what = VerifyTarget(
             noun="checkpoint",
-            owner_id=mission_id,
+            owner_id=request.mission_id,
             record_id=request.checkpoint_id,
             repair=request.repair,
         )
+        if what.owner_id is not None:
+            mission = await engine.run(missions.get, MissionGet(what.owner_id))
+            what = msgspec.structs.replace(what, owner_id=mission.id)
         return await _verify(engine, what)
 
     return await engine.run_once(request, work)

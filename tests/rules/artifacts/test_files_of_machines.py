@@ -290,7 +290,7 @@ async def test_each_machine_looks_every_minute_at_what_others_left_to_it(
         mission, other = await a.mission(), await a.mission()
         await b.checkpoint(mission)
         taken = await b.checkpoint(other)
-        nursery.start_soon(timers.keep_files, b.engine)
+        nursery.start_soon(timers.follow_other_machines, b.engine)
         await trio.sleep(1)
         await a.do(CheckpointDelete(taken.id))
         await a.do(SystemForget(mission_id=mission.id))
