@@ -5,19 +5,24 @@ event before it stands for both. Most of its tools have Claude's names and field
 """
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from .claude import (
-    compacting_unfollowed,
-    plain_prompt,
+from .claude import compacting_unfollowed, plain_prompt, tool_finished
+from .payload import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    Handler,
+    ToolCall,
+    decoded,
+    event_name,
+    happenings_of,
+    need,
+    path,
+    text,
     tool_failed,
-    tool_finished,
     tool_started,
+    window_used,
 )
-from .payload import ERROR_CHARS, MESSAGE_CHARS, ToolCall, event_name, need, path, text, window_used
 from .report import (
     Adapter,
     Answer,
@@ -61,12 +66,11 @@ class CursorCli(Adapter):
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
         call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
-        tell = _TOLD.get(named)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "parent_conversation_id", "conversation_id", "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(_HANDLERS, named, call),
             subagent=_subagent(payload),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
@@ -107,7 +111,7 @@ def _spelled(payload: Payload, named: str) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     spelled = dict(payload)
     spelled["duration_ms"] = payload.get("duration")
-    spelled["tool_output"] = _decoded(payload.get("tool_output"))
+    spelled["tool_output"] = _output(payload.get("tool_output"))
     if (call_id := text(payload, "tool_use_id")) is not None:
         # Two names of the same call, with a line break between them.
         spelled["tool_use_id"] = call_id.split()[0]
@@ -120,14 +124,11 @@ def _spelled(payload: Payload, named: str) -> Payload:
     return spelled
 
 
-def _decoded(output: Any) -> Any:
+def _output(output: Any) -> Any:
     """Return what a tool gave back, which comes as JSON in a text."""
     if not isinstance(output, str):
         return output
-    try:
-        return msgspec.json.decode(output)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
+    return decoded(output)
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -143,22 +144,16 @@ def _stopped(call: ToolCall) -> Happenings:
 
 
 def _subagent_started(call: ToolCall) -> Happenings:
-    if _subagent(call.payload) is None:
-        return ()
-    return (SubagentStarted(kind=text(call.payload, "subagent_type")),)
+    kind = text(call.payload, "subagent_type")
+    return () if _subagent(call.payload) is None else (SubagentStarted(kind=kind),)
 
 
 def _subagent_ended(call: ToolCall) -> Happenings:
-    if _subagent(call.payload) is None:
-        return ()
-    return (SubagentEnded(last_message=text(call.payload, "summary", most=MESSAGE_CHARS)),)
+    answer = text(call.payload, "summary", most=MESSAGE_CHARS)
+    return () if _subagent(call.payload) is None else (SubagentEnded(last_message=answer),)
 
 
-def _ended(call: ToolCall) -> Happenings:
-    return (SessionEnded(reason=text(call.payload, "reason", "final_status")),)
-
-
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "sessionStart": lambda _: (SessionStarted(source="startup"),),
     "beforeSubmitPrompt": plain_prompt,
     "preToolUse": tool_started,
@@ -171,7 +166,7 @@ _TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "stop": _stopped,
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,
-    "sessionEnd": _ended,
+    "sessionEnd": lambda call: (SessionEnded(reason=text(call.payload, "reason", "final_status")),),
 }
 
 adapter = CursorCli()

@@ -9,23 +9,25 @@ ids.
 
 import json
 import re
-from collections.abc import Callable
 from itertools import islice
 
-from .claude import session_ended, tool_started
+from .claude import session_ended
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
+    Handler,
     ToolCall,
     cut,
     event_name,
+    happenings_of,
     need,
     path,
     planned,
     table,
     text,
+    tool_started,
     window_used,
 )
 from .report import (
@@ -90,12 +92,11 @@ class Gemini(Adapter):
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd)
-        tell = _TOLD.get(named)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(_HANDLERS, named, call),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
             moment=text(payload, "timestamp"),
@@ -196,7 +197,7 @@ def _notified(call: ToolCall) -> Happenings:
     return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "BeforeAgent": _prompted,
     "BeforeTool": tool_started,

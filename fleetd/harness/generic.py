@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from .claude import TOLD, Claude
+from .claude import HANDLERS, Claude
 from .payload import WORD_CHARS, cut, text
 from .report import Adapter, Answer, Payload, Report, Unfit
 
@@ -50,10 +50,10 @@ class Generic(Adapter):
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit, also for an event that is not known."""
-        if text(payload, "hook_event_name") in TOLD and text(payload, "session_id") is not None:
+        if text(payload, "hook_event_name") in HANDLERS and text(payload, "session_id") is not None:
             return self._alike.read(payload, None)
         told, vendors = in_claudes_words(payload, event)
-        if told["hook_event_name"] not in TOLD:
+        if told["hook_event_name"] not in HANDLERS:
             raise Unfit(f"its event {vendors} is not known" if vendors else "it names no event")
         report = self._foreign.read(told, None)
         return msgspec.structs.replace(report, event=vendors)
