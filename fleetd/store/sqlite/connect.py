@@ -5,7 +5,6 @@ A database is looked at before anything of it is changed.
 
 import contextlib
 import errno
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,7 +86,10 @@ def open_database(
     """
     try:
         make_directories(path.parent)
-        _make_private(path)
+        # Before SQLite makes it, which would let others read it for a moment. The WAL gets the
+        # permissions of the database.
+        with contextlib.suppress(FileExistsError):
+            path.touch(0o600, exist_ok=False)
         # Before SQLite opens it: closing a descriptor later would drop its locks.
         _check_checksums(path)
         connection = page_checksums.opened(str(path), vfs=vfs, statementcachesize=STATEMENTS)
@@ -101,16 +103,6 @@ def open_database(
             connection.close()
         raise
     return connection
-
-
-def _make_private(path: Path) -> None:
-    """Make the file before SQLite does, which would let others read it for a moment.
-
-    The WAL gets the permissions of the database.
-    """
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, flags, 0o600))
 
 
 def _prepare(

@@ -10,6 +10,7 @@ The check of rows knows columns by their names and types, and no table but the l
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import re
 from importlib import resources
@@ -78,7 +79,7 @@ def _normalized(sql: str) -> str:
 
     The end of a line means something, it ends a comment; and to SQLite no other space is one.
     """
-    lines = (" ".join(_SPACES.split(line)).strip(" ") for line in sql.split("\n"))
+    lines = (_SPACES.sub(" ", line).strip(" ") for line in sql.split("\n"))
     return "\n".join(filter(None, lines))
 
 
@@ -91,14 +92,11 @@ def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
 @functools.cache
 def expected_of(version: int) -> dict[Thing, str]:
     """Return what the migrations up to a version declare."""
-    connection = apsw.Connection(":memory:")
-    try:
+    with contextlib.closing(apsw.Connection(":memory:")) as connection:
         for number, sql in migrations():
             if number <= version:
                 connection.execute(sql)
         return declared(connection)
-    finally:
-        connection.close()
 
 
 def digest_of(things: dict[Thing, str]) -> str:
@@ -143,12 +141,15 @@ def damage_of(connection: apsw.Connection) -> list[str]:
     What SQLite finds, and rows that no rule can read.
     """
     damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({FOUND_MAX})")]
-    orphans = []
-    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        orphans.append(f"{table}: row {row_id} belongs to nothing in {parent}")
-        if len(orphans) == FOUND_MAX:
-            break
-    return [*(line for line in damage if line != "ok"), *orphans, *unreadable(connection)]
+    orphans = (
+        f"{table}: row {row_id} belongs to nothing in {parent}"
+        for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check")
+    )
+    return [
+        *(line for line in damage if line != "ok"),
+        *itertools.islice(orphans, FOUND_MAX),
+        *unreadable(connection),
+    ]
 
 
 def unreadable(connection: apsw.Connection) -> list[str]:
@@ -180,18 +181,14 @@ def _not_json(
             f" LIMIT {FOUND_MAX}"
         )
         found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]
-        if name in _KINDS:
-            found += _of_another_kind(connection, table, key, name)
+        if kind := _KINDS.get(name):
+            rows = connection.execute(
+                f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
+                f' AND json_type("{name}") <> ? LIMIT ?',
+                (kind, FOUND_MAX),
+            )
+            found += [f"{table}: row {row[0]!a} has no {kind} in {name}" for row in rows]
     return found
-
-
-def _of_another_kind(connection: apsw.Connection, table: str, key: str, name: str) -> list[str]:
-    rows = connection.execute(
-        f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
-        f' AND json_type("{name}") <> ? LIMIT ?',
-        (_KINDS[name], FOUND_MAX),
-    )
-    return [f"{table}: row {row[0]!a} has no {_KINDS[name]} in {name}" for row in rows]
 
 
 def _out_of_range(

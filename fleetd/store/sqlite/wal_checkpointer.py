@@ -127,7 +127,10 @@ def _fill(path: str, size: int) -> None:
         try:
             end = os.fstat(descriptor).st_size
             if end < size and _write(descriptor, bytes(size - end), end):
-                _sync(descriptor)
+                try:
+                    os.fdatasync(descriptor)
+                except OSError as error:
+                    raise apsw.IOError(f"the WAL could not be synced: {error}") from error
         finally:
             os.close(descriptor)
 
@@ -141,13 +144,6 @@ def _write(descriptor: int, data: bytes, offset: int) -> bool:
         pass
     os.ftruncate(descriptor, offset)
     return False
-
-
-def _sync(descriptor: int) -> None:
-    try:
-        os.fdatasync(descriptor)
-    except OSError as error:
-        raise apsw.IOError(f"the WAL could not be synced: {error}") from error
 
 
 def check_of(*, alive: bool, size: int) -> Check:

@@ -167,10 +167,16 @@ def compare(
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
     for table in plan.carried:
-        rows = _outgoing(source, plan, table)
+        rows = plan.leaving(table, source.rows(table))
         here = _digest(_reported(f"{table.name} compared", rows, size(source, table), tell))
-        there = _digest(_incoming(target, plan, table))
-        first = None if here == there else _first_difference(source, target, plan, table)
+        there = _digest(plan.staying_out(table, target.rows(table)))
+        first = None
+        if here != there:
+            # Streamed once more, up to the first row that is not the same on both sides.
+            rows = plan.leaving(table, source.rows(table))
+            pairs = itertools.zip_longest(rows, plan.staying_out(table, target.rows(table)))
+            differing = next(pair for pair in pairs if pair[0] != pair[1])
+            first = min(table.key_of(row) for row in differing if row is not None)
         found.append(_check(table.name, here, there, first))
     # The numbers that are given out next, which no row need show.
     here, there = (
@@ -193,14 +199,6 @@ def _check(
     )
 
 
-def _outgoing(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.leaving(table, source.rows(table))
-
-
-def _incoming(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.staying_out(table, target.rows(table))
-
-
 def size(side: StoreSide, table: Table) -> int:
     """Return how many rows a table has."""
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
@@ -221,15 +219,3 @@ def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
         total.update(encode(row))
         number += 1
     return number, total.hexdigest()
-
-
-def _first_difference(
-    source: StoreSide, target: StoreSide, plan: TransferPlan, table: Table
-) -> str | None:
-    """Return the key of the first row that is not the same on both sides."""
-    pairs = itertools.zip_longest(_outgoing(source, plan, table), _incoming(target, plan, table))
-    for here, there in pairs:
-        if here != there:
-            keys = [table.key_of(row) for row in (here, there) if row is not None]
-            return min(keys)
-    return None

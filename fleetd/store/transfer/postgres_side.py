@@ -132,7 +132,10 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
 
     With ``make`` a schema that is missing or older is made first. Raises FleetError.
     """
-    where = _named(url)
+    try:
+        where = named(url)
+    except StoreRefused as error:
+        raise InvalidState(str(error), hint="Nothing was changed.") from error
     with (
         _errors_translated(where),
         contextlib.closing(connect(url, "migration")) as connection,
@@ -148,13 +151,6 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
         finally:
             if not connection.closed:
                 connection.execute("ROLLBACK")
-
-
-def _named(url: str) -> str:
-    try:
-        return named(url)
-    except StoreRefused as error:
-        raise InvalidState(str(error), hint="Nothing was changed.") from error
 
 
 def _prepare(connection: ServerConnection, where: str, *, make: bool) -> None:
