@@ -154,8 +154,7 @@ def _outcome(call: ToolCall) -> Outcome:
     wrong = call.result.get("error")
     if wrong:
         told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
-        said = cut(_said(call), ERROR_CHARS)
-        return False, told or said or "it failed and did not say why"
+        return False, told or cut(_said(call), ERROR_CHARS) or "it failed and did not say why"
     return (True, None) if call.command is None else _ended(_said(call))
 
 

@@ -55,8 +55,7 @@ class Generic(Adapter):
         told, vendors = in_claudes_words(payload, event)
         if told["hook_event_name"] not in HANDLERS:
             raise Unfit(f"its event {vendors} is not known" if vendors else "it names no event")
-        report = self._foreign.read(told, None)
-        return msgspec.structs.replace(report, event=vendors)
+        return msgspec.structs.replace(self._foreign.read(told, None), event=vendors)
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return Claude's reply where the payload was Claude's in every respect, else nothing."""
@@ -70,7 +69,7 @@ def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]
         if told.get(name) is None:
             told[name] = next((told[other] for other in others if told.get(other)), None)
     vendors = text(told, "hook_event_name") or cut(event or "", WORD_CHARS)
-    named = "".join(word[:1].upper() + word[1:] for word in _words(vendors))
+    named = "".join(map(str.capitalize, _BETWEEN_WORDS.split(_snake(vendors))))
     told["hook_event_name"] = _EVENTS.get(named, named)
     if isinstance(told["prompt"], str):
         told["prompt"] = _WRAPPING.sub("", told["prompt"]).strip()
@@ -79,10 +78,6 @@ def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]
 
 def _snake(name: str) -> str:
     return _WORD_START.sub("_", name).lower()
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _BETWEEN_WORDS.split(_WORD_START.sub("_", name)) if word]
 
 
 grok = Generic("grok", trusted=False)

@@ -183,9 +183,7 @@ class ToolCall(msgspec.Struct, frozen=True):
         if self.kind not in EDITORS:
             return ()
         for source in (self.given, self.result):
-            named = text(source, *_FILE_FIELDS, most=PATH_CHARS + 1)
-            file = path(named, self.cwd)
-            if file is not None:
+            if file := path(text(source, *_FILE_FIELDS, most=PATH_CHARS + 1), self.cwd):
                 return (file,)
         return ()
 

@@ -370,8 +370,7 @@ async def with_real_paths(files: FileSystem, request: R) -> R:
         return request
     found = await files.look(*given.values(), *filter(None, [file]))
     real = dict(zip(given, (facts.real for facts in found), strict=False))
-    changed: R = msgspec.structs.replace(request, **real)  # type: ignore[type-var]
-    return changed
+    return msgspec.structs.replace(request, **real)  # type: ignore[type-var]
 
 
 def _mounts() -> list[str]:

@@ -11,7 +11,7 @@ from ...domain.core.context import Caller
 from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import Recorded
 from ...harness.report import Report, ToolStarted
-from ...protocol.display import clean_path, quote
+from ...protocol.display import escaped, quote
 from ...protocol.errors import Unavailable
 from ...protocol.records import Lock
 from ...protocol.requests.event import EventAppend
@@ -60,7 +60,7 @@ def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
     # Whoever holds it wrote the purpose, and a file can have any name.
     purpose, name = quote(lock.purpose, PURPOSE_CHARS), _word(file)
     return (
-        f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
+        f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
@@ -69,10 +69,10 @@ def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
 
 def _word(file: str) -> str:
     """Return a file's name as a word for a shell, in which everything can be seen."""
-    if clean_path(file) == file:
+    if escaped(file) == file:
         return shlex.quote(file)
     literal = file.replace("\\", r"\\").replace("'", r"\'")
-    return f"$'{clean_path(literal)}'"
+    return f"$'{escaped(literal)}'"
 
 
 async def _close(

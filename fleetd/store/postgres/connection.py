@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
@@ -111,8 +111,7 @@ class ServerConnection(psycopg.Connection[Any]):
                     self._check_deadline(time.monotonic() - begun)
                 state = gen.send(ready)
         except StopIteration as end:
-            value: T = end.value
-            return value
+            return cast("T", end.value)
 
     def _check_deadline(self, waited_s: float) -> None:
         timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s

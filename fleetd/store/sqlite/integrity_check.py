@@ -15,6 +15,7 @@ import json
 import re
 from importlib import resources
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -109,8 +110,7 @@ def digest_of(things: dict[Thing, str]) -> str:
 def _digests() -> dict[str, str]:
     """Return the checksums of every version's schema; they save running all migrations."""
     file = resources.files("fleetd.store") / "migrations" / "sqlite" / DIGESTS
-    found: dict[str, str] = json.loads(file.read_text("utf-8"))
-    return found
+    return cast("dict[str, str]", json.loads(file.read_text("utf-8")))
 
 
 def digests() -> dict[str, str]:

@@ -183,10 +183,9 @@ class SqliteStore:
         """
         if problem := self._identity.problem():
             raise CopyFailed(problem)
-        beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
-                online_copy, str(self.path), target, self._vfs, beat
+                online_copy, str(self.path), target, self._vfs, trio.from_thread.check_cancelled
             )
         except FileExistsError:
             raise

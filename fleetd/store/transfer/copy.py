@@ -119,15 +119,11 @@ class TransferPlan(msgspec.Struct, frozen=True):
         if self.shared:
             return lambda row: _with(row, place, row[place] or self.machine)
         if _FILED not in table.columns:
-            own = self.machine
-            return lambda row: _with(row, place, "") if row[place] == own else row
+            return lambda row: _with(row, place, "") if row[place] == self.machine else row
         filed = table.columns.index(_FILED)
-        return lambda row: self._taken_over(row, place, filed)
-
-    def _taken_over(self, row: Values, place: int, filed: int) -> Values:
-        """Have another machine's file written here: nobody else is there to have it."""
-        own = row[place] in (self.machine, "")
-        return _with(row if own else _with(row, filed, None), place, "")
+        ours = (self.machine, "")
+        # Another machine's file is written here: nobody else is there to have it.
+        return lambda row: _with(row if row[place] in ours else _with(row, filed, None), place, "")
 
 
 def _plain(table: Table, row: Values) -> Values:
