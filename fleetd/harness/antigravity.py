@@ -1,6 +1,6 @@
 """Antigravity's hooks: no event names, doubly encoded arguments; nothing that it would honour.
 
-It is put into Claude's words and read as Claude's. Source: hooks, rule 5.
+A payload is put into Claude's words and read as Claude's.
 """
 
 from typing import Any

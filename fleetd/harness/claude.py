@@ -2,7 +2,7 @@
 
 What others tell in the same way is public: tools, the end, a compaction that nothing follows.
 
-Source: hooks, "Claude Code" and "Others, same pattern"; the types of Claude Code 2.1.330.
+After the types of Claude Code 2.1.330; docs/hooks.md has what each of its events is used for.
 """
 
 import json

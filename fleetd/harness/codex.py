@@ -1,6 +1,6 @@
 """Codex's hooks, which are shaped like Claude's.
 
-Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what that version did.
+After the schemas that are part of Codex 0.169, and what that version did.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Copilot CLI's hooks, in both of its spellings.
 
-Source: hooks, "Copilot CLI"; GitHub's reference of hooks. A hook that is installed under a name in
+After GitHub's reference of hooks. A hook that is installed under a name in
 camel case gets fields in camel case and no name of the event, which comes as a word of the command
 line. Under Claude's names it gets Claude's spelling. Nothing is told after a compaction, so the
-event before it stands for both.
+event before it counts as both.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Cursor's hooks, in the editor and in its command line.
 
-Source: hooks, "Cursor"; Cursor's reference of hooks. Nothing is told after a compaction, so the
-event before it stands for both. Most of its tools have Claude's names and fields.
+After Cursor's reference of hooks. Nothing is told after a compaction, so the
+event before it counts as both. Most of its tools have Claude's names and fields.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Gemini CLI's hooks, and the log of its session.
 
-Source: hooks, "Gemini CLI"; the reference of hooks and the files of Gemini CLI 0.61, and what that
+After the reference of hooks and the files of Gemini CLI 0.61, and what that
 version did. No event follows a compaction: it shows in the log only. Each line there is a message
-or sets fields anew; one that sets ``messages`` replaces the conversation. That happens after a
+or replaces fields; one that sets ``messages`` replaces the conversation. That happens after a
 compaction, which puts a summary first, and when a session is resumed, where the messages keep their
 ids.
 """
@@ -229,7 +229,7 @@ def first_message(end: bytes, *, whole: bool) -> str | None:
 def last_count(end: bytes) -> tuple[WindowUsed, ...]:
     """Return how full the window was after the last answer, empty where that is not known.
 
-    What stands before the conversation was last replaced is of a window that is gone.
+    What comes before the conversation was last replaced is of a window that is gone.
     """
     replaced = end.rfind(_REPLACES)
     begin = end.find(b"\n", replaced + 1)

@@ -1,7 +1,7 @@
-"""Hooks of everybody else: any payload that names an event and a session somehow.
+"""Generic adapter: any payload that names an event and a session somehow.
 
-It is put into Claude's words and read as Claude's. Must not inject or deny where nobody knows what
-is honoured.
+It is put into Claude's words and read as Claude's. It never injects or denies where nobody knows
+what is honoured.
 """
 
 import re

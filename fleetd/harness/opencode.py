@@ -1,6 +1,6 @@
-"""OpenCode, as our plugin tells of it.
+"""OpenCode's events, as our plugin reports them.
 
-Source: hooks, "OpenCode"; the types of @opencode-ai/plugin. The payloads are made by
+After the types of @opencode-ai/plugin. The payloads are made by
 ``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
 OpenCode names it, and its fields as OpenCode gives them, cut where they are long. The reply is a
 JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a tool call.

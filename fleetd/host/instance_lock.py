@@ -1,4 +1,4 @@
-"""Instance locks: whoever serves a socket and writes in the stores does so alone.
+"""Instance locks: one daemon alone serves a socket and writes in its stores.
 
 The socket, the database and the directory of checkpoints each have a lock file of their own, so
 that two daemons with different settings cannot share one of them. It is never the thing itself:

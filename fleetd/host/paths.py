@@ -1,4 +1,4 @@
-"""Where things lie on this machine, by platformdirs and the environment; makes nothing."""
+"""Paths of fleetd on this machine, by platformdirs and the environment; makes nothing."""
 
 import os
 import pwd

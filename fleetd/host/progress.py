@@ -1,4 +1,4 @@
-"""Progress of a long request, for whoever asked to be told.
+"""Progress of a long request, for the client that asked for it.
 
 It goes with the task, and with the threads that the task starts. Where nobody asked, to note
 something here costs next to nothing.

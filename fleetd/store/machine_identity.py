@@ -57,7 +57,7 @@ def _make_id(path: Path) -> None:
 
 log = logging.getLogger("fleetd")
 STARTS_FILE = "machine-nonces"
-# Starts that stand in the file: of the last few nobody knows whether the store has heard of them.
+# Starts that the file holds: of the last few nobody knows whether the store has heard of them.
 KEPT = 4
 
 

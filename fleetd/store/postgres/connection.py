@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: their settings, a deadline for every answer, statements of the rules.
 
 libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
-that swallows everything, for ever for a server that stands still.
+that swallows everything, for ever for a server that hangs.
 
 Every column is TEXT or BIGINT, so every parameter is one of the two: the server has nothing to
 guess.
@@ -32,12 +32,12 @@ from .url import parsed, spelled
 
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
-# server itself allows (see connecting.py): who is only slow says so, and the connection remains.
+# server itself allows (see _SETTINGS): who is only slow says so, and the connection remains.
 TIMEOUT_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
 # What it allows the wait for a table that somebody has locked, and for the fleet's turn: that wait
-# is as long as the queue, and who leaves the queue stands at its end the next time.
+# is as long as the queue, and who leaves the queue is last the next time.
 TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
@@ -136,7 +136,7 @@ class ServerConnection(psycopg.Connection[Any]):
                 self.execute(f"SET statement_timeout = {STATEMENT_MS}".encode())
 
 
-# A text, a name in quotes and a comment stand for themselves, whatever is in them; two colons are
+# A text, a name in quotes and a comment stay as they are, whatever is in them; two colons are
 # a cast.
 _PART = re.compile(
     r"'(?:[^']|'')*'"
@@ -239,7 +239,7 @@ _OWN = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10 * _SECOND,
 }
-# Each is shorter than the next: who stands still in the middle of a transaction lets go before
+# Each is shorter than the next: a client that idles in the middle of a transaction lets go before
 # those who wait for him give up, the server gives up a statement before we hang up on it. The wait
 # for the fleet's turn has limits of its own (see batch.py).
 _SETTINGS = f"""

@@ -1,7 +1,7 @@
 """Group commit on a server that others write to as well, over connections that break.
 
 A batch whose transaction is lost runs again, on a new connection if need be. One that was lost in
-the middle of its COMMIT is looked up first: nothing is told as done that is not, or done twice.
+the middle of its COMMIT is looked up first: nothing is reported as done that is not, or done twice.
 """
 
 import time

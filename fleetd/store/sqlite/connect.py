@@ -21,7 +21,7 @@ from .migrate import check_ours, migrate
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
 BUSY_MS = 5_000
-# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own anew.
+# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own again.
 STATEMENTS = 500
 # SQLite itself would look again after 1, 2, 5, 10 ms: whoever has the database takes 3 of them.
 BUSY_LOOK_MS = 0.5
@@ -220,8 +220,8 @@ def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> 
 
     When a sync fails, the kernel keeps what was to be synced for everybody to read, and takes it
     for written: a WAL that is read back whole may have holes on the disk, and everything that is
-    appended to it goes with the first of them at the next power cut. Only what is written anew is
-    synced anew. (The pages of the database need no such care: a checkpoint of the WAL whose sync
+    appended to it goes with the first of them at the next power cut. Only what is written again is
+    synced again. (The pages of the database need no such care: a checkpoint of the WAL whose sync
     failed does not count, and copies them all again.)
 
     Raises apsw.Error and OSError when the disk refuses: nothing may be built on that WAL then.

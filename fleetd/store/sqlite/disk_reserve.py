@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 log = logging.getLogger("fleetd")
-# The WAL, which must be copied back before it is used anew, has 4 MiB as a rule.
+# The WAL, which must be copied back before it is used again, has 4 MiB as a rule.
 SIZE = 8 * 1024 * 1024
 PART = 2 * 1024 * 1024
 

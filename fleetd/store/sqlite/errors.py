@@ -1,4 +1,4 @@
-"""Error classification for SQLite, and what a client is told.
+"""Error classification for SQLite, and the errors that clients get.
 
 Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
 that failed (nothing is known any more, the daemon stops), and everything else.

@@ -29,9 +29,9 @@ class WalCheckpointer:
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
     twice as long as one that writes over what was there.
     Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
-    the WAL would never begin anew under a steady load, and would grow for ever.
+    the WAL would never start from its beginning under a steady load, and would grow for ever.
 
-    ``failed`` is told, on that thread, of an error after which nothing is known of the disk.
+    ``failed`` is called, on that thread, with an error after which nothing is known of the disk.
     """
 
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:

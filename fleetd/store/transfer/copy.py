@@ -69,7 +69,7 @@ class StoreSide(Protocol):
 
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
-# What a store says of its own moves, and which clock its figures are of: those are set anew.
+# What a store says of its own moves, and which clock its figures are of: those are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.
 _FILED = "backed_up_at"
@@ -137,7 +137,7 @@ def _plain(table: Table, row: Values) -> Values:
         record = without_nul(kind.from_row(named))
     except FleetError:  # damaged, or deleted: there is nothing to vouch for
         return plain
-    # Its checksum was made with the NUL, and so was its file, which is written anew.
+    # Its checksum was made with the NUL, and so was its file, which is written again.
     packed = {name: None for name in named if name in _FILES}
     named |= without_nul(named) | kind.to_columns(record) | packed
     return tuple(named[name] for name in table.columns)
