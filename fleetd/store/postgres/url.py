@@ -67,9 +67,9 @@ def _wrong_start(url: str) -> str:
     """Say what stands in the place of the scheme; never what may be part of a password."""
     if _OURS.match(url) or ("=" in url and "://" not in url):
         return ""
-    scheme = _SCHEME.match(url)
-    begins = f"begins with {scheme[0]}" if scheme else "does not begin"
-    return f"it {begins}, not with postgresql://" if scheme else f"it {begins} with postgresql://"
+    if scheme := _SCHEME.match(url):
+        return f"it begins with {scheme[0]}, not with postgresql://"
+    return "it does not begin with postgresql://"
 
 
 def _wrong_parameter(url: str, said: str) -> str:
@@ -101,13 +101,9 @@ def named(url: str) -> str:
     if "service" in given and "host" not in given:  # only libpq knows what its file says
         return f"postgresql://?service={given['service']}"
     all_of_it = effective(given)
+    user = all_of_it.get("user", "")
     hosts = all_of_it.get("host") or all_of_it.get("hostaddr") or ""
-    return spelled(
-        all_of_it.get("user", ""),
-        hosts,
-        all_of_it.get("port", ""),
-        all_of_it.get("dbname") or all_of_it.get("user", ""),
-    )
+    return spelled(user, hosts, all_of_it.get("port", ""), all_of_it.get("dbname") or user)
 
 
 def spelled(user: str, hosts: str, ports: str, database: str) -> str:

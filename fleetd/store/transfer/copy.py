@@ -40,31 +40,24 @@ class StoreSide(Protocol):
 
     def rows(self, table: Table) -> Iterator[Values]:
         """Yield the rows of a table in the order of its key, few of them in memory."""
-        ...
 
     def fill(self, table: Table, rows: Iterable[Values]) -> None:
         """Add rows to a table; no trigger of the schema hears of it."""
-        ...
 
     def empty(self, tables: Iterable[Table]) -> None:
         """Remove every row, the last table first; no trigger hears of it."""
-        ...
 
     def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
         """Return the highest number that was ever given out for each table that counts its rows."""
-        ...
 
     def count_on(self, numbers: dict[str, int]) -> None:
         """Have the numbers of tables go on above those that were given out."""
-        ...
 
     def commit(self) -> None:
         """Make what was done last."""
-        ...
 
     def begin(self) -> None:
         """Begin another transaction after a commit."""
-        ...
 
 
 # Who is at a store, and who waits in it: neither goes along.
