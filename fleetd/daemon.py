@@ -31,7 +31,7 @@ from .server.listener import ListeningSockets, listening
 from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
-from .store.sqlite.integrity_check import named_in
+from .store.sqlite.integrity_check import unreadable_rows_in
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def start(loaded: Loaded) -> int:
 
 def _unreadable_rows(loaded: Loaded) -> str:
     """Name the rows that cannot be read, where it is these."""
-    found = "" if loaded.config.store else named_in(loaded.config.database)
+    found = "" if loaded.config.store else unreadable_rows_in(loaded.config.database)
     return f" {found}." if found else ""
 
 

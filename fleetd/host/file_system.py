@@ -164,7 +164,7 @@ class PathUnanswered(Unavailable):
         self.reached = reached
 
 
-class _Closed(Exception):
+class _MountClosed(Exception):
     """Enough threads wait for this mount already."""
 
     def __init__(self, mount: str) -> None:
@@ -220,7 +220,7 @@ class FileSystem:
                 lookup = _Lookup(work, self._admit)
                 try:
                     return cast("T", await self._once(lookup))
-                except _Closed as closed:
+                except _MountClosed as closed:
                     self._count()  # those who were there may be elsewhere by now
                     if self._hangs(closed.mount):
                         break
@@ -240,9 +240,9 @@ class FileSystem:
         return PathUnanswered(asked, walk.at, walk.reached or asked)
 
     async def _once(self, lookup: _Lookup) -> Any:
-        """Start a lookup and wait for it; raises _Closed where others wait already."""
+        """Start a lookup and wait for it; raises _MountClosed where others wait already."""
         if self._threads >= MOST_THREADS:
-            raise _Closed("")
+            raise _MountClosed("")
         async with self._entry:
             self._start(lookup)
             try:
@@ -299,10 +299,10 @@ class FileSystem:
         return not mount or overdue >= MOST_PER_MOUNT
 
     def _admit(self, path: str) -> None:
-        """Raise _Closed for a path on a mount that nobody is sent to; called on any thread."""
+        """Raise _MountClosed for a path on a mount that nobody is sent to; called on any thread."""
         mounts = self._mounts
         if mounts.closed and (mount := mounts.of(path)) in mounts.closed:
-            raise _Closed(mount)
+            raise _MountClosed(mount)
 
     # What requests ask for
 

@@ -28,7 +28,7 @@ from psycopg.types.string import StrDumper
 from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row
 from .errors import ServerAway, Stalled, is_final, server_message
-from .url import parsed, spelled
+from .url import format_url, parse
 
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
@@ -266,7 +266,7 @@ def connect(url: str, purpose: str) -> ServerConnection:
 
     Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
     """
-    given = parsed(url)
+    given = parse(url)
     try:
         connection = ServerConnection.connect(
             url,
@@ -331,7 +331,7 @@ def _set(connection: ServerConnection) -> None:
 def name_of(connection: ServerConnection) -> str:
     """Return what the server at the other end of a connection is called."""
     info = connection.info
-    return spelled(info.user, info.host, str(info.port), info.dbname)
+    return format_url(info.user, info.host, str(info.port), info.dbname)
 
 
 def shown_version(connection: ServerConnection) -> str:

@@ -57,9 +57,9 @@ class ServerClock:
         """
         self.ask(connection)
         heard, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
-        self.keep_with(max(heard or 0, to_ms(last) if last else 0))
+        self.advance_to(max(heard or 0, to_ms(last) if last else 0))
 
-    def keep_with(self, told_ms: int) -> None:
+    def advance_to(self, told_ms: int) -> None:
         """Be no earlier than what others have told, unless that is of a clock that was wrong."""
         ahead, _, _ = self._course
         own = _own_ms()

@@ -121,7 +121,7 @@ def _prepare(
                 Path(f"{path}{ending}").chmod(0o600)
         _settle(connection)
         look(connection)
-        write_wal_anew(connection, path, vfs)
+        rewrite_wal(connection, path, vfs)
     except apsw.NotADBError as error:
         raise StoreRefused(
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
@@ -153,7 +153,7 @@ def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None
     if found:
         raise StoreRefused(
             f"{path} is not as fleetd made it (schema version {version}):"
-            f" {integrity_check.named(found)}."
+            f" {integrity_check.summary(found)}."
             " Put a copy in its place: fleetctl restore FILE. Or move it,"
             f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
             " from their checkpoint files."
@@ -215,7 +215,7 @@ def _refusal(error: BaseException) -> type[StoreRefused]:
     return StoreUnready if passing else StoreRefused
 
 
-def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
+def rewrite_wal(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     """Write what an unclean end left in the WAL over itself, and sync it.
 
     When a sync fails, the kernel keeps what was to be synced for everybody to read, and takes it
@@ -234,7 +234,7 @@ def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> 
         flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
         file = apsw.VFSFile(vfs or "", str(wal), flags)
         try:
-            _write_anew(file)
+            _rewrite(file)
         finally:
             file.xClose()
         sync(wal.parent)
@@ -242,7 +242,7 @@ def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> 
         connection.execute("ROLLBACK")
 
 
-def _write_anew(file: apsw.VFSFile) -> None:
+def _rewrite(file: apsw.VFSFile) -> None:
     size = file.xFileSize()
     for offset in range(0, size, _PIECE):
         file.xWrite(file.xRead(min(_PIECE, size - offset), offset), offset)

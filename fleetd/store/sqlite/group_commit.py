@@ -22,7 +22,7 @@ from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .database_files import FileIdentity, FileReplaced, HighWaterMark
-from .errors import classify, leaves_doubt, translate, unreadable
+from .errors import classify, leaves_doubt, read_failed, translate
 
 log = logging.getLogger("fleetd")
 
@@ -231,6 +231,6 @@ def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[J
         except FleetError as error:
             job.fail(error)
         except apsw.IOError as error:
-            job.fail(unreadable(error))
+            job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

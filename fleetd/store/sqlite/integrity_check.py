@@ -34,7 +34,7 @@ _OWN_INDEX = "sqlite_autoindex_"
 
 _SPACES = re.compile(r"[ \t\r\f]+")
 
-Thing = tuple[str, str]
+SchemaObject = tuple[str, str]
 
 
 def differences(connection: apsw.Connection, version: int) -> list[str]:
@@ -44,28 +44,28 @@ def differences(connection: apsw.Connection, version: int) -> list[str]:
         return []
     expected = expected_of(version)
     return [
-        *(f"it has {_described(thing)}" for thing in sorted(found.keys() - expected.keys())),
-        *(f"it lacks {_described(thing)}" for thing in sorted(expected.keys() - found.keys())),
+        *(f"it has {_described(item)}" for item in sorted(found.keys() - expected.keys())),
+        *(f"it lacks {_described(item)}" for item in sorted(expected.keys() - found.keys())),
         *(
-            f"{_described(thing)} is declared differently"
-            for thing in sorted(found.keys() & expected.keys())
-            if found[thing] != expected[thing]
+            f"{_described(item)} is declared differently"
+            for item in sorted(found.keys() & expected.keys())
+            if found[item] != expected[item]
         ),
     ]
 
 
-def named(found: list[str]) -> str:
+def summary(found: list[str]) -> str:
     """Return differences as one sentence, the first of many."""
     more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return "; ".join(found[:SHOWN]) + more
 
 
-def _described(thing: Thing) -> str:
-    kind, name = thing
+def _described(item: SchemaObject) -> str:
+    kind, name = item
     return f"the {kind} {name[:80]!a}"
 
 
-def declared(connection: apsw.Connection) -> dict[Thing, str]:
+def declared(connection: apsw.Connection) -> dict[SchemaObject, str]:
     """Return the SQL of everything that a database declares, by its type and name."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     return {
@@ -91,7 +91,7 @@ def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
 
 
 @functools.cache
-def expected_of(version: int) -> dict[Thing, str]:
+def expected_of(version: int) -> dict[SchemaObject, str]:
     """Return what the migrations up to a version declare."""
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
         for number, sql in migrations():
@@ -100,9 +100,9 @@ def expected_of(version: int) -> dict[Thing, str]:
         return declared(connection)
 
 
-def digest_of(things: dict[Thing, str]) -> str:
+def digest_of(objects: dict[SchemaObject, str]) -> str:
     """Return a checksum of what is declared."""
-    rows = sorted([*thing, sql] for thing, sql in things.items())
+    rows = sorted([*item, sql] for item, sql in objects.items())
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -148,11 +148,11 @@ def damage_of(connection: apsw.Connection) -> list[str]:
     return [
         *(line for line in damage if line != "ok"),
         *itertools.islice(orphans, FOUND_MAX),
-        *unreadable(connection),
+        *unreadable_rows(connection),
     ]
 
 
-def unreadable(connection: apsw.Connection) -> list[str]:
+def unreadable_rows(connection: apsw.Connection) -> list[str]:
     """Return the rows that cannot be read, by their names, at most twenty."""
     found: list[str] = []
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -218,10 +218,10 @@ def _beyond_counting(connection: apsw.Connection) -> list[str]:
     return found
 
 
-def named_in(path: Path) -> str:
+def unreadable_rows_in(path: Path) -> str:
     """Return the rows of a database that cannot be read, as one sentence; empty for none."""
     with contextlib.suppress(apsw.Error):
         flags = apsw.SQLITE_OPEN_READWRITE
         with contextlib.closing(page_checksums.opened(str(path), flags=flags)) as connection:
-            return "; ".join(unreadable(connection)[:3])
+            return "; ".join(unreadable_rows(connection)[:3])
     return ""

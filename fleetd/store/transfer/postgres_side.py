@@ -17,7 +17,7 @@ from ..postgres.batch import LOCK
 from ..postgres.connection import PostgresExecutor, ServerConnection, connect
 from ..postgres.errors import ServerAway, server_message
 from ..postgres.migrate import migrate, version_of
-from ..postgres.url import named
+from ..postgres.url import display_name
 from .copy import Table, Values
 
 ROWS_AT_ONCE = 100
@@ -133,7 +133,7 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
     With ``make`` a schema that is missing or older is made first. Raises FleetError.
     """
     try:
-        where = named(url)
+        where = display_name(url)
     except StoreRefused as error:
         raise InvalidState(str(error), hint="Nothing was changed.") from error
     with (
