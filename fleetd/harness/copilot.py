@@ -86,7 +86,7 @@ class Copilot(Adapter):
         said = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
         named = _event(said, event)
         cwd = path(said.get("cwd"), None)
-        call = ToolCall(_spelled(said), cwd)
+        call = ToolCall(_in_claudes_fields(said), cwd)
         return Report(
             harness=self.name,
             event=named,
@@ -138,7 +138,7 @@ def _moment(said: Payload) -> str | None:
         return written
 
 
-def _spelled(said: Payload) -> Payload:
+def _in_claudes_fields(said: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     given = said.get("toolArgs")
     if isinstance(given, str) and given.startswith("{"):

@@ -65,7 +65,9 @@ class CursorCli(Adapter):
         told = event_name(payload, event)
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
-        call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
+        call = ToolCall(
+            _in_claudes_fields(payload, named), cwd, silent=named == "afterShellExecution"
+        )
         return Report(
             harness=self.name,
             event=named,
@@ -107,7 +109,7 @@ def _subagent(payload: Payload) -> str | None:
     return told or (own if above is not None and own != above else None)
 
 
-def _spelled(payload: Payload, named: str) -> Payload:
+def _in_claudes_fields(payload: Payload, named: str) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     spelled = dict(payload)
     spelled["duration_ms"] = payload.get("duration")

@@ -55,7 +55,7 @@ class OpenCode(Adapter):
         named = need(payload, "event")
         own, above = need(payload, "session_id"), text(payload, "parent_id")
         cwd = path(payload.get("cwd"), None)
-        call = ToolCall(_spelled(payload), cwd)
+        call = ToolCall(_in_claudes_fields(payload), cwd)
         return Report(
             harness=self.name,
             event=named,
@@ -98,7 +98,7 @@ def _only_then(payload: Payload) -> bool:
     return payload.get("transforms") is False
 
 
-def _spelled(payload: Payload) -> Payload:
+def _in_claudes_fields(payload: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     metadata, time = table(payload, "metadata"), table(payload, "time")
     begun, ended = whole(time, "start"), whole(time, "end")

@@ -76,7 +76,7 @@ def on_behalf_of(origin: TraceContext | None) -> Iterator[None]:
         _current.reset(token)
 
 
-def tell(about: str) -> None:
+def annotate(about: str) -> None:
     """Add to the origin what became known of it, such as a hook's session."""
     origin = _current.get() or TraceContext()
     joined = f"{origin.about}, {about}" if origin.about else about

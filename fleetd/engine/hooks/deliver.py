@@ -90,14 +90,14 @@ async def take(
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
-    trace.tell(f"delivery {shown(request.delivery_id)}")
+    trace.annotate(f"delivery {shown(request.delivery_id)}")
     if _is_doctor(request):
         return HookReply(stdout="fleetd")
     understood = await _understood(engine, request, spooled=happened_ms is not None)
     if understood is None:
         return HookReply()
     adapter, report = understood
-    trace.tell(f"session {shown(report.session_id)}")
+    trace.annotate(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         paths = await resolve_paths(engine, report)
