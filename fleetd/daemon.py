@@ -32,7 +32,6 @@ from .server.listener import ListeningSockets, listening
 from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
-from .store.sqlite.integrity_check import named_in
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ def start(loaded: Loaded) -> int:
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* Corrupt as damaged:
-        found = "" if loaded.config.store else named_in(loaded.config.database)
+        found = "" if loaded.config.store else unreadable_rows_in(loaded.config.database)
         rows = f" {found}." if found else ""
         status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=rows)
     except* (Storage, Unavailable) as unable:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleetd.protocol import endings
-from fleetd.protocol.display import attributed, clean, clean_block, clean_path, duration, quote
+from fleetd.protocol.display import attributed, clean, clean_block, duration, escaped, quote
 from fleetd.protocol.errors import FleetError, LockConflict, NotFound, Unavailable
 from fleetd.protocol.records import (
     Agent,
@@ -79,7 +79,7 @@ def words(
 
 def path(name: str) -> str:
     """Return a file's name on one line, with escapes for what nobody sees in it."""
-    line = clean_path(name)
+    line = escaped(name)
     return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
 
 
@@ -207,7 +207,7 @@ def _next(error: FleetError) -> str:
 
 def _conflict(held: dict[str, Any], file: object) -> str:
     """Say who holds a file, by the name by which it was asked for."""
-    holder, file = held.get("held_by"), clean_path(str(file))
+    holder, file = held.get("held_by"), escaped(str(file))
     purpose = quote(str(held.get("purpose")))
     return (
         f"{file} is held by {holder} ({purpose}) {until(held.get('expires_at'))}."

@@ -237,7 +237,7 @@ DEFECTS: dict[str, tuple[tuple[ModuleType, str, Any], ...]] = {
     # Of an error while the WAL is copied back nobody hears.
     "swallowed": ((wal_checkpointer, "leaves_doubt", lambda _: False),),
     # What a failed sync did not bring to the disk is built upon at the next start.
-    "trusted": ((connect, "write_wal_anew", lambda *_: None),),
+    "trusted": ((connect, "rewrite_wal", lambda *_: None),),
 }
 # Where a planted defect shows.
 AIMS = {"swallowed": ("sync", "db"), "trusted": ("sync", "wal")}

@@ -185,7 +185,9 @@ async def test_two_daemons_of_one_id_are_told_apart(
     async with running(url, tmp_path) as one, running(url, tmp_path) as other:
         await one.event("one")
         await other.event("other")
-        one.store._on_a_connection(one.store._server.follow)  # as it does when others commit
+        one.store._on_own_connection(
+            one.store._server.lost_commits.follow
+        )  # as it does when others commit
         with pytest.raises(StoreAway, match="another daemon writes under this machine's id"):
             await one.event("never")
         assert await other.kinds() == ["one", "other"]

@@ -82,7 +82,7 @@ def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_bac
     own.ms += 1_000
     running.set(-300_000)
     started.set(-300_000)
-    started.keep_with(running.now_ms() - 10_000)
+    started.advance_to(running.now_ms() - 10_000)
     for _ in range(700):
         assert running.now_ms() - 10_000 <= started.now_ms() <= running.now_ms()
         own.ms += 1_000
@@ -92,7 +92,7 @@ def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_bac
 def test_a_clock_that_was_far_off_binds_nobody_who_starts(own: Own) -> None:
     clock = ServerClock()
     clock.set(0)
-    clock.keep_with(own.ms + 86_400_000)
+    clock.advance_to(own.ms + 86_400_000)
     assert clock.now_ms() == own.ms
 
 

@@ -94,7 +94,7 @@ async def test_a_request_that_fails_is_told_of_until_then(
 ) -> None:
     async def check(*_: Any, **options: Any) -> Finding:
         await trio.sleep(0.12)
-        progress.on()
+        progress.advance()
         tracker = progress._tracker.get()
         if tracker is not None and tracker.count.done > 2:
             raise ZeroDivisionError
@@ -182,7 +182,7 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
         with report_to_client("t", lines.append, nursery):
             progress.at("rows", total=None)
             for _ in range(1_000):
-                progress.on()
+                progress.advance()
                 await trio.sleep(0.001)
         await trio.sleep(1)
 
@@ -194,9 +194,9 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
 async def test_what_comes_to_light_on_the_way_is_counted_in() -> None:
     with progress.tracked() as found:
         progress.at("files", total=1)
-        progress.on(3)
+        progress.advance(3)
         assert found.count == ("files", 3, 3)
         progress.at("database")
         assert found.count == ("database", 0, None)
-    progress.on()
+    progress.advance()
     assert found.count == ("database", 0, None)

@@ -99,7 +99,7 @@ class _Pulling:
                 continue
             if written and self._latest is None and nameable:
                 self._latest = checkpoint_id
-            progress.on()
+            progress.advance()
 
     async def _write(self, checkpoint_id: str) -> bool:
         """Write one file, unless it is there; returns whether there is one now.

@@ -113,7 +113,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
             await repair_latest(engine, now)
-        progress.on()
+        progress.advance()
     return ingested
 
 

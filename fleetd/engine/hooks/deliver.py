@@ -28,7 +28,7 @@ from ...domain.sessions.sessions import key_of
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
-from ...protocol.display import clean_path, quote, shown
+from ...protocol.display import escaped, quote, shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
 from ...protocol.records import Lock
 from ...protocol.request import Request
@@ -98,14 +98,14 @@ async def take(
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
-    trace.tell(f"delivery {shown(request.delivery_id)}")
+    trace.annotate(f"delivery {shown(request.delivery_id)}")
     if _is_doctor(request):
         return HookReply(stdout="fleetd")
     parsed = await _parse(engine, request, spooled=happened_ms is not None)
     if parsed is None:
         return HookReply()
     adapter, report = parsed
-    trace.tell(f"session {shown(report.session_id)}")
+    trace.annotate(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         paths = await resolve_paths(engine, report)
@@ -321,11 +321,11 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
 def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
     # Its holder wrote the purpose, and a file can have any name: all of it is shown visibly.
     purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(file)
-    if clean_path(file) != file:
+    if escaped(file) != file:
         literal = file.replace("\\", r"\\").replace("'", r"\'")
-        name = f"$'{clean_path(literal)}'"
+        name = f"$'{escaped(literal)}'"
     return (
-        f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
+        f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."

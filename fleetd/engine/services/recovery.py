@@ -11,7 +11,7 @@ from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx, WriteBackup
 from ...domain.recovery import restore as rules
-from ...domain.recovery.restore_context import surroundings
+from ...domain.recovery.restore_context import selected_mission, surroundings
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound

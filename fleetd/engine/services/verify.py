@@ -173,7 +173,7 @@ async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> lis
     for record_id in to_check:
         holder = owner_id if record_id in found.named else None
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
-        progress.on()
+        progress.advance()
     known = {finding.subject for finding in findings if not finding.ok}
     findings += await check_latest(engine, what.noun, owner_id, known, repair=what.repair)
     return [*findings, *stuck, *_foreign(directory, found.listing)]
