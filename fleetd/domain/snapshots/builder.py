@@ -4,6 +4,7 @@ What is declared always wins.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -14,10 +15,8 @@ from ...protocol.snapshots import (
     MOST_COUNTED,
     CommandOutcome,
     ContextDigest,
-    ResumeHints,
     Snapshot,
     StepState,
-    TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource, WindowPressure
 from ..checkpoints.codec import digest_of
@@ -76,6 +75,11 @@ def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
     if session is None and agent_id is not None:
         session = runs.open_session_of(tx, agent_id)
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id) if agent_id else None
+    newest = None
+    # With a damaged one nothing can be compared, and verify will tell of it.
+    with suppress(Corrupt):
+        row = newest_row(tx, run_id) if run else None
+        newest = from_row(row) if row else None
     return RunFacts(
         run_id=run_id,
         run=run,
@@ -83,7 +87,7 @@ def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
         agent_id=agent_id,
         agent=agent,
         plan=plan_steps.plan_of(tx, agent),
-        newest=_newest(tx, run_id) if run else None,
+        newest=newest,
     )
 
 
@@ -95,20 +99,15 @@ def newest_row(tx: Tx, run_id: str) -> Row | None:
     )
 
 
-def _newest(tx: Tx, run_id: str) -> Snapshot | None:
-    row = newest_row(tx, run_id)
-    try:
-        return from_row(row) if row else None
-    except Corrupt:  # nothing can be compared with it, and verify will tell of it
-        return None
-
-
 def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
     span = span_of(tx, known)
     status, why = _status(tx, known)
     status = trigger.status or status
-    found = _outcomes(tx, span, trigger)
+    if trigger.outcomes is not None:
+        found = outcomes.declared(trigger.outcomes)
+    else:
+        found = outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
     failure = _failed_last(tx, span, known, found.kept)
     if status == "failed":
         failure = why or failure or "the run broke off"
@@ -152,12 +151,6 @@ def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
         )
         or 0,
     )
-
-
-def _outcomes(tx: Tx, span: outcomes.Span | None, trigger: Trigger) -> outcomes.Outcomes:
-    if trigger.outcomes is not None:
-        return outcomes.declared(trigger.outcomes)
-    return outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
 
 
 def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
@@ -213,18 +206,16 @@ def _step_state(
     if said is None and known.session is None and not known.plan and known.newest:
         # Nobody else knows the plan: the step stands as it was said last.
         return _as_said_last(known.newest, status), 0
-    complied, violations = _complied(ctx, known, said)
-    resumed, actions = plan_steps.bounded_hints(_hints(known, said, status, failure))
+    complied, violations = plan_steps.compliance(ctx, known.plan), 0
+    hints = plan_steps.computed_hints(known.plan, failure, said, status)
+    if said is not None:
+        if said.todo_compliance is not None:
+            complied, violations = plan_steps.declared_compliance(ctx, said.todo_compliance)
+        if said.resume_hints is not None:
+            hints = plan_steps.declared_hints(hints, said.resume_hints)
+    resumed, actions = plan_steps.bounded_hints(hints)
     meant = plan_steps.step_meant(known.plan, said)
     return plan_steps.step_state(said, meant, complied, resumed), violations + actions
-
-
-def _complied(
-    ctx: Context, known: RunFacts, said: DeclaredStep | None
-) -> tuple[TodoCompliance, int]:
-    if said is not None and said.todo_compliance is not None:
-        return plan_steps.declared_compliance(ctx, said.todo_compliance)
-    return plan_steps.compliance(ctx, known.plan), 0
 
 
 def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
@@ -233,15 +224,6 @@ def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
         return newest.step_state
     left = plan_steps.computed_hints([], None, None, status)
     return msgspec.structs.replace(newest.step_state, resume_hints=left)
-
-
-def _hints(
-    known: RunFacts, said: DeclaredStep | None, status: RunStatus, failure: str | None
-) -> ResumeHints:
-    computed = plan_steps.computed_hints(known.plan, failure, said, status)
-    if said is None or said.resume_hints is None:
-        return computed
-    return plan_steps.declared_hints(computed, said.resume_hints)
 
 
 def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: int) -> ContextDigest:

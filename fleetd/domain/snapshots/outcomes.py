@@ -70,7 +70,14 @@ def gathered(tx: Tx, span: Span) -> Outcomes:
     kept = calls[-MOST_OUTCOMES:]
     dropped = len(calls) - len(kept)
     if len(rows) == MOST_EVENTS:
-        dropped += _ends_before(tx, span, rows[0]["seq"])
+        dropped += tx.value(
+            "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
+            f" AND timestamp >= :begun AND type IN {in_sql(ENDS_A_CALL)}",
+            agent=span.agent_id,
+            since=span.since,
+            until=rows[0]["seq"],
+            begun=span.begun_at,
+        )
     return Outcomes([call.outcome() for call in kept], dropped)
 
 
@@ -93,18 +100,6 @@ def _events(tx: Tx, span: Span, kinds: Sequence[str], most: int) -> list[Row]:
         most=most,
     )
     return rows[::-1]
-
-
-def _ends_before(tx: Tx, span: Span, seq: int) -> int:
-    count: int = tx.value(
-        "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
-        f" AND timestamp >= :begun AND type IN {in_sql(ENDS_A_CALL)}",
-        agent=span.agent_id,
-        since=span.since,
-        until=seq,
-        begun=span.begun_at,
-    )
-    return count
 
 
 class _Call(msgspec.Struct):
@@ -137,19 +132,17 @@ class _Call(msgspec.Struct):
     def outcome(self) -> CommandOutcome:
         """Return how the call ended."""
         result, code = _VERDICTS.get(self.result, _UNKNOWN)
+        kind: OutcomeKind = "shell" if self.shell else "tool_use"
+        if self.tool.lower() in _SLASH_COMMANDS:
+            kind = "slash_command"
         return CommandOutcome(
-            kind=self._kind(),
+            kind=kind,
             name=short(self.command or self.tool, NAME_CHARS) or "unnamed",
             result=result,
             duration_ms=self._duration_ms(),
             reason_code=code if result != "FAIL" or self.shell else "tool_failed",
             summary=short(self.error, SUMMARY_CHARS),
         )
-
-    def _kind(self) -> OutcomeKind:
-        if self.tool.lower() in _SLASH_COMMANDS:
-            return "slash_command"
-        return "shell" if self.shell else "tool_use"
 
     def _duration_ms(self) -> int:
         if self.told_ms is not None:

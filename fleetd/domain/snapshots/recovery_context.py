@@ -13,7 +13,7 @@ import msgspec
 from ...protocol.display import LINE_CHARS, quote, short
 from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
-from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
+from ...protocol.snapshots import CommandOutcome, Snapshot
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.narrative import step
 from ..checkpoints.titles import Titles
@@ -141,11 +141,8 @@ def with_next_actions(
     A step that has a line of its own already, or is over, is not said again.
     """
     actions = _actions(tx, reader, sorties, live, titles)
-    if not actions:
-        return live
-    return msgspec.structs.replace(
-        live, next_steps=list(dict.fromkeys([*actions, *live.next_steps]))
-    )
+    steps = dict.fromkeys([*actions, *live.next_steps]) if actions else live.next_steps
+    return msgspec.structs.replace(live, next_steps=[*steps])
 
 
 def _actions(
@@ -200,7 +197,10 @@ def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]
     parts = [pressure]
     if not _plan_moved(tx, reader, snapshot, sorties):
         hints = snapshot.step_state.resume_hints
-        parts = [*_step(snapshot), pressure, *_held_back(hints)]
+        parts = [*_step(snapshot), pressure]
+        if not hints.eligible:  # by its plan; without a plan its work goes on all the same
+            why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
+            parts.append(f"{why}: {hints.reason_code}")
     whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
     told = "; ".join(parts)
     return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
@@ -213,14 +213,6 @@ def _step(snapshot: Snapshot) -> list[str]:
     place = f" {state.step_ordinal}" if state.step_ordinal else ""
     named = f" ({short(state.step_id, NAME_CHARS)})" if state.step_id else ""
     return [f"plan step{place}{named}" + (f": {state.step_status}" if state.step_status else "")]
-
-
-def _held_back(hints: ResumeHints) -> list[str]:
-    """Say why a run cannot go on by its plan. Without a plan its work goes on all the same."""
-    if hints.eligible:
-        return []
-    why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
-    return [f"{why}: {hints.reason_code}"]
 
 
 def _outcome(outcome: CommandOutcome, at: str) -> str:
