@@ -13,6 +13,8 @@ by one clock, the store's.
 
 from typing import Any
 
+from msgspec import convert
+
 from ...protocol.durations import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
@@ -111,16 +113,11 @@ def _since(ctx: Context, before: Row | None) -> int:
 
 
 def id_holder(tx: Tx, ctx: Context) -> IdHolder:
-    """Return who beats by this machine's id: until its first beat this one, or a copy."""
+    """Return whose daemon uses this machine's id: until its first heartbeat this one, or a copy."""
     row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if row is None or not _beats(ctx, row):
         return IdHolder()
-    return IdHolder(
-        name=row["name"],
-        nonce=row["nonce"],
-        boot_id=row["boot_id"],
-        heard_awake_ms=row["heard_awake_ms"],
-    )
+    return convert(row, IdHolder)
 
 
 def leave_cluster(tx: Tx, ctx: Context) -> None:
@@ -182,8 +179,7 @@ def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
 
 def unheard_for(ctx: Context, machine: Row) -> str:
     """Say of a machine for how long it has not been heard of."""
-    silent = duration(ctx.awake_ms - machine["heard_awake_ms"])
-    return f"has not been heard of for {silent}"
+    return f"has not been heard of for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
 
 
 def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
@@ -216,7 +212,9 @@ def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
         old=ctx.days_ago(ctx.config.retention.days),
     )
-    agents = _agents(tx) if rows else {}
+    living = f"status <> 'gone' AND status IN {LIVING}"
+    count = f"SELECT machine, count(*) AS number FROM agents WHERE {living} GROUP BY machine"
+    agents = {row["machine"]: row["number"] for row in tx.all(count)} if rows else {}
     return [
         MachineLine(
             machine_id=row["id"],
@@ -228,15 +226,6 @@ def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
         )
         for row in rows
     ]
-
-
-def _agents(tx: Tx) -> dict[str, int]:
-    """Return how many agents live on each machine that has any."""
-    rows = tx.all(
-        "SELECT machine, count(*) AS number FROM agents WHERE status <> 'gone'"
-        f" AND status IN {LIVING} GROUP BY machine"
-    )
-    return {row["machine"]: row["number"] for row in rows}
 
 
 def unreachable(agent: str) -> str:

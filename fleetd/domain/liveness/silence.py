@@ -16,7 +16,7 @@ from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import method
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
@@ -131,8 +131,8 @@ def waiting_missions(
     if among is not None and not among:
         return []
     silent = f"({_SILENT} OR {_WAITS})" if threshold_ms is None else f"({_SILENT})"
-    ids = {f"mission{number}": each for number, each in enumerate(among or ())}
-    only = f" AND m.id IN ({', '.join(f':{name}' for name in ids)})" if ids else ""
+    only = f" AND m.id IN ({inside_of('mission', among)})" if among else ""
+    ids = named_params("mission", among or ())
     limit = _limit(ctx, threshold_ms)
     rows = _rows(tx, ctx, limit, f"({silent} OR {_BEREFT}){only}", **ids)
     return [_with_lost(tx, ctx, row, limit) for row in rows]

@@ -140,23 +140,19 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     if request.title is not None and row["origin"] != "person":
         changes["origin"] = "person"
     if changes:
-        _change(tx, ctx, row["id"], changes, by)
+        assignments = ", ".join(f"{name} = :{name}" for name in changes)
+        tx.run(
+            f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
+            **changes,
+            now=ctx.now,
+            id=row["id"],
+        )
+        names = [name.removesuffix("_json") for name in changes if name != "author"]
+        emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     if request.sorties:
         sorties.refuse_over(row)
         sorties.add_all(tx, ctx, row["id"], request.sorties, by)
     return _get(tx, row["id"])
-
-
-def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row, by: str | None) -> None:
-    assignments = ", ".join(f"{name} = :{name}" for name in changes)
-    tx.run(
-        f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
-        **changes,
-        now=ctx.now,
-        id=mission_id,
-    )
-    names = [name.removesuffix("_json") for name in changes if name != "author"]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id, agent_id=by)
 
 
 @method(MissionComplete)

@@ -53,6 +53,7 @@ from .milestones import begin_mission, reach_milestones, update_sortie_counts
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
+_COLUMNS = [n for n in Sortie.__struct_fields__ if n not in ("files", "recovery_context")]
 _strings = msgspec.json.Decoder(list[str]).decode
 _context = msgspec.json.Decoder(RecoveryContext).decode
 
@@ -62,31 +63,17 @@ def sortie_of(tx: Tx, row: Row) -> Sortie:
 
     Agents have many sorties and one part, so it stands once and the sorties refer to it.
     """
-    return _sortie_of(row, _context_left(tx, row["briefing_id"]))
+    context = None
+    if row["briefing_id"] is not None:
+        context = tx.value(
+            "SELECT context_json FROM briefings WHERE id = :id", id=row["briefing_id"]
+        )
+    return _sortie_of(row, _context(context) if context else None)
 
 
 def _sortie_of(row: Row, context: RecoveryContext | None) -> Sortie:
-    return Sortie(
-        id=row["id"],
-        mission_id=row["mission_id"],
-        position=row["position"],
-        title=row["title"],
-        description=row["description"],
-        status=row["status"],
-        priority=row["priority"],
-        assigned_to=row["assigned_to"],
-        files=_strings(row["files_json"]),
-        progress=row["progress"],
-        progress_notes=row["progress_notes"],
-        blocked_reason=row["blocked_reason"],
-        result=row["result"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        recovery_context=context,
-        author=row["author"],
-    )
+    columns = {name: row[name] for name in _COLUMNS}
+    return Sortie(**columns, files=_strings(row["files_json"]), recovery_context=context)
 
 
 def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
@@ -101,18 +88,11 @@ def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
     return [_sortie_of(row, left.get(row["briefing_id"])) for row in rows]
 
 
-def _context_left(tx: Tx, briefing_id: int | None) -> RecoveryContext | None:
-    if briefing_id is None:
-        return None
-    context = tx.value("SELECT context_json FROM briefings WHERE id = :id", id=briefing_id)
-    return _context(context) if context else None
-
-
 def add(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None = None
 ) -> Sortie:
     """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
-    sortie_id = _put(tx, ctx, mission_id, new, by)
+    sortie_id = _insert(tx, ctx, mission_id, new, by)
     update_sortie_counts(tx, mission_id)
     return sortie_of(tx, find(tx, "sortie", sortie_id))
 
@@ -122,12 +102,12 @@ def add_all(
 ) -> None:
     """Append sorties to a mission, which are counted once: each time, thousands take seconds."""
     for new in several:
-        _put(tx, ctx, mission_id, new, by)
+        _insert(tx, ctx, mission_id, new, by)
     if several:
         update_sortie_counts(tx, mission_id)
 
 
-def _put(
+def _insert(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None
 ) -> str:
     sortie_id = fresh_id(tx, ctx, "sortie")
@@ -174,8 +154,6 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     """Give a sortie to an agent; one that is in progress goes on under its new agent."""
     row = open_row(tx, request.sortie_id, "assigned")
     status = "assigned" if row["status"] == "pending" else row["status"]
-    payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
-    # The one who assigns is not known, and the one it is assigned to has done nothing yet.
     tx.run(
         "UPDATE sorties SET status = :status, assigned_to = :agent, updated_at = :now"
         " WHERE id = :id",
@@ -184,6 +162,8 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
         now=ctx.now,
         id=row["id"],
     )
+    payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
+    # The one who assigns is not known, and the one it is assigned to has done nothing yet.
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return sortie_of(tx, find(tx, "sortie", row["id"]))
 
@@ -269,21 +249,16 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
     return register
 
 
-def _allow(row: Row, agent_id: str | None) -> None:
-    """Refuse an agent that acts on another's sortie."""
-    owner = row["assigned_to"]
+def _own_row(tx: Tx, request: Work, verb: str) -> Row:
+    """Return the row of an open sortie that the reporting agent may change: no other agent's."""
+    row = open_row(tx, request.sortie_id, verb)
+    owner, agent_id = row["assigned_to"], request.agent_id
     if agent_id and owner and owner != agent_id:
         raise InvalidState(
             f"Sortie {row['id']} is assigned to {owner}, not to {agent_id}.",
             hint=f"Assign it first: fleetctl sortie assign {row['id']} {agent_id}",
             assigned_to=owner,
         )
-
-
-def _own_row(tx: Tx, request: Work, verb: str) -> Row:
-    """Return the row of an open sortie that the reporting agent may change."""
-    row = open_row(tx, request.sortie_id, verb)
-    _allow(row, request.agent_id)
     return row
 
 
