@@ -148,7 +148,7 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
 def _judges(tx: Tx, ctx: Context) -> bool:
     """Whether this machine was itself in touch for as long as others have to be heard of.
 
-    When the database was away, nobody was: whoever is first to come back would miss all others.
+    When the database was away, nobody was: the first to come back would miss all others.
     """
     own = tx.one("SELECT * FROM machines WHERE id = :id AND status = 'here'", id=ctx.machine)
     return own is not None and ctx.awake_ms - own["since_awake_ms"] >= LOST_MS
@@ -167,7 +167,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
-    """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
+    """Count a machine as lost, once, for all that miss it; its agents follow one by one."""
     rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])

@@ -354,7 +354,7 @@ def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
 def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.
 
-    Where it stood stays what it is: a gap is told until the cursor moves on, the last time here.
+    A gap is reported until the cursor moves on, the last time here.
     """
     row, end = _row(tx, request.consumer, request.stream), event_log.position(tx)
     before = row["position"] if row else 0

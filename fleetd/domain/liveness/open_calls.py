@@ -1,4 +1,4 @@
-"""Open tool calls: what an agent is in the middle of, told by the events it reports.
+"""Open tool calls of agents, by the events that they report.
 
 A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
 ``command_started`` or ``tool_started`` to ``command_finished``, ``tool_finished`` or
@@ -50,7 +50,7 @@ def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
 def await_permission(tx: Tx, agent_id: str, since: str) -> None:
     """Let an agent wait until a person permits something, until its next activity.
 
-    ``since`` is when it asked. Whoever waits for one already waits since then.
+    ``since`` is when it asked. An agent that waits already has waited since then.
     """
     tx.run(
         "UPDATE agents SET status = 'waiting', needs = 'permission',"

@@ -1,11 +1,11 @@
-"""Lock keys: what makes two requests mean the same file, and what a reader is told instead.
+"""Lock keys: the same for every request that means the same file, and its name for a reader.
 
-Source: behaviour, Locks. A key is a path, which is a file of one machine, or ``project:``, a
+A key is a path, which is a file of one machine, or ``project:``, a
 project's name and a path inside it. In a shared store what other machines could mean by something
 else begins with ``machine:`` and whose it is.
 
 ``file`` in a lock's row is what its holder said, which means something else wherever another one
-reads it. What is told from a key can be handed back to a request.
+reads it. A name that is made from a key can be handed back to a request.
 """
 
 import re
@@ -103,7 +103,7 @@ def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
 
 
 def _path(path: str, root: str, home: str) -> str:
-    """Return a path as it is called in a directory, if it lies below it; else from home."""
+    """Return a path relative to a directory that holds it, else to home."""
     for directory, begin in ((root, ""), (home, "~/")):
         if directory not in ("", "/", path) and within(directory, path):
             return begin + path[len(directory) + 1 :]

@@ -99,7 +99,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
 
 @method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
-    """Give one's own lock back; whoever waited longest gets it in the same transaction."""
+    """Give one's own lock back; the next in line gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     leases.end_held(tx, ctx, row)
     return lock_of(find(tx, "lock", row["id"]))

@@ -75,7 +75,7 @@ def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | No
 def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """End an automatic mission: completed when nothing is open, else cancelled until it resumes.
 
-    Nobody does that, so it is no activity: whoever resumes the session reads what was done last.
+    Nobody does that, so it is no activity: who resumes the session reads what was done last.
     """
     undone = tx.value(
         "SELECT count(*) FROM sorties WHERE mission_id = :id"

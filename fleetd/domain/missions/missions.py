@@ -119,7 +119,7 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 
-    Whoever says what a session's own mission is about makes it theirs.
+    To say what a session's own mission is about makes it one's own.
     """
     row = find(tx, "mission", request.mission_id)
     changes: Row = {

@@ -333,7 +333,7 @@ def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
 
 
 def places_around(cwd: str) -> list[str]:
-    """Return a directory and every one that it lies in, by their names as they stand."""
+    """Return a directory and every one above it, by their names alone."""
     found = [os.path.normpath(cwd)]
     while above := found[-1].rpartition("/")[0]:
         found.append(above)

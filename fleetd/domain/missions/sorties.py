@@ -61,7 +61,7 @@ _context = msgspec.json.Decoder(RecoveryContext).decode
 def sortie_of(tx: Tx, row: Row) -> Sortie:
     """Build a Sortie from its row, with the part of a recovery context that was left for it.
 
-    Agents have many sorties and one part, so it stands once and the sorties refer to it.
+    Agents have many sorties and one part, so it is stored once and the sorties refer to it.
     """
     context = None
     if row["briefing_id"] is not None:
@@ -291,7 +291,7 @@ def _change(
 def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
-    # Whoever works on a mission belongs to it: its locks and notes must be in the checkpoints.
+    # Who works on a mission belongs to it: its locks and notes must be in the checkpoints.
     tx.run(
         "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL",
         mission=row["mission_id"],

@@ -1,7 +1,7 @@
 """Hook deliveries: which are retries or vendors' doubles, and their counts by harness.
 
-Source: hooks, rule 4. Deliveries are kept for a day: whatever waits in the spool is taken in before
-anything is dropped, so a retry never comes later.
+Deliveries are kept for a day: the spool is taken in before anything is dropped, so a retry never
+comes later.
 """
 
 import hashlib

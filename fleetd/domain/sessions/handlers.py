@@ -1,4 +1,4 @@
-"""Handlers: what each thing that a hook or a transcript tells does to log, mission and agent."""
+"""Handlers of happenings: what each does to the log, the mission and the agent."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

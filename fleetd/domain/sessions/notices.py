@@ -1,7 +1,7 @@
-"""Notices: what an agent is told beside its briefing, once and in a line each.
+"""Notices: lines that an agent reads once, beside its briefing.
 
 Work that changed hands is remembered until a hook of the agent's can tell it. Nothing is taken back
-here: who comes back after its work went to another goes on as one that starts anew. Mail and
+here: an agent whose work went to another goes on without it when it comes back. Mail and
 missions that wait are looked up. All is phrased as facts: text in the imperative can trip an
 agent's defences against injection.
 """

@@ -1,10 +1,10 @@
-"""Which item of a harness's plan is which of the plan before.
+"""Plan matching: which item of a harness's plan is which of the plan before.
 
 Harnesses send their whole list each time, mostly without ids, and reword items as they go.
 """
 
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
@@ -27,7 +27,7 @@ DIRTY = ("", BACK)
 
 
 class KnownItem(msgspec.Struct, kw_only=True):
-    """An item as the plan told it last, and the sortie that stands for it.
+    """An item as the plan told it last, and its sortie.
 
     ``told`` is the status it had in the plan, or one of ``DIRTY``. ``made`` says that the plan
     made the sortie, and may take it away.
@@ -134,14 +134,7 @@ def similar(one: str, other: str) -> bool:
     the square of their number, and find ``add`` and ``dad`` alike.
     """
     mine, theirs = plain(one).split(), plain(other).split()
-    left: dict[str, int] = defaultdict(int)
-    for word in mine:
-        left[word] += 1
-    shared = 0
-    for word in theirs:
-        if left[word]:
-            left[word] -= 1
-            shared += 1
+    shared = (Counter(mine) & Counter(theirs)).total()
     return 4 * shared >= len(mine) + len(theirs) > 0
 
 
@@ -183,7 +176,7 @@ class _Match:
                 self._pair(index, equal.popleft())
 
     def by_place(self) -> None:
-        """Pair what is left with the first similar one behind the item that stands before it.
+        """Pair what is left with the first similar one behind the one of the item before.
 
         Never a finished one with an open one: that is other work in similar words.
         """
@@ -205,5 +198,5 @@ class _Match:
 
 
 def _reworded(told: KnownItem, item: PlanItem) -> bool:
-    anew = told.told == "completed" and item.status != "completed"
-    return not anew and similar(told.text, item.text)
+    reopened = told.told == "completed" and item.status != "completed"
+    return not reopened and similar(told.text, item.text)

@@ -1,4 +1,4 @@
-"""A harness's own plan becomes the sorties of its agent.
+"""Plan syncing: a harness's own plan becomes the sorties of its agent.
 
 A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
 taken back by a list that is sent again. Progress never overshoots on the way from one list to the
@@ -68,7 +68,7 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
 
 
 class _Step(msgspec.Struct):
-    """What was told of an item before, and what is told now.
+    """An item as it was before, and as the plan has it now.
 
     ``fresh`` says that no item stood for its sortie until now.
     """
@@ -144,7 +144,7 @@ class _Plan:
         return row if row and row["assigned_to"] in (None, self._agent_id) else None
 
     def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
-        """Return what stands for an item from now on; None where nothing can."""
+        """Return the sortie of an item from now on, as an item; None where there can be none."""
         if known is not None:
             self._tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
@@ -322,7 +322,7 @@ class _FreeSorties:
             self._by_text[plain(_text(row)), over].append(row)
 
     def take(self, item: PlanItem) -> KnownItem | None:
-        """Return what stands for an item from now on.
+        """Return the sortie of an item from now on, as an item.
 
         The plan's own item that comes back, by its id; else a sortie of the same text: one that is
         over for an item that is over, else one that is open.
@@ -338,8 +338,8 @@ class _FreeSorties:
         if row is None:
             return None
         self._used.add(row["id"])
-        # What its own plan dropped is told so. Else a sortie that somebody began for this agent
-        # does not go back because a plan names it.
+        # What this plan dropped was dropped. Another sortie, which somebody began for this agent,
+        # does not go back because the plan names it.
         told = "dropped" if row["agent_id"] == self._agent_id else "pending"
         return msgspec.structs.replace(_dropped(row), told=told)
 

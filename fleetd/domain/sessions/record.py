@@ -35,7 +35,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What a report led to.
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
-    ``known`` says that all of this was recorded before; of a double the agent is told all the same.
+    ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
     """
 
     known: bool = False

@@ -1,6 +1,6 @@
-"""Membership: registering the agent of a session, the mission it works in, and its leaving.
+"""Life of a session: registering its agent, the mission it works in, its end.
 
-Source: hooks, rules 8 to 10. A session joins what somebody created for its directory, never what
+A session joins what somebody created for its directory, never what
 was created for another session.
 """
 
@@ -242,7 +242,7 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
             agents.mark_gone(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, mission_id, reason)
-    # Last, so that whatever is told of an agent that leaves is told of this session.
+    # Last, so that the events of an agent that leaves are this session's.
     tx.run(
         f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",
         now=ctx.now,

@@ -1,4 +1,4 @@
-"""A session moves into the mission whose work its agent takes over, and back when that is undone.
+"""Session move: into the mission whose work its agent takes over, and back when that is undone.
 
 Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
 finished stays where it was done.
@@ -124,7 +124,7 @@ def _carry(
 ) -> None:
     """Carry sorties, the session's plan and its locks from one mission into another.
 
-    The plan remembers what it said of sorties that stay behind: whoever repeats that a step is done
+    The plan remembers what it said of sorties that stay behind: to repeat that a step is done
     says nothing new.
     """
     for row in sorties:

@@ -1,4 +1,4 @@
-"""Snapshot builder: everything a snapshot says, from what is declared and what the store knows.
+"""Snapshot builder: the content of a snapshot, as declared and as the store knows it.
 
 What is declared always wins.
 """
@@ -34,7 +34,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a snapshot be taken, and what whoever pulls it declares."""
+    """Why a snapshot is taken, and what its caller declares."""
 
     source: SnapshotSource
     status: RunStatus | None = None
@@ -58,7 +58,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
+    """The content of a snapshot to be; ``end`` is the last event that it, or one before, covers."""
 
     status: RunStatus
     step_state: StepState
@@ -122,7 +122,7 @@ def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
 
 
 def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
-    """Return the part of the log that stands in no snapshot yet.
+    """Return the part of the log that no snapshot covers yet.
 
     The first snapshot of a run begins with its session, after what other runs of its agent have.
     """
@@ -133,7 +133,7 @@ def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
 
 
 def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
-    """Return how far the log stands in snapshots of an agent.
+    """Return the last event that snapshots of an agent cover.
 
     Sessions of two harnesses with one id are one run: each agent goes on from its own snapshots.
     """
@@ -157,7 +157,7 @@ def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
     """Return how a run is, and what broke it off when something did."""
     agent = known.agent
     if agent is None:
-        # Nobody else speaks for it: what was said last stands.
+        # Nobody else speaks for it: it is as it was said last.
         return (known.newest.status if known.newest else "in_progress"), None
     if plan_steps.all_done(known.plan):
         return "completed", None
@@ -201,10 +201,10 @@ def _failed_last(
 def _step_state(
     ctx: Context, known: RunFacts, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
-    """Return where a run stands, and how many entries were too many to be said."""
+    """Return the step that a run is at, and how many entries were too many for it."""
     said = trigger.step
     if said is None and known.session is None and not known.plan and known.newest:
-        # Nobody else knows the plan: the step stands as it was said last.
+        # Nobody else knows the plan: the step is the one that was said last.
         return _as_said_last(known.newest, status), 0
     complied, violations = plan_steps.compliance(ctx, known.plan), 0
     hints = plan_steps.computed_hints(known.plan, failure, said, status)

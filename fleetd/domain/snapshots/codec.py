@@ -219,8 +219,8 @@ def is_substitute(snapshot: Snapshot) -> bool:
 def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
     """Return the row of a snapshot that had none; its run's is written too if that is missing.
 
-    Whose run it was stands in no file. The log that its commands were gathered from may be lost, so
-    they count as declared; what is left of that log stands in this snapshot already.
+    Whose run it was is in no file. The log that its commands were gathered from may be lost, so
+    they count as declared; this snapshot covers what is left of that log.
     """
     tx.run(
         "INSERT INTO runs (id, status, events_seq) VALUES (:id, :status, :seq)"

@@ -1,6 +1,6 @@
 """Command outcomes: how the commands and tools of a run ended, declared or told by the log.
 
-Source: snapshot-lifecycle, ``command_outcomes``. One outcome per call: some harnesses tell how a
+One outcome per call: some harnesses tell how a
 call ended in a second event, and the newer one knows more. Secrets are gone already.
 """
 
@@ -20,7 +20,7 @@ from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 
 NAME_CHARS = 200
-# A call is told by three events at most.
+# A call has three events at most.
 MOST_EVENTS = 20 * MOST_OUTCOMES
 # How many of its agent's last events are looked through for a call of before the last snapshot,
 # and how many calls among them.

@@ -136,7 +136,7 @@ def step_state(
     complied: TodoCompliance,
     hints: ResumeHints,
 ) -> StepState:
-    """Return where a run stands: what was declared, and what is known of that step beside it."""
+    """Return the step of a run: as declared, and what is known of it beside that."""
     given = declared or DeclaredStep()
     return StepState(
         plan_path=given.plan_path,
@@ -167,7 +167,7 @@ def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[Tod
 
 
 MOST_ACTIONS = 20
-# Behind it stands what a command put out: nobody's words.
+# A command's output follows it: nobody's words.
 FAILED_FIRST = "Look into what failed: "
 READY, AFTER_FAILURE = "resume_ready", "resume_after_failure"
 NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
@@ -180,7 +180,7 @@ def computed_hints(
 ) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
 
-    Where the store knows no plan, the step that the caller says it is at stands for one, and so
+    Where the store knows no plan, the step that the caller says it is at counts as one, and so
     does a run that is completed: nothing is ahead of that.
     """
     stated = said.step_status if said is not None else None
@@ -216,7 +216,7 @@ def _said_ahead(said: DeclaredStep) -> list[str]:
 def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
     """Return the hints that a caller gives, with what it does not say as computed.
 
-    Whoever says what comes next says that the run can go on, if not otherwise.
+    Who says what comes next says that the run can go on, if not otherwise.
     """
     goes_on = computed.eligible or bool(declared.next_actions)
     eligible = goes_on if declared.eligible is None else declared.eligible

@@ -1,8 +1,8 @@
-"""What an agent's newest snapshot adds to its recovery context.
+"""The part of a recovery context that comes from the agent's newest snapshot.
 
-Between two checkpoints it knows best where the agent stands. An agent's snapshots are those of its
-runs, and of the lost agents that it took over from; what was recorded for no agent speaks for
-nobody. Texts that are not the agent's own are in quotes.
+Between two checkpoints that is the best account of the agent's work. An agent's snapshots are those
+of its runs, and of the lost agents that it took over from; what was recorded for no agent speaks
+for nobody. Texts that are not the agent's own are in quotes.
 """
 
 import re
@@ -19,6 +19,7 @@ from ..checkpoints.narrative import step
 from ..checkpoints.titles import Titles
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
 from .plan_steps import FAILED_FIRST, NO_PLAN
@@ -87,16 +88,14 @@ def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[s
 
 def _runs(tx: Tx, reader: SnapshotReader) -> list[str]:
     """Return the runs of which snapshots may speak for an agent, the one recorded last first."""
-    found: list[Row] = []
-    for author in reader.whose:
-        found += tx.all(
-            "SELECT r.id, (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id) AS newest"
-            " FROM runs r WHERE r.agent_id = :author ORDER BY newest DESC LIMIT :most",
-            author=author,
-            most=RUNS,
-        )
-    found.sort(key=lambda row: row["newest"] or 0, reverse=True)
-    return [row["id"] for row in found[:RUNS]]
+    rows = tx.all(
+        "SELECT r.id, coalesce((SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id), 0)"
+        f" AS newest FROM runs r WHERE r.agent_id IN ({inside_of('author', reader.whose)})"
+        " ORDER BY newest DESC LIMIT :most",
+        most=RUNS,
+        **named_params("author", reader.whose),
+    )
+    return [row["id"] for row in rows]
 
 
 def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[Row]:
@@ -188,7 +187,7 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
 
 
 def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
-    """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
+    """Return a line about an agent's step and how full its window was; empty for nothing."""
     snapshot = next(_snapshots(tx, reader), None)
     if snapshot is None:
         return ""
@@ -260,7 +259,7 @@ def _plan_moved(
     present = next((s for s in sorties if s.id == state.step_id), None)
     if present is not None and (present.status in CLOSED_SORTIE) != (state.step_status in _CLOSED):
         return True
-    # Whoever changes a sortie's status does so in the name of the agent that has it.
+    # A sortie's status is changed in the name of the agent that has it.
     return any(
         tx.one(
             "SELECT 1 AS moved FROM events WHERE agent_id = :agent AND seq > :seq"

@@ -43,7 +43,7 @@ _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
-    """Record where a run stands, as somebody asked."""
+    """Record the state of a run on request."""
     meant = requested_run(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
@@ -158,7 +158,7 @@ def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigge
         context_digest=draft.context_digest,
         command_outcomes=draft.command_outcomes,
     )
-    # Asked before the run's row says that the log stands in a snapshot.
+    # Asked before the run's row says that a snapshot covers the log.
     missions = _missions_of(tx, known, trigger, content.step_state)
     _keep_run(tx, ctx, known, draft)
     session = known.session or {}

@@ -159,7 +159,7 @@ _HAS_PLAN = (
 
 
 def on_timer(tx: Tx, ctx: Context, run_id: str) -> None:
-    """Record where a run stands, if it is due: because nothing else did for so long."""
+    """Snapshot a run if that is due: because nothing else did for so long."""
     for row in due_runs(tx, ctx, run_id):
         _take(tx, ctx, row["id"], row["agent_id"], "timer", None)
 

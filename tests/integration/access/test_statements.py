@@ -100,7 +100,7 @@ REVIEWED = {
     },
     "domain/sessions/sessions": {"live if unless_ended else ''"},
     "domain/snapshots/outcomes": {"kinds"},
-    "domain/snapshots/recovery_context": {"more"},
+    "domain/snapshots/recovery_context": {"inside_of('author', reader.whose)", "more"},
     "domain/snapshots/runs": {"inside_of('session', names)"},
     "domain/snapshots/snapshots": {"mine", "newest", "where"},
     "domain/system/epoch": {"KINDS[noun].table"},
