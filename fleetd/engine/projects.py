@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from ..domain.locks.keys import of_machine, whose
+from ..domain.locks.keys import machine_key, split_machine
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered
 from ..host.path_walk import within
@@ -45,11 +45,11 @@ class Projects:
         by another key two could hold one file.
         """
         if scope == "machine":
-            return of_machine(self._machine, path)
+            return machine_key(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
         key = self._by_repository(await self._asked(path), path)
-        return key or of_machine(self._machine, path)
+        return key or machine_key(self._machine, path)
 
     async def prefix(self, root: str) -> str:
         """Return how the keys of all files in a real directory begin that are shared by project.
@@ -71,14 +71,14 @@ class Projects:
             return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
-        return of_machine(self._machine, f"project:{repository.key}:{inside}")
+        return machine_key(self._machine, f"project:{repository.key}:{inside}")
 
     async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
         """Return where on this machine the file of a key may be, as far as that is known.
 
         Known are the projects that the configuration names, and the repository around a directory.
         """
-        rest = whose(key)[1]
+        rest = split_machine(key)[1]
         if rest.startswith("/"):
             return (rest,)
         roots = [*self._named]

@@ -267,7 +267,7 @@ def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
     return candidate_of(tx, ctx, mission, agent["id"], lost)
 
 
-def awake_at(ctx: Context, at: str) -> int:
+def to_awake_ms(ctx: Context, at: str) -> int:
     """Return the place of a timestamp on the awake clock."""
     return ctx.awake_ms - max(ctx.now_ms - to_ms(at), 0)
 
@@ -314,7 +314,7 @@ def rebase_awake_times(tx: Tx, ctx: Context) -> None:
         for row in tx.all(f"SELECT id, {beside} AS at FROM {table} WHERE {where}"):
             tx.run(
                 f"UPDATE {table} SET {column} = :awake WHERE id = :id",
-                awake=min(awake_at(ctx, row["at"]), latest),
+                awake=min(to_awake_ms(ctx, row["at"]), latest),
                 id=row["id"],
             )
     tx.run("DELETE FROM tool_calls")

@@ -35,7 +35,7 @@ def begin(
     name = clean(place.rstrip("/").rpartition("/")[2]) if place else ""
     unnamed = f"{harness} session in {name}" if name else f"{harness} session"
     request = MissionCreate(said or unnamed, project_dir=place)
-    mission_id = missions.make(tx, ctx, request, agent_id, origin="session")
+    mission_id = missions.create_row(tx, ctx, request, agent_id, origin="session")
     begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
     return mission_id
 

@@ -49,7 +49,7 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
     by = who_asks(tx, ctx, request.agent_id)
-    mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
+    mission_id = create_row(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
     if request.start:
         agent_id = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
         begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
@@ -61,7 +61,7 @@ def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     return _get(tx, mission_id)
 
 
-def make(
+def create_row(
     tx: Tx,
     ctx: Context,
     request: MissionCreate,
@@ -150,7 +150,7 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
         names = [name.removesuffix("_json") for name in changes if name != "author"]
         emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     if request.sorties:
-        sorties.refuse_over(row)
+        sorties.refuse_closed(row)
         sorties.add_all(tx, ctx, row["id"], request.sorties, by)
     return _get(tx, row["id"])
 

@@ -135,11 +135,11 @@ def _insert(
 def create(tx: Tx, ctx: Context, request: SortieCreate) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
-    refuse_over(mission)
+    refuse_closed(mission)
     return add(tx, ctx, mission["id"], request, who_asks(tx, ctx, request.agent_id))
 
 
-def refuse_over(mission: Row) -> None:
+def refuse_closed(mission: Row) -> None:
     """Raise InvalidState for a mission that is over: nothing is added to it."""
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
@@ -198,11 +198,11 @@ def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
             hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} --reason …",
             status=row["status"],
         )
-    take_out(tx, ctx, row)
+    delete_sortie(tx, ctx, row)
     return Deleted(deleted=True)
 
 
-def take_out(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
+def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
     """Remove a sortie that nobody has begun; ``by`` is the agent that does, where it is known."""
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])
     payload = SortieRemoved(sortie_id=row["id"], title=row["title"])

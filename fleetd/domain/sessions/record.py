@@ -26,7 +26,7 @@ from ..core.tx import Row, Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
 from .sessions import key_of, open_session, rename_session, session_row
 
-LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
+FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed}
 
@@ -122,7 +122,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     # How full the window is counts for what the compaction left of it.
     state = _state_by_transcript(hook, session)
     handlers.handle_transcript(
-        hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK))
+        hook, (each for each in delivery.earlier if isinstance(each, FROM_TRANSCRIPT))
     )
     for happening in report.happenings:
         handlers.handle(hook, happening)

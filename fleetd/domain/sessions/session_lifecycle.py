@@ -33,7 +33,7 @@ def register_agent(
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
-        put_into(tx, [agent_id], None)
+        assign_mission(tx, [agent_id], None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
         notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
@@ -123,11 +123,11 @@ def ensure_mission(
         return _ensure(tx, ctx, report, agent_id, cwd, title)
     mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
     if mission_id != mission_of(tx, agent_id):
-        put_into(tx, [agent_id], mission_id)
+        assign_mission(tx, [agent_id], mission_id)
     return mission_id
 
 
-def put_into(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
+def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
     """Let agents work in a mission, or in none."""
     tx.run(
         f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
@@ -156,7 +156,7 @@ def _ensure(
         )
     else:
         return None
-    put_into(tx, [agent_id], mission_id)
+    assign_mission(tx, [agent_id], mission_id)
     return mission_id
 
 
@@ -166,7 +166,7 @@ def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
         auto_mission.reopen(tx, ctx, mission_id)
 
 
-def await_user(tx: Tx, agent_id: str) -> None:
+def set_waiting(tx: Tx, agent_id: str) -> None:
     """Let an agent wait for the first prompt of its session, however long that takes.
 
     Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.

@@ -101,13 +101,13 @@ def newest_row(tx: Tx, run_id: str) -> Row | None:
 
 def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
-    span = span_of(tx, known)
+    span = uncovered_span(tx, known)
     status, why = _status(tx, known)
     status = trigger.status or status
     if trigger.outcomes is not None:
-        found = outcomes.declared(trigger.outcomes)
+        found = outcomes.outcomes_declared(trigger.outcomes)
     else:
-        found = outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
+        found = outcomes.outcomes_in_log(tx, span) if span else outcomes.Outcomes([])
     failure = _failed_last(tx, span, known, found.kept)
     if status == "failed":
         failure = why or failure or "the run broke off"
@@ -121,7 +121,7 @@ def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     )
 
 
-def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
+def uncovered_span(tx: Tx, known: RunFacts) -> outcomes.Span | None:
     """Return the part of the log that no snapshot covers yet.
 
     The first snapshot of a run begins with its session, after what other runs of its agent have.
@@ -190,7 +190,7 @@ def _failed_last(
     """Return the last command if it failed: nothing has made that good."""
     last = found[-1] if found else None
     if last is None and span is not None:
-        last = outcomes.newest(tx, span)
+        last = outcomes.newest_outcome(tx, span)
     if last is None and known.newest and known.newest.command_outcomes:
         last = known.newest.command_outcomes[-1]
     if last is None or last.result != "FAIL":

@@ -44,7 +44,7 @@ class Span(msgspec.Struct, frozen=True):
     begun_at: str
 
 
-def declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
+def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
     """Return what a caller declares, the last of it when it is too much."""
     kept = told[-MOST_OUTCOMES:]
     return Outcomes(
@@ -63,7 +63,7 @@ def declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
     )
 
 
-def gathered(tx: Tx, span: Span) -> Outcomes:
+def outcomes_in_log(tx: Tx, span: Span) -> Outcomes:
     """Return how the calls ended that an agent reports in a part of the log."""
     rows = _events(tx, span, BEGINS_A_CALL + ENDS_A_CALL, MOST_EVENTS)
     calls = _calls(rows, tx, span)
@@ -81,7 +81,7 @@ def gathered(tx: Tx, span: Span) -> Outcomes:
     return Outcomes([call.outcome() for call in kept], dropped)
 
 
-def newest(tx: Tx, span: Span) -> CommandOutcome | None:
+def newest_outcome(tx: Tx, span: Span) -> CommandOutcome | None:
     """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
     since = position_before(tx, span.agent_id, LAST_EVENTS)
     rows = _events(tx, msgspec.structs.replace(span, since=since), ENDS_A_CALL, 3)

@@ -36,7 +36,7 @@ _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
 RUNS, TRIED = 5, 20
 
 
-class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whose snapshots are asked for: an agent's, as far as they are about a mission.
 
     ``whose`` are the agents whose runs speak for it. Behind the position ``until`` in the log
@@ -49,9 +49,7 @@ class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
-def snapshot_reader(
-    tx: Tx, mission: Row, agent_id: str, until: int | None = None
-) -> SnapshotReader:
+def snapshot_scope(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> SnapshotScope:
     """Return an agent as a reader: with those it took over from, none of another mission."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE id = :agent OR succeeded_by = :agent ORDER BY id",
@@ -60,16 +58,16 @@ def snapshot_reader(
     mission_of = {agent_id: None} | {row["id"]: row["mission_id"] for row in rows}
     whose = tuple(each for each, at in mission_of.items() if at in (None, mission["id"]))
     end = position(tx) if until is None else until
-    return SnapshotReader(agent_id=agent_id, mission=mission, whose=whose, until=end)
+    return SnapshotScope(agent_id=agent_id, mission=mission, whose=whose, until=end)
 
 
-def _snapshots(tx: Tx, reader: SnapshotReader) -> Iterator[Snapshot]:
+def _snapshots(tx: Tx, reader: SnapshotScope) -> Iterator[Snapshot]:
     """Yield the snapshots that can be read and speak for an agent, run by run, newest first."""
     rows = (row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id))
     return _readable(tx, reader, rows)
 
 
-def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[str, str]]:
+def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[str, str]]:
     """Return when outcomes were recorded that a client declared, and what they were; newest first.
 
     Those that were gathered stand in the log, where they are read.
@@ -86,7 +84,7 @@ def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[s
     return found[:most]
 
 
-def _runs(tx: Tx, reader: SnapshotReader) -> list[str]:
+def _runs(tx: Tx, reader: SnapshotScope) -> list[str]:
     """Return the runs of which snapshots may speak for an agent, the one recorded last first."""
     rows = tx.all(
         "SELECT r.id, coalesce((SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id), 0)"
@@ -98,7 +96,7 @@ def _runs(tx: Tx, reader: SnapshotReader) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[Row]:
+def _rows(tx: Tx, reader: SnapshotScope, run_id: str, more: str = "") -> list[Row]:
     return tx.all(
         f"SELECT * FROM snapshots WHERE run_id = :run AND {LIVE} AND seq <= :until {more}"
         " ORDER BY seq DESC LIMIT :most",
@@ -108,7 +106,7 @@ def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[R
     )
 
 
-def _readable(tx: Tx, reader: SnapshotReader, rows: Iterator[Row]) -> Iterator[Snapshot]:
+def _readable(tx: Tx, reader: SnapshotScope, rows: Iterator[Row]) -> Iterator[Snapshot]:
     """Yield what can be read and speaks for the agent; damage is for others to tell and heal."""
     for row in rows:
         try:
@@ -119,7 +117,7 @@ def _readable(tx: Tx, reader: SnapshotReader, rows: Iterator[Row]) -> Iterator[S
             yield snapshot
 
 
-def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
+def _of_mission(tx: Tx, reader: SnapshotScope, snapshot: Snapshot) -> bool:
     """Whether a snapshot can be about a mission: its agent may have been in another one then."""
     if snapshot.created_at < reader.mission["created_at"]:
         return False
@@ -130,7 +128,7 @@ def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
 
 def with_next_actions(
     tx: Tx,
-    reader: SnapshotReader,
+    reader: SnapshotScope,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -146,7 +144,7 @@ def with_next_actions(
 
 def _actions(
     tx: Tx,
-    reader: SnapshotReader,
+    reader: SnapshotScope,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -186,7 +184,7 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
     ]
 
 
-def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
+def step_line(tx: Tx, reader: SnapshotScope, sorties: Sequence[SortieState]) -> str:
     """Return a line about an agent's step and how full its window was; empty for nothing."""
     snapshot = next(_snapshots(tx, reader), None)
     if snapshot is None:
@@ -220,7 +218,7 @@ def _outcome(outcome: CommandOutcome, at: str) -> str:
     return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}, {at}{error}"
 
 
-def _in_whose_words(reader: SnapshotReader, snapshot: Snapshot, action: str) -> str:
+def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
     """Return an action as its reader may see it: one's own words as they are, others' in quotes.
 
     What a command put out when it failed is nobody's words.
@@ -249,7 +247,7 @@ def _plain(text: str) -> str:
 
 
 def _plan_moved(
-    tx: Tx, reader: SnapshotReader, snapshot: Snapshot, sorties: Sequence[SortieState]
+    tx: Tx, reader: SnapshotScope, snapshot: Snapshot, sorties: Sequence[SortieState]
 ) -> bool:
     """Whether the agent's plan is another one by now: a step was begun or closed since.
 
@@ -272,7 +270,7 @@ def _plan_moved(
     )
 
 
-def _made_good(tx: Tx, reader: SnapshotReader, snapshot: Snapshot, action: str) -> bool:
+def _made_good(tx: Tx, reader: SnapshotScope, snapshot: Snapshot, action: str) -> bool:
     """Whether an action looks back at a failure after which something went well."""
     if not action.startswith(FAILED_FIRST):
         return False

@@ -34,7 +34,7 @@ class RunCandidate(msgspec.Struct, frozen=True):
     agent_id: str | None
 
 
-def run_of(key: Key) -> str:
+def run_of_session(key: Key) -> str:
     """Return the run of a session's window: the session's own id wherever that can be one.
 
     A subagent's run is called after both. A name that cannot stand in a path is cleaned and cut,
@@ -51,7 +51,7 @@ def run_of(key: Key) -> str:
 
 def run_of_row(session: Row) -> str:
     """Return the run of a session's row."""
-    return run_of(Key(session["harness"], session["session_id"], session["subagent"]))
+    return run_of_session(Key(session["harness"], session["session_id"], session["subagent"]))
 
 
 def run_row(tx: Tx, run_id: str) -> Row | None:
@@ -82,9 +82,9 @@ def run_of_agent(tx: Tx, agent_id: str) -> str | None:
         return found
     # It may have told its session when it registered, without any hook.
     row = tx.one("SELECT harness, session_id FROM agents WHERE id = :id", id=agent_id)
-    return (
-        run_of(Key(row["harness"] or "", row["session_id"])) if row and row["session_id"] else None
-    )
+    if row is None or not row["session_id"]:
+        return None
+    return run_of_session(Key(row["harness"] or "", row["session_id"]))
 
 
 def session_of_run(tx: Tx, run_id: str) -> Row | None:

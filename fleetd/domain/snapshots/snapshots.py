@@ -33,7 +33,7 @@ from ..core.sql import Where, in_sql
 from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..retention.snapshots import drop_surplus
-from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, span_of
+from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, uncovered_span
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .plan_steps import FAILED_FIRST
@@ -203,7 +203,7 @@ def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
 
 def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
-    span = span_of(tx, known)
+    span = uncovered_span(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
     newest = "ORDER BY seq DESC LIMIT"
     rows = tx.all(
