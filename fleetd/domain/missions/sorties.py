@@ -270,9 +270,18 @@ def _to_work_on(tx: Tx, ctx: Context, request: Work, verb: str) -> Row:
 
 
 def _change(
-    tx: Tx, ctx: Context, row: Row, payload: Payload, agent_id: str | None, **changes: Any
+    tx: Tx,
+    ctx: Context,
+    row: Row,
+    event: Callable[..., Payload],
+    agent_id: str | None,
+    told: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Sortie:
-    """Change a sortie's columns, say so in the log, and see whether a milestone was passed."""
+    """Change a sortie's columns, say so in the log, and see whether a milestone was passed.
+
+    ``told`` is what the event says beside the sortie's id and title.
+    """
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE sorties SET {assignments}, updated_at = :now WHERE id = :id",
@@ -281,6 +290,7 @@ def _change(
         id=row["id"],
     )
     by = agent_id or row["assigned_to"]
+    payload = event(**{"sortie_id": row["id"], "title": row["title"], **(told or {})})
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     if "status" in changes:
         reach_milestones(tx, ctx, row["mission_id"], by)
@@ -301,7 +311,7 @@ def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
         tx,
         ctx,
         row,
-        SortieStarted(sortie_id=row["id"], title=row["title"]),
+        SortieStarted,
         request.agent_id,
         status="in_progress",
         assigned_to=request.agent_id,
@@ -326,19 +336,17 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     if row["status"] in ("pending", "assigned"):
         changes["status"] = "in_progress"
         changes["assigned_to"] = row["assigned_to"] or request.agent_id
-    payload = SortieProgressed(
-        sortie_id=row["id"], title=row["title"], percent=reached, notes=request.notes
-    )
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    told = {"percent": reached, "notes": request.notes}
+    return _change(tx, ctx, row, SortieProgressed, request.agent_id, told, **changes)
 
 
 @_reported(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     row = _own_row(tx, request, "blocked")
-    payload = SortieBlocked(sortie_id=row["id"], title=row["title"], reason=request.reason)
     changes = {"status": "blocked", "blocked_reason": request.reason}
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    told = {"reason": request.reason}
+    return _change(tx, ctx, row, SortieBlocked, request.agent_id, told, **changes)
 
 
 @_reported(SortieUnblock)
@@ -354,9 +362,8 @@ def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     status = "pending"
     if row["assigned_to"]:
         status = "in_progress" if row["started_at"] else "assigned"
-    payload = SortieUnblocked(sortie_id=row["id"], title=row["title"])
-    changes = {"status": status, "blocked_reason": None}
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    by = request.agent_id
+    return _change(tx, ctx, row, SortieUnblocked, by, status=status, blocked_reason=None)
 
 
 @_reported(SortieComplete)
@@ -367,7 +374,7 @@ def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
         tx,
         ctx,
         row,
-        SortieCompleted(sortie_id=row["id"], title=row["title"]),
+        SortieCompleted,
         request.agent_id,
         status="completed",
         assigned_to=row["assigned_to"] or request.agent_id,
@@ -388,8 +395,9 @@ def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
         tx,
         ctx,
         row,
-        SortieFailed(sortie_id=row["id"], title=row["title"], reason=request.reason),
+        SortieFailed,
         request.agent_id,
+        {"reason": request.reason},
         status="failed",
         assigned_to=row["assigned_to"] or request.agent_id,
         blocked_reason=request.reason,
@@ -404,7 +412,7 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
         tx,
         ctx,
         row,
-        SortieReopened(sortie_id=row["id"], title=row["title"]),
+        SortieReopened,
         agent_id,
         status="assigned",
         assigned_to=agent_id,
@@ -417,5 +425,5 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
 
 def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
     """Give a sortie other words; for plans that reword their items."""
-    payload = SortieUpdated(sortie_id=row["id"], title=title, fields=["title"])
-    return _change(tx, ctx, row, payload, agent_id, title=title, author=agent_id)
+    told = {"title": title, "fields": ["title"]}
+    return _change(tx, ctx, row, SortieUpdated, agent_id, told, title=title, author=agent_id)

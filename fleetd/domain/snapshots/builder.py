@@ -257,10 +257,8 @@ def _pressure(session: Row | None) -> WindowPressure:
         return "low"
     if session["context"] == "compacting":
         return "high"
-    used, size = session["window_tokens"], session["window_size"]
-    if used is None or not size:
-        return "low"
-    if used * 100 < size * MEDIUM_PERCENT:
+    used, size = session["window_tokens"] or 0, session["window_size"]
+    if not size or used * 100 < size * MEDIUM_PERCENT:
         return "low"
     return "medium" if used * 100 < size * HIGH_PERCENT else "high"
 

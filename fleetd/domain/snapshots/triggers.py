@@ -47,7 +47,7 @@ def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
     """Return how far sorties are that are there, in the order in which they are named."""
     rows = (
         tx.one("SELECT id, status, blocked_reason FROM sorties WHERE id = :id", id=sortie_id)
-        for sortie_id in dict.fromkeys(sortie_ids)
+        for sortie_id in sortie_ids
     )
     return {row["id"]: step_status(row) for row in rows if row}
 
