@@ -1,4 +1,4 @@
-"""One report of a hook, in one transaction: who it is, what happened, what is due in return."""
+"""Record one report of a hook, in one transaction: session, agent, happenings, reply due."""
 
 import msgspec
 from msgspec import field
