@@ -32,6 +32,7 @@ from .server.listener import ListeningSockets, listening
 from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
+from .store.sqlite.integrity_check import unreadable_rows_in
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..domain.agents import agents
 from ..domain.core.context import Here
-from ..domain.locks.keys import of_machine, whose
+from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
 from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
@@ -58,11 +58,11 @@ class Projects:
         by another key two could hold one file.
         """
         if scope == "machine":
-            return of_machine(self._machine, path)
+            return machine_key(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
         key = self._by_repository(await self._repository_of(path), path)
-        return key or of_machine(self._machine, path)
+        return key or machine_key(self._machine, path)
 
     async def prefix(self, root: str) -> str:
         """Return how the keys of all files in a real directory begin that are shared by project.
@@ -83,14 +83,14 @@ class Projects:
             return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
-        return of_machine(self._machine, f"project:{repository.key}:{inside}")
+        return machine_key(self._machine, f"project:{repository.key}:{inside}")
 
     async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
         """Return where on this machine the file of a key may be, as far as that is known.
 
         Known are the projects that the configuration names, and the repository around a directory.
         """
-        rest = whose(key)[1]
+        rest = split_machine(key)[1]
         if rest.startswith("/"):
             return (rest,)
         roots = [*self._named]

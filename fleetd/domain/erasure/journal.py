@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.idempotency import remember
 from ..core.registry import frees_space
 from ..core.tx import Row, Tx
-from ..locks.keys import of_machine, whose
+from ..locks.keys import machine_key, split_machine
 from .scope import ErasureTarget, Scope
 
 
@@ -30,7 +30,7 @@ class UnfinishedErasures(Record, frozen=True, kw_only=True):
 def record(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
     """Write down what was found to go of a target, or anew, as what this machine is at."""
     scope_json = msgspec.json.encode(scope).decode()
-    _record(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
+    _record(tx, ctx, target.kind, machine_key(target.machine, target.name), scope_json)
 
 
 def record_bytes(tx: Tx, ctx: Context) -> None:
@@ -55,7 +55,7 @@ def recorded_scope(tx: Tx, target: ErasureTarget) -> Scope | None:
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=of_machine(target.machine, target.name),
+        name=machine_key(target.machine, target.name),
     )
     return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
 
@@ -66,7 +66,7 @@ def remove(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=of_machine(target.machine, target.name),
+        name=machine_key(target.machine, target.name),
     )
 
 
@@ -85,7 +85,7 @@ def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
 
 
 def _target(row: Row) -> ErasureTarget:
-    machine, name = whose(row["name"]) if row["kind"] == "project" else ("", row["name"])
+    machine, name = split_machine(row["name"]) if row["kind"] == "project" else ("", row["name"])
     return ErasureTarget(kind=row["kind"], name=name, machine=machine)
 
 

@@ -14,8 +14,8 @@ from ...protocol.records import Record
 from ..core.ids import Key, find
 from ..core.sql import contains_any, inside_of, named_params, starts_with
 from ..core.tx import Row, Tx
-from ..locks.keys import of_machine
-from ..snapshots.runs import run_of, run_of_row
+from ..locks.keys import machine_key
+from ..snapshots.runs import run_of_row, run_of_session
 
 # Events that name a run, whoever's it is.
 NAMING_RUNS = ("snapshot_recorded", "backup_failed")
@@ -309,12 +309,12 @@ def _called_so(tx: Tx, name: str, agents: list[str]) -> list[str]:
     Those are the run of that name, also of a tool that has no session, and those of its subagents.
     """
     rows = tx.all("SELECT * FROM sessions WHERE session_id = :name", name=name)
-    names = {run_of(Key("", name)), *map(run_of_row, rows)}
+    names = {run_of_session(Key("", name)), *map(run_of_row, rows)}
     there = "SELECT 1 AS there FROM runs WHERE id = :id"
     found = {name for name in names if tx.one(there, id=name)}
     below = tx.all(
         "SELECT id, agent_id FROM runs WHERE substr(id, 1, length(:below)) = :below",
-        below=f"{run_of(Key('', name))}.",
+        below=f"{run_of_session(Key('', name))}.",
     )
     return sorted(found | {r["id"] for r in below if r["agent_id"] in (None, *agents)})
 
@@ -332,7 +332,7 @@ def _recorded_runs(tx: Tx, agents: list[str]) -> set[str]:
         f" AND session_id <> '' AND id IN ({a})",
         **params,
     )
-    own = {run_of(Key(row["harness"] or "", row["session_id"])) for row in registered}
+    own = {run_of_session(Key(row["harness"] or "", row["session_id"])) for row in registered}
     return own | {row["id"] for row in recorded}
 
 
@@ -384,9 +384,9 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
         "at": machine,
         "directory": directory,
         "below": below,
-        "own": of_machine(machine, ""),
-        "key": of_machine(machine, directory),
-        "below_key": of_machine(machine, below),
+        "own": machine_key(machine, ""),
+        "key": machine_key(machine, directory),
+        "below_key": machine_key(machine, below),
         "quoted": quoted,
         "quoted_below": msgspec.json.encode(below).decode()[:-1],
     }

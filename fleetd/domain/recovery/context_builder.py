@@ -15,8 +15,8 @@ from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_
 from ..checkpoints.narrative import obstacle, step, titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..locks.keys import event_from_here
-from ..snapshots.recovery_context import snapshot_reader, with_next_actions
+from ..locks.keys import display_event
+from ..snapshots.recovery_context import snapshot_scope, with_next_actions
 from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
@@ -151,11 +151,11 @@ def _live(
         agent_id=only_agent,
         reader=agent_id,
         titles=titles,
-        retold=partial(event_from_here, tx, ctx),
+        retold=partial(display_event, tx, ctx),
     )
     if agent_id is None:
         return live
-    reader = snapshot_reader(tx, mission, agent_id, restore.rewind_seq if restore else None)
+    reader = snapshot_scope(tx, mission, agent_id, restore.rewind_seq if restore else None)
     return with_next_actions(tx, reader, sorties, live, titles)
 
 

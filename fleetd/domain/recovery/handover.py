@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
-from ..locks.keys import file_from_here, of_lock
+from ..locks.keys import display_file, key_of_lock
 from ..sessions import notices, session_move
 from . import state
 from .restore_context import RestoreContext, refuse_unknown_agent
@@ -137,7 +137,9 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
 
 def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None:
     """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
-    restored = {of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost}
+    restored = {
+        key_of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost
+    }
     rows = restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
         " AND (mission_id = :mission OR mission_id IS NULL) ORDER BY acquired_at, id",
@@ -151,7 +153,7 @@ def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None
         leases.end(restore.tx, row["id"], "released", restore.ctx.now)
         claim = leases.lease_request_from(row, successor)
         leases.grant(restore.tx, restore.ctx, claim, activity=False)
-        name = file_from_here(restore.tx, restore.ctx, row)
+        name = display_file(restore.tx, restore.ctx, row)
         restore.report.changed("lock", name, f"held by {lost}", f"held by {successor}")
 
 
@@ -306,7 +308,7 @@ def undo_takeover(restore: RestoreContext) -> bool:
 
 def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
     """Release what the successor locked only by the take-over, and nobody gets back."""
-    given_back = {of_lock(lock) for lock in restore.checkpoint.active_locks}
+    given_back = {key_of_lock(lock) for lock in restore.checkpoint.active_locks}
     rows = restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :successor AND status = 'active'"
         " AND (mission_id = :mission OR mission_id IS NULL) AND acquired_at = :then ORDER BY id",
@@ -317,7 +319,7 @@ def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
     for row in rows:
         if row["normalized_path"] not in given_back:
             leases.end_held(restore.tx, restore.ctx, row, activity=False)
-            name = file_from_here(restore.tx, restore.ctx, row)
+            name = display_file(restore.tx, restore.ctx, row)
             restore.report.released.append(name)
             restore.report.changed("lock", name, f"held by {row['held_by']}", "released")
 

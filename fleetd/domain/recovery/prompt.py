@@ -22,9 +22,9 @@ from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
-from ..locks.keys import file_from_here
+from ..locks.keys import display_file
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import SnapshotReader, snapshot_reader
+from ..snapshots.recovery_context import SnapshotScope, snapshot_scope
 from .context_builder import build, sees_whole_mission
 from .restore_context import RestoreContext
 
@@ -200,7 +200,7 @@ def _sections(
     list_events = f"fleetctl events --mission {mission_id}"
     only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
     rewind_seq = restore.rewind_seq if restore else None
-    reader = snapshot_reader(tx, mission, agent_id, rewind_seq) if agent_id else None
+    reader = snapshot_scope(tx, mission, agent_id, rewind_seq) if agent_id else None
     titles = titles_for(tx, mission, agent_id)
     given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
     own, more = shares(given, titles, OF_ONE)
@@ -210,7 +210,7 @@ def _sections(
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
     about = [
-        recovery_context.standing_line(tx, reader, sorties) if reader else "",
+        recovery_context.step_line(tx, reader, sorties) if reader else "",
         _fleet(sorties, only_agent) if only_agent else "",
         _place(tx, ctx, mission) if agent_id else "",
     ]
@@ -289,7 +289,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {path(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        f"- {path(display_file(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows
@@ -338,7 +338,7 @@ def _newest(
 
 
 def _commands(
-    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotReader | None
+    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotScope | None
 ) -> list[str]:
     """Tell how commands ended, newest first: by the log, and what only a client declared."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.

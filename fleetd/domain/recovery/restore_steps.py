@@ -14,7 +14,7 @@ from ..core.event_log import emit, emit_each
 from ..core.ids import find
 from ..core.tx import LogLine, Row
 from ..locks import leases
-from ..locks.keys import by_project, file_from_here, is_key, name_from_here, of_lock
+from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
 from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
@@ -220,8 +220,8 @@ def restore_locks(restore: RestoreContext) -> int:
 
 def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
     tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
-    path = of_lock(then)
-    name = name_from_here(tx, ctx, path, then.file)
+    path = key_of_lock(then)
+    name = display_name(tx, ctx, path, then.file)
     if _has_left(restore, owner):
         text = f"Lock not restored: {name} ({owner} has left the fleet)"
         restore.report.warnings.append(text)
@@ -267,7 +267,7 @@ def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
     if not is_key(key):
         return False
     mission = find(restore.tx, "mission", restore.mission_id)
-    return key.startswith("machine:") or not by_project(restore.ctx, mission)
+    return key.startswith("machine:") or not locks_by_project(restore.ctx, mission)
 
 
 def _has_left(restore: RestoreContext, agent_id: str) -> bool:
@@ -318,7 +318,7 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
     )
     for row in rows:
         if restore.includes(row["held_by"]):
-            name = file_from_here(restore.tx, restore.ctx, row)
+            name = display_file(restore.tx, restore.ctx, row)
             text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"
             restore.report.warnings.append(text)
 
@@ -329,7 +329,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
     Return the paths that came free.
     """
     tx, ctx = restore.tx, restore.ctx
-    kept = {(of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
+    kept = {(key_of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
     rows = tx.all(
         "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
         " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",
@@ -342,7 +342,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
             continue
         leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
         freed.append(path)
-        name = file_from_here(tx, ctx, row)
+        name = display_file(tx, ctx, row)
         restore.report.released.append(name)
         restore.report.changed("lock", name, f"held by {holder}", "released")
     return freed

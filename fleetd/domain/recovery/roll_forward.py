@@ -22,9 +22,9 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import ended_as, states_of
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import awake_at
+from ..liveness.silence import to_awake_ms
 from ..locks import leases
-from ..locks.keys import of_lock
+from ..locks.keys import key_of_lock
 from ..missions.milestones import reset_milestone
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
@@ -146,7 +146,7 @@ def _drop_ended(restore: RestoreContext) -> None:
     would stay locked.
     """
     tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
-    holders = {of_lock(lock): lock.held_by for lock in then.active_locks}
+    holders = {key_of_lock(lock): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
@@ -176,7 +176,7 @@ def _set_mission(restore: RestoreContext) -> None:
     columns: Row = {
         "last_activity_at": last,
         "last_activity_seq": max(then.seq, 0),
-        "active_awake_ms": awake_at(ctx, last),
+        "active_awake_ms": to_awake_ms(ctx, last),
         "silent": 0,
         "updated_at": ctx.now,
     }
