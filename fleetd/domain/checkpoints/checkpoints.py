@@ -27,6 +27,7 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import frees_space, method
 from ..core.soft_delete import LIVE, find_live, mark_deleted
+from ..core.sql import Where
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
@@ -208,21 +209,18 @@ def delete(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
 @method(CheckpointList)
 def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> CheckpointPage:
     """Return summaries, newest first, without touching the JSON."""
-    where, params = [LIVE], {}
+    where = Where()
+    where.add(LIVE)
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
-    if request.trigger:
-        where.append("trigger = :trigger")
-        params["trigger"] = request.trigger
-    clause = " AND ".join(where)
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
+    where.equal(trigger=request.trigger)
     rows = tx.all(
-        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause} ORDER BY seq DESC LIMIT :limit",
-        **params,
+        f"SELECT {_SUMMARY} FROM checkpoints WHERE {where} ORDER BY seq DESC LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     if request.mission_id:
-        total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)
+        total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {where}", **where.params)
     else:
         total = tally(tx, "checkpoints", request.trigger)
     return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)
