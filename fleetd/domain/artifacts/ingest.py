@@ -115,20 +115,24 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
     for record in sorted(records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
         kind = KINDS[noun]
-        if tx.one(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id) is not None:
+        if tx.exists(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id):
             continue
         if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
-        if (
-            gone_until is not None and seq_of(record) < gone_until
-        ):  # a record is always followed by its own event
+        # A record is always followed by its own event.
+        if gone_until is not None and seq_of(record) < gone_until:
             gone.append(record_id)
             continue
         made = insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
-            _mark(tx, ctx, record.mission_id, made=made)
+            tx.run(
+                "INSERT INTO store_meta (key, value) VALUES (:key, :how)"
+                " ON CONFLICT (key) DO NOTHING",
+                key=_marks(ctx) + record.mission_id,
+                how="made" if made else "behind",
+            )
         taken.append(record_id)
     return Ingested(taken, gone)
 
@@ -141,14 +145,6 @@ def _end_of_log(tx: Tx, ctx: Context) -> int:
         end=str(position(tx)),
     )
     return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_end(ctx)))
-
-
-def _mark(tx: Tx, ctx: Context, mission_id: str, *, made: bool) -> None:
-    tx.run(
-        "INSERT INTO store_meta (key, value) VALUES (:key, :how) ON CONFLICT (key) DO NOTHING",
-        key=_marks(ctx) + mission_id,
-        how="made" if made else "behind",
-    )
 
 
 def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
@@ -170,10 +166,8 @@ def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
 
 def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Let a mission wait no longer; returns whether it did."""
-    row = tx.one(
-        "DELETE FROM store_meta WHERE key = :key RETURNING key", key=_marks(ctx) + mission_id
-    )
-    return row is not None
+    deleted = "DELETE FROM store_meta WHERE key = :key RETURNING key"
+    return tx.exists(deleted, key=_marks(ctx) + mission_id)
 
 
 def drop_stale_marks(tx: Tx, ctx: Context) -> None:

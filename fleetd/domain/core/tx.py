@@ -92,6 +92,10 @@ class Tx:
         rows = self._execute(sql, params)
         return rows[0] if rows else None
 
+    def exists(self, sql: str, /, **params: Any) -> bool:
+        """Return whether a query has any row."""
+        return bool(self._execute(sql, params))
+
     def value(self, sql: str, /, **params: Any) -> Any:
         """Return the first column of the first row, or None."""
         row = self.one(sql, **params)

@@ -284,7 +284,7 @@ def _touched(tx: Tx, agents: list[str]) -> list[str]:
 def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
     """Whether anybody but these agents ever belonged to a mission; reading its mail is not that."""
     a = inside_of("a", agents)
-    found = tx.one(
+    return tx.exists(
         f"SELECT 1 AS other FROM agents WHERE mission_id = :id AND id NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM sorties WHERE mission_id = :id AND assigned_to NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM events WHERE mission_id = :id AND activity = 1"
@@ -292,14 +292,17 @@ def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
         id=mission_id,
         **named_params("a", agents),
     )
-    return found is not None
 
 
 def _runs_of(tx: Tx, agents: list[str]) -> list[str]:
     """Return the runs of agents in which nobody else recorded anything."""
     if not agents:
         return []
-    names = _recorded_runs(tx, agents) | {run_of_row(row) for row in _sessions(tx, agents)}
+    sessions = tx.all(
+        f"SELECT * FROM sessions WHERE agent_id IN ({inside_of('a', agents)})",
+        **named_params("a", agents),
+    )
+    names = _recorded_runs(tx, agents).union(map(run_of_row, sessions))
     return sorted(name for name in names if not _others_recorded(tx, name, agents))
 
 
@@ -311,7 +314,7 @@ def _called_so(tx: Tx, name: str, agents: list[str]) -> list[str]:
     rows = tx.all("SELECT * FROM sessions WHERE session_id = :name", name=name)
     names = {run_of(Key("", name)), *map(run_of_row, rows)}
     there = "SELECT 1 AS there FROM runs WHERE id = :id"
-    found = {name for name in names if tx.one(there, id=name)}
+    found = {name for name in names if tx.exists(there, id=name)}
     below = tx.all(
         "SELECT id, agent_id FROM runs WHERE substr(id, 1, length(:below)) = :below",
         below=f"{run_of(Key('', name))}.",
@@ -336,21 +339,15 @@ def _recorded_runs(tx: Tx, agents: list[str]) -> set[str]:
     return own | {row["id"] for row in recorded}
 
 
-def _sessions(tx: Tx, agents: list[str]) -> list[Row]:
-    a = inside_of("a", agents)
-    return tx.all(f"SELECT * FROM sessions WHERE agent_id IN ({a})", **named_params("a", agents))
-
-
 def _others_recorded(tx: Tx, run_id: str, agents: list[str]) -> bool:
     """Whether anybody but these agents recorded something in a run, or is in it now."""
     a = inside_of("a", agents)
-    found = tx.one(
+    return tx.exists(
         f"SELECT 1 AS other FROM runs WHERE id = :run AND agent_id NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM snapshots WHERE run_id = :run AND agent_id NOT IN ({a}) LIMIT 1",
         run=run_id,
         **named_params("a", agents),
     )
-    return found is not None
 
 
 def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[str, int]:

@@ -39,10 +39,8 @@ def sees_whole_mission(tx: Tx, agent_id: str | None, sorties: Sequence[SortieSta
 
 def is_unknown(tx: Tx, agent_id: str, sorties: Sequence[SortieState]) -> bool:
     """Whether nothing names an agent: no registration, none of the ``sorties``, no succession."""
-    if tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id) is not None:
-        return False
-    heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
-    return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
+    named = "SELECT 1 AS known FROM agents WHERE id = :id OR succeeded_by = :id"
+    return all(s.assigned_to != agent_id for s in sorties) and not tx.exists(named, id=agent_id)
 
 
 def build(
@@ -78,7 +76,8 @@ def build(
         [told for told in each if told not in derived and not is_noted_by(agent_id, told)]
         for each in (then.next_steps, then.blockers)
     )
-    blockers = [b for b in blockers if not (newer and _over(b, live))]
+    if newer:  # an error that is none any more has been dealt with since
+        blockers = [b for b in blockers if not b.startswith("Error: ") or b in live.blockers]
     # What was derived then names the file of a lock as its holder did: whose that is, live tells.
     stale = newer or then.last_action in ("", last_action(tx, mission["id"], sorties, None))
     known = live.last_action if stale else then.last_action
@@ -170,11 +169,6 @@ def _blockers_met(restore: RestoreContext | None, only_agent: str | None) -> lis
     if restore is None:
         return []
     return [text for owner, text in restore.report.blockers if only_agent in (None, owner)]
-
-
-def _over(blocker: str, live: RecoveryContext) -> bool:
-    """Whether an error of the checkpoint has been dealt with since."""
-    return blocker.startswith("Error: ") and blocker not in live.blockers
 
 
 def _joined(*parts: list[str]) -> list[str]:

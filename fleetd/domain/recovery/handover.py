@@ -46,7 +46,15 @@ def hand_over(restore: RestoreContext) -> bool:
     if lost is None or successor is None:
         return False
     _refuse_living(restore, lost, successor)
-    _remember_unregistered(restore, lost)
+    refuse_unknown_agent(restore, lost)
+    # One that never registered gets a row, so that its one successor can stand in it.
+    restore.tx.run(
+        "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
+        " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
+        id=lost,
+        mission=restore.mission_id,
+        now=restore.ctx.now,
+    )
     _hand_over_sorties(restore, lost, successor)
     _hand_over_locks(restore, lost, successor)
     _hand_over_mail(restore, lost, successor)
@@ -111,18 +119,6 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
     )
 
 
-def _remember_unregistered(restore: RestoreContext, lost: str) -> None:
-    """Give an agent that never registered a row, so that its one successor can stand in it."""
-    refuse_unknown_agent(restore, lost)
-    restore.tx.run(
-        "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
-        " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
-        id=lost,
-        mission=restore.mission_id,
-        now=restore.ctx.now,
-    )
-
-
 def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> None:
     for sortie in states_of(restore.tx, restore.mission_id):
         if sortie.assigned_to == lost and sortie.status not in CLOSED_SORTIE:
@@ -166,12 +162,12 @@ def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
     )
     for row in rows:
         message_id = row["message_id"]
-        known = restore.tx.one(
+        known = restore.tx.exists(
             "SELECT 1 AS known FROM deliveries WHERE message_id = :id AND agent_id = :agent",
             id=message_id,
             agent=successor,
         )
-        if known is None:
+        if not known:
             mailbox.queue(restore.tx, message_id, successor, row["seq"])
             restore.report.messages.add(message_id)
         restore.tx.run(
@@ -224,9 +220,9 @@ def move_in_successor(restore: RestoreContext) -> str | None:
 
 def _can_be_told(tx: Tx, agent_id: str) -> bool:
     """Whether hooks speak for an agent, or may: nobody knows of one that is still to begin."""
-    known = tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
-    session = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=agent_id)
-    return known is None or session is not None
+    session = "SELECT 1 AS known FROM sessions WHERE agent_id = :id"
+    known = tx.exists("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
+    return not known or tx.exists(session, id=agent_id)
 
 
 def _note_move(restore: RestoreContext, agent_id: str, moved: merge.SessionMove, into: str) -> None:

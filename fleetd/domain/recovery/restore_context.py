@@ -114,7 +114,7 @@ def refuse_unknown_agent(restore: RestoreContext, name: str) -> None:
     """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
     # One after the other: only of a name that nobody else knows are all sorties read.
     known = any(
-        restore.tx.one(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
+        restore.tx.exists(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
         for where in (
             "agents WHERE id = :id",
             "locks WHERE held_by = :id",

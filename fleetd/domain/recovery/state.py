@@ -5,6 +5,7 @@ activity; an agent whose session moves to another mission goes on there.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ...protocol.durations import duration
 from ...protocol.errors import Corrupt, Incompatible
@@ -36,22 +37,19 @@ def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Say once that a mission fell silent, if it did, and let it wait for recovery."""
     limit = ctx.config.detection.threshold_ms
     rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
-    for row in rows:
-        _begin_episode(tx, ctx, row)
-    return bool(rows)
-
-
-def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
+    if not rows:
+        return False
+    mission = rows[0]
     tx.run("UPDATE missions SET silent = 1 WHERE id = :id", id=mission["id"])
-    fresh = tx.one(
+    fresh = tx.all(
         "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES (:id, :seq, :now)"
         " ON CONFLICT (mission_id, last_seq) DO NOTHING RETURNING mission_id",
         id=mission["id"],
         seq=mission["last_activity_seq"],
         now=ctx.now,
     )
-    if fresh is None:
-        return
+    if not fresh:
+        return True
     checkpoint_id = _usable_checkpoint(tx, ctx, mission)
     payload = ContextCompacted(
         mission_id=mission["id"],
@@ -65,6 +63,7 @@ def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
     silent = duration(silence_ms(ctx, mission))
     text = f"Mission {mission['id']} ({mission['title']}) has been silent for {silent}"
     tx.after_commit(LogLine("WARNING", f"{text}; it can be recovered from {checkpoint_id}"))
+    return True
 
 
 def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
@@ -73,20 +72,13 @@ def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
     The state is still here: one that cannot be read is no reason to go back to the one before.
     """
     newest = checkpoints.latest_row(tx, mission["id"])
-    if newest and not checkpoints.outdated(newest, mission) and _is_good(newest):
-        return str(newest["id"])
+    if newest and not checkpoints.outdated(newest, mission):
+        with suppress(Corrupt, Incompatible):
+            return from_row(newest).id
     reason = checkpoints.Reason(
         trigger="compaction", details="Mission fell silent", created_by="fleetd"
     )
     return checkpoints.take(tx, ctx, mission["id"], reason).id
-
-
-def _is_good(row: Row) -> bool:
-    try:
-        from_row(row)
-    except (Corrupt, Incompatible):
-        return False
-    return True
 
 
 def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> str:

@@ -227,7 +227,7 @@ def policy(
 def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
     if kind.whose == "mission":
         return str(find(tx, "mission", given)["id"])
-    if tx.one("SELECT id FROM runs WHERE id = :id", id=given) is None:
+    if not tx.exists("SELECT id FROM runs WHERE id = :id", id=given):
         raise NotFound(
             f"Run not found: {given}",
             hint="fleetctl snapshot list shows the runs that have snapshots.",

@@ -104,7 +104,7 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
     Source: recovery-integration, P0-1.
     """
     key = f"legacy:{legacy.digest}"
-    if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
+    if tx.exists("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
         return LegacyCounts(before=True)
     if total := sum(map(len, legacy.events.values())):
         # It is as young as the import: what stands behind it is not old before it is.

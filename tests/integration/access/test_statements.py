@@ -54,6 +54,7 @@ REVIEWED = {
         "below('cwd')",
         "below('project_dir')",
         "chosen[table]",
+        "inside_of('a', agents)",
         "inside_of('r', self.runs)",
         "m",
         "of_agents",
@@ -117,8 +118,8 @@ REVIEWED = {
         "table.name",
     },
 }
-# Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
+# Constants, fields of the tables of nouns and walks, and lists of this program's own words.
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|walk)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:
