@@ -1,7 +1,7 @@
 """Rows from verified files: ingest where there is none, repair of a damaged one.
 
-Source: behaviour, Backups. The marks lie in the store, so that a crash in between is made good.
-A mission that was missing is ``made``, one that is older than its files lies ``behind``.
+Which missions are then to be rolled forward is marked in the store, so that a crash in between is
+made good. A mission that was missing is ``made``, one that is older than its files is ``behind``.
 """
 
 import msgspec

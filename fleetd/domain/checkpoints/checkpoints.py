@@ -62,8 +62,7 @@ def take(
     tx: Tx, ctx: Context, mission_id: str, reason: Reason, state: State | None = None
 ) -> Checkpoint:
     """Take a checkpoint of a mission; its file is written after COMMIT."""
-    mission = find(tx, "mission", mission_id)
-    state = state or capture(tx, ctx, mission)
+    state = state or capture(tx, ctx, find(tx, "mission", mission_id))
     taken = _content(tx, ctx, state, reason)
     columns = to_columns(taken)
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
@@ -264,8 +263,8 @@ def drop_surplus_checkpoints(
 ) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
-    The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    ``pinned``, the one that a recovery is at work with.
+    The newest three and the newest milestone never go, nor does ``pinned``, the one that a
+    recovery is at work with.
     """
     excess = (
         tx.value(

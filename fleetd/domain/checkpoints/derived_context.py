@@ -1,7 +1,7 @@
 """Recovery context of a mission or of an agent's part, derived from what the store knows.
 
-Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
-``reader`` noted comes first, in its own words, whether or not anything is narrowed.
+``agent_id`` narrows everything to one agent's own part. What the ``reader`` noted comes first, in
+its own words, whether or not anything is narrowed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -57,10 +57,9 @@ def derive(
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
     blocked = [s for s in own if s.status == "blocked"]
     notes = _notes(tx, mission["id"], agent_id, reader)
-    said = _said_first(notes, agent_id, reader)
     return RecoveryContext(
         last_action=given.last_action
-        or said
+        or _said_first(notes, agent_id, reader)
         or last_action(tx, mission["id"], own, agent_id, retold),
         next_steps=_distinct(
             given.next_steps,
@@ -170,8 +169,7 @@ def last_action(
     if row is not None:
         event = event_of(row)
         return sentence(retold(event) if retold else event)
-    told = next((s.progress_notes for s in own if s.progress_notes), None)
-    return told or "Nothing recorded yet"
+    return next((s.progress_notes for s in own if s.progress_notes), None) or "Nothing recorded yet"
 
 
 def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:

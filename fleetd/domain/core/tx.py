@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something to do once the transaction is committed, by whoever runs the engine."""
+    """Something that the engine does once the transaction is committed."""
 
 
 class WriteBackup(Effect, frozen=True):

@@ -249,8 +249,7 @@ def find_batch(
     following = None if number + 1 == len(ways) else TableCursor(walk=number + 1)
     if len(rows) == AT_ONCE:
         following = TableCursor(walk=number, since=until)
-    found = BatchFound(table=walk.table, rows=going, cursor=cursor, until=until)
-    return Batch(found, following)
+    return Batch(BatchFound(table=walk.table, rows=going, cursor=cursor, until=until), following)
 
 
 @frees_space

@@ -251,13 +251,12 @@ def _project(tx: Tx, directory: str, machine: str) -> Scope:
     )
     there = _ids(tx.all(f"SELECT id FROM agents WHERE machine = :at AND ({below('cwd')})", **place))
     agents = sorted({*there, *_only_there(tx, missions)})
-    shared = [mission for mission in _touched(tx, agents) if mission not in missions]
     return Scope(
         missions=missions,
         agents=agents,
         directory=directory,
         machine=machine,
-        shared=shared,
+        shared=[mission for mission in _touched(tx, agents) if mission not in missions],
         spared=_spared(tx, missions, agents),
         runs=_runs_of(tx, agents),
     )
@@ -376,7 +375,6 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
     if directory is None:
         return {}
     below = directory.rstrip("/") + "/"
-    quoted = msgspec.json.encode(directory).decode()
     return {
         "at": machine,
         "directory": directory,
@@ -384,7 +382,7 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
         "own": of_machine(machine, ""),
         "key": of_machine(machine, directory),
         "below_key": of_machine(machine, below),
-        "quoted": quoted,
+        "quoted": msgspec.json.encode(directory).decode(),
         "quoted_below": msgspec.json.encode(below).decode()[:-1],
     }
 

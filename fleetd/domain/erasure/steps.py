@@ -178,8 +178,7 @@ def preview(
     """
     rest = dict.fromkeys(("events", "messages"), f"seq >= {before:d}")
     only = {**_COUNTED, **rest, "locks": "status = 'active'"}
-    found = _sum(counts(tx, scope, before, only), counted)
-    return _result(tx, target, scope, found, dry_run=True)
+    return _result(tx, target, scope, _sum(counts(tx, scope, before, only), counted), dry_run=True)
 
 
 @frees_space

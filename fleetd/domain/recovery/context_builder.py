@@ -97,33 +97,28 @@ def store_agent_contexts(
     """Leave each open sortie its agent's part of the context, until its next progress."""
     at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
     for agent_id in dict.fromkeys(filter(None, at_work)):
-        if restore.only_agent in (None, agent_id):
-            _store_agent_context(restore, mission, sorties, agent_id)
+        if restore.only_agent not in (None, agent_id):
+            continue
+        live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
+        blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
+        briefing_id = restore.tx.value(
+            "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context)"
+            " RETURNING id",
+            mission=restore.mission_id,
+            context=_encode(msgspec.structs.replace(live, blockers=blockers)).decode(),
+        )
+        restore.tx.run(
+            "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
+            " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
+            briefing=briefing_id,
+            mission=restore.mission_id,
+            agent=agent_id,
+        )
     # What no sortie carries any more.
     restore.tx.run(
         "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
         " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
         mission=restore.mission_id,
-    )
-
-
-def _store_agent_context(
-    restore: RestoreContext, mission: Row, sorties: Sequence[SortieState], agent_id: str
-) -> None:
-    live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
-    blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
-    part = msgspec.structs.replace(live, blockers=blockers)
-    briefing_id = restore.tx.value(
-        "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context) RETURNING id",
-        mission=restore.mission_id,
-        context=_encode(part).decode(),
-    )
-    restore.tx.run(
-        "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
-        " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
-        briefing=briefing_id,
-        mission=restore.mission_id,
-        agent=agent_id,
     )
 
 

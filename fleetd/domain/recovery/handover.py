@@ -134,40 +134,36 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
 def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None:
     """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
     restored = {of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost}
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
         " AND (mission_id = :mission OR mission_id IS NULL) ORDER BY acquired_at, id",
         lost=lost,
         mission=restore.mission_id,
         now=restore.ctx.now,
-    )
-    for row in rows:
+    ):
         if row["normalized_path"] in restored:
             continue
         leases.supersede(restore.tx, restore.ctx, row)
-        claim = leases.claim_of_row(row, successor)
-        leases.grant(restore.tx, restore.ctx, claim, activity=False)
+        leases.grant(restore.tx, restore.ctx, leases.claim_of_row(row, successor), activity=False)
         name = file_from_here(restore.tx, restore.ctx, row)
         restore.report.changed("lock", name, f"held by {lost}", f"held by {successor}")
 
 
 def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
     """Readdress what was queued, and what was read but not acknowledged: reading is forgotten."""
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT d.* FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.agent_id = :lost AND d.status IN ('queued', 'delivered')"
         " AND (m.mission_id = :mission OR m.mission_id IS NULL) ORDER BY d.seq",
         lost=lost,
         mission=restore.mission_id,
-    )
-    for row in rows:
+    ):
         message_id = row["message_id"]
-        known = restore.tx.exists(
+        if not restore.tx.exists(
             "SELECT 1 AS known FROM deliveries WHERE message_id = :id AND agent_id = :agent",
             id=message_id,
             agent=successor,
-        )
-        if not known:
+        ):
             mailbox.queue(restore.tx, message_id, successor, row["seq"])
             restore.report.messages.add(message_id)
         restore.tx.run(
@@ -210,8 +206,7 @@ def move_in_successor(restore: RestoreContext) -> str | None:
     role = restore.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
     moved = merge.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
     if _can_be_told(restore.tx, successor):
-        word = notices.Word("to", lost, restore.mission_id)
-        notices.remember(restore.tx, successor, word)
+        notices.remember(restore.tx, successor, notices.Word("to", lost, restore.mission_id))
     if moved is None:
         return restore.mission_id
     _note_move(restore, successor, moved, restore.mission_id)
@@ -301,14 +296,13 @@ def undo_takeover(restore: RestoreContext) -> bool:
 def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
     """Release what the successor locked only by the take-over, and nobody gets back."""
     given_back = {of_lock(lock) for lock in restore.checkpoint.active_locks}
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :successor AND status = 'active'"
         " AND (mission_id = :mission OR mission_id IS NULL) AND acquired_at = :then ORDER BY id",
         successor=undone["agent_id"],
         mission=restore.mission_id,
         then=undone["briefed_at"],
-    )
-    for row in rows:
+    ):
         if row["normalized_path"] not in given_back:
             leases.end_held(restore.tx, restore.ctx, row, activity=False)
             name = file_from_here(restore.tx, restore.ctx, row)

@@ -1,8 +1,7 @@
 """The recovery prompt: a recovery context, and what goes with it, as text for an agent.
 
 It states facts and gives no orders beyond its closing sentence. Text that came from other agents
-is quoted, so that it cannot pass for instructions, and control characters are removed. Headings
-and their order are those of context-survival, Phase 3.
+is quoted, so that it cannot pass for instructions, and control characters are removed.
 """
 
 import heapq
@@ -160,8 +159,7 @@ def _next_to_cut(sections: list[Section], share: int) -> Section | None:
     longest = max(spare, key=lambda s: s.chars, default=None)
     if longest is not None and longest.chars > share:
         return longest
-    lowest = next((s for s in spare[::-1] if not s.needed), None)
-    return lowest or longest
+    return next((s for s in spare[::-1] if not s.needed), None) or longest
 
 
 def _join(head: Head, sections: list[Section]) -> str:

@@ -1,7 +1,7 @@
 """Recovery: one transaction that brings a mission back and briefs its agent.
 
-Source: behaviour, Recovery. A failure rolls everything back; a dry run does the very same and is
-then undone. What comes from outside, such as dead processes, is in the facts.
+A failure rolls everything back; a dry run does the same and is then undone. What comes from
+outside, such as dead processes, is in the facts.
 """
 
 from collections.abc import Sequence
@@ -195,8 +195,7 @@ def list_recoveries(tx: Tx, ctx: Context, request: RecoveryList) -> RecoveryPage
         where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.after:
         last = find(tx, "recovery", request.after)
-        before = "seq <= :seq AND (seq < :seq OR id > :after)"
-        where.add(before, seq=last["seq"], after=last["id"])
+        where.add("seq <= :seq AND (seq < :seq OR id > :after)", seq=last["seq"], after=last["id"])
     rows = tx.all(
         f"SELECT * FROM recoveries WHERE {where} ORDER BY seq DESC, id LIMIT :limit",
         **where.params,

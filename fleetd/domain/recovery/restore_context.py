@@ -167,12 +167,10 @@ def _project_dir(
 
     That of another machine may be another project here: there the agent's own directory counts.
     """
-    of_checkpoint = "JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id"
-    of_agent = "JOIN agents a ON a.mission_id = m.id WHERE a.id = :id"
     ways = (
         ("WHERE m.id = :id", mission_id),
-        (of_checkpoint, checkpoint_id),
-        (of_agent, agent_id),
+        ("JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id", checkpoint_id),
+        ("JOIN agents a ON a.mission_id = m.id WHERE a.id = :id", agent_id),
     )
     found = (
         tx.one(f"SELECT m.project_dir, m.machine FROM missions m {where}", id=record_id)

@@ -280,14 +280,13 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
     last = restore.tx.value(
         "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=restore.mission_id
     )
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT file, normalized_path, held_by FROM locks"
         " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
         " ORDER BY orphaned_at, id",
         mission=restore.mission_id,
         since=last or "",
-    )
-    for row in rows:
+    ):
         if restore.includes(row["held_by"]):
             name = file_from_here(restore.tx, restore.ctx, row)
             text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"

@@ -149,12 +149,11 @@ def _drop_ended(restore: RestoreContext) -> None:
         if over:
             leases.supersede(tx, ctx, row)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
-    rows = tx.all(
+    for row in tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.status = 'queued' AND m.mission_id = :mission",
         mission=restore.mission_id,
-    )
-    for row in rows:
+    ):
         if (row["message_id"], row["agent_id"]) not in still:
             tx.run(
                 "UPDATE deliveries SET status = 'delivered', delivered_at = :at,"

@@ -1,7 +1,7 @@
 """States of a recovery: pending since its mission fell silent, briefed, resumed or unconfirmed.
 
-Source: behaviour, Detection and Recovery. The step to ``resumed`` is made by the log, at the first
-activity; an agent whose session moves to another mission goes on there.
+The log makes the step to ``resumed``, at the first activity; an agent whose session moves to
+another mission goes on there.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,13 @@ def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
         return False
     mission = rows[0]
     tx.run("UPDATE missions SET silent = 1 WHERE id = :id", id=mission["id"])
-    fresh = tx.all(
+    if not tx.all(
         "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES (:id, :seq, :now)"
         " ON CONFLICT (mission_id, last_seq) DO NOTHING RETURNING mission_id",
         id=mission["id"],
         seq=mission["last_activity_seq"],
         now=ctx.now,
-    )
-    if not fresh:
+    ):
         return True
     checkpoint_id = _usable_checkpoint(tx, ctx, mission)
     payload = ContextCompacted(
@@ -147,15 +146,14 @@ def make_briefed(
 
 def confirm_moved_agents(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
     """Note that agents who were briefed here go on in another mission: nobody waits for them."""
-    rows = tx.all(
+    for row in tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND state <> 'pending'"
         f" AND agent_id IN ({inside_of('agent', agents)}) RETURNING id",
         now=ctx.now,
         mission=mission_id,
         **named_params("agent", agents),
-    )
-    for row in rows:
+    ):
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
@@ -174,6 +172,5 @@ def mark_unconfirmed(tx: Tx, ctx: Context, recovery_id: str) -> bool:
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
     who = row["agent_id"] or "nobody in particular"
     which = f"Recovery {row['id']} of {row['mission_id']}"
-    text = f"{which} is unconfirmed: {who} was briefed and is silent"
-    tx.after_commit(LogLine("WARNING", text))
+    tx.after_commit(LogLine("WARNING", f"{which} is unconfirmed: {who} was briefed and is silent"))
     return True

@@ -183,8 +183,7 @@ def _assigned(name: Name) -> Found | None:
 
 def _is_told_after(name: str, value: Value) -> bool:
     """Whether somebody tells a password after a colon, in a sentence or in YAML."""
-    chosen = _is_chosen(value.text, value.next)
-    return chosen or (name == "pw" and _is_password(value.text))
+    return _is_chosen(value.text, value.next) or (name == "pw" and _is_password(value.text))
 
 
 _SETTING_NAME = re.compile(r"(?:\A|\n)[ \t]*[\w.-]{0,60}\Z")

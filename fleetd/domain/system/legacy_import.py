@@ -101,7 +101,6 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
     """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
 
     Raises InvalidState when what was stored is not what was given: then nothing is.
-    Source: recovery-integration, P0-1.
     """
     key = f"legacy:{legacy.digest}"
     if tx.exists("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
@@ -264,7 +263,7 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     granted: set[str] = set()
     for lock in legacy.locks:
         label = f"{lock.file} ({lock.held_by})"
-        until = _end(lock, ctx)
+        begun, until = _lease(lock, ctx)
         if until <= ctx.now_ms:
             expired.append(label)
             continue
@@ -272,7 +271,7 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
         if leases.holder(tx, lock.path) is not None:
             taken.append(label)
             continue
-        granted.add(_grant(tx, ctx, lock, until))
+        granted.add(_grant(tx, ctx, lock, begun, until))
         if not lock.file.startswith(("/", "~/")):
             relative.append(label)
     _warn(tx, "Locks of squawk.json that had expired, not imported", expired)
@@ -282,14 +281,14 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     return _compare("locks", sum(_count(tx, active, id=lock) for lock in granted), len(granted))
 
 
-def _end(lock: OldLock, ctx: Context) -> int:
-    """Return when a lease ends; one from the future began now, and none is longer than allowed."""
+def _lease(lock: OldLock, ctx: Context) -> tuple[int, int]:
+    """Return when a lease began and ends; one from the future began now, none is too long."""
     begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
     until = begun + lock.timeout_ms if lock.expires_ms is None else lock.expires_ms
-    return min(until, ctx.now_ms + LONGEST_LEASE_MS)
+    return begun, min(until, ctx.now_ms + LONGEST_LEASE_MS)
 
 
-def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
+def _grant(tx: Tx, ctx: Context, lock: OldLock, begun: int, until: int) -> str:
     claim = leases.Claim(
         path=lock.path,
         file=lock.file,
@@ -301,7 +300,6 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
     row = leases.grant(tx, ctx, claim, activity=False)
     if row is None:
         raise AssertionError(f"{lock.path} was free and could not be locked")
-    begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
     tx.run(
         "UPDATE locks SET acquired_at = :begun, expires_at = :until WHERE id = :id",
         begun=ctx.at(begun - ctx.now_ms),
