@@ -84,12 +84,12 @@ def _file_again(tx: Tx, record: FileRecord, columns: Row) -> None:
         tx.after_commit(WriteBackup(noun_of(record), id_of(record)))
 
 
-def _end(ctx: Context) -> str:
+def _log_end_key(ctx: Context) -> str:
     """Return under which key this machine's import notes the end of the log."""
     return f"import:{ctx.machine}" if ctx.machine else "import"
 
 
-def _marks(ctx: Context) -> str:
+def _mark_prefix(ctx: Context) -> str:
     """Return how the keys of missions begin that this machine is to catch up.
 
     Machines that take their files in at the same time must not end each other's.
@@ -130,7 +130,7 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
             tx.run(
                 "INSERT INTO store_meta (key, value) VALUES (:key, :how)"
                 " ON CONFLICT (key) DO NOTHING",
-                key=_marks(ctx) + record.mission_id,
+                key=_mark_prefix(ctx) + record.mission_id,
                 how="made" if made else "behind",
             )
         taken.append(record_id)
@@ -141,10 +141,10 @@ def _end_of_log(tx: Tx, ctx: Context) -> int:
     """Return where the log ended when the import began, also if a crash cut it short since."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :end) ON CONFLICT (key) DO NOTHING",
-        key=_end(ctx),
+        key=_log_end_key(ctx),
         end=str(position(tx)),
     )
-    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_end(ctx)))
+    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_log_end_key(ctx)))
 
 
 def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
@@ -153,21 +153,24 @@ def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
         " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
         " WHERE c.mission_id = substr(m.key, CAST(:skip AS INTEGER))) DESC NULLS LAST, m.key",
-        skip=len(_marks(ctx)) + 1,
-        prefix=f"{_marks(ctx)}%",
+        skip=len(_mark_prefix(ctx)) + 1,
+        prefix=f"{_mark_prefix(ctx)}%",
     )
     return [row["id"] for row in rows if how in (None, row["how"])]
 
 
 def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Note that what was over in a mission's old rows has been dropped; once is enough."""
-    tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_marks(ctx) + mission_id)
+    tx.run(
+        "UPDATE store_meta SET value = 'settled' WHERE key = :key",
+        key=_mark_prefix(ctx) + mission_id,
+    )
 
 
 def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Let a mission wait no longer; returns whether it did."""
     deleted = "DELETE FROM store_meta WHERE key = :key RETURNING key"
-    return tx.exists(deleted, key=_marks(ctx) + mission_id)
+    return tx.exists(deleted, key=_mark_prefix(ctx) + mission_id)
 
 
 def drop_stale_marks(tx: Tx, ctx: Context) -> None:
@@ -175,12 +178,12 @@ def drop_stale_marks(tx: Tx, ctx: Context) -> None:
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
         " AND substr(key, CAST(:skip AS INTEGER)) NOT IN (SELECT id FROM missions)",
-        prefix=f"{_marks(ctx)}%",
-        skip=len(_marks(ctx)) + 1,
+        prefix=f"{_mark_prefix(ctx)}%",
+        skip=len(_mark_prefix(ctx)) + 1,
     )
 
 
 def take_import_end(tx: Tx, ctx: Context) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
-    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_end(ctx))
+    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_log_end_key(ctx))
     return int(row["value"]) if row else None

@@ -61,7 +61,7 @@ def build(
     what it met blocks the work.
     """
     only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
-    live = _live(tx, ctx, mission, sorties, agent_id, only_agent, restore)
+    live = _derived_now(tx, ctx, mission, sorties, agent_id, only_agent, restore)
     met = _blockers_met(restore, only_agent)
     if checkpoint is None or only_agent:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
@@ -99,7 +99,7 @@ def store_agent_contexts(
     for agent_id in dict.fromkeys(filter(None, at_work)):
         if restore.only_agent not in (None, agent_id):
             continue
-        live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
+        live = _derived_now(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
         blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
         briefing_id = restore.tx.value(
             "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context)"
@@ -122,7 +122,7 @@ def store_agent_contexts(
     )
 
 
-def _live(
+def _derived_now(
     tx: Tx,
     ctx: Context,
     mission: Row,

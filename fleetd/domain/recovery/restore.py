@@ -35,8 +35,8 @@ from .context_builder import is_unknown, store_agent_contexts
 from .restore_context import (
     RestoreContext,
     RestoreReport,
-    check,
-    choose,
+    check_agents,
+    choose_checkpoint,
     mission_to_brief,
     refuse_unknown_agent,
 )
@@ -54,9 +54,9 @@ def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
 
 
 def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
-    check(request)
+    check_agents(request)
     report = RestoreReport()
-    checkpoint = choose(tx, ctx, request, report)
+    checkpoint = choose_checkpoint(tx, ctx, request, report)
     restore = RestoreContext(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, report=report)
     mission = find(tx, "mission", restore.mission_id)
     if restore.only_agent and not request.take_over_from:

@@ -80,7 +80,7 @@ class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def check(request: RecoveryRestore) -> None:
+def check_agents(request: RecoveryRestore) -> None:
     """Refuse a request whose agents do not make sense; raises InvalidParams."""
     if request.scope == "agent" and request.force_locks:
         raise InvalidParams(
@@ -201,7 +201,9 @@ def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     return selected(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
 
 
-def choose(tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport) -> Checkpoint:
+def choose_checkpoint(
+    tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport
+) -> Checkpoint:
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
     What was passed over on the way is warned of in the report. Raises NotFound, InvalidParams,

@@ -154,7 +154,7 @@ def redact_data(value: Any) -> Any:
     return value if cleaned == value else cleaned
 
 
-def holds_none(json: str) -> bool:
+def has_no_secret(json: str) -> bool:
     """Return whether data written as JSON certainly holds no secret.
 
     JSON writes what a secret is found by as it is, and puts nothing before it that would hide it.

@@ -21,7 +21,7 @@ from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.tx import LogLine, Tx
 from ..locks import leases
-from ..redaction.redact import holds_none, redact, redact_data
+from ..redaction.redact import has_no_secret, redact, redact_data
 
 CONSUMER = "legacy"
 TOGETHER = 100
@@ -123,7 +123,7 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
 
 def _warn(tx: Tx, text: str, names: list[str]) -> None:
     if names:
-        tx.after_commit(LogLine("WARNING", f"{text}: {_some(names)}"))
+        tx.after_commit(LogLine("WARNING", f"{text}: {_first_few(names)}"))
 
 
 def _count(tx: Tx, what: str, **values: Any) -> int:
@@ -191,7 +191,7 @@ def _stored(found: list[Timed]) -> Iterator[str]:
     for start in range(0, len(found), TOGETHER):
         part = [_data(event) for _, _, event in found[start : start + TOGETHER]]
         text = _encode_lines(part).decode()
-        if not holds_none(text):
+        if not has_no_secret(text):
             text = _encode_lines([redact_data(data) for data in part]).decode()
         # No other line break: JSON may hold what Python takes for the end of a line.
         yield from text.removesuffix("\n").split("\n")
@@ -220,7 +220,9 @@ def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
             shared.append(agent)
         read[agent] = min(cursor.position, read.get(agent, cursor.position))
     _warn(tx, "Mailboxes with several cursors, of which the one behind counts", shared)
-    beyond = [agent for agent, count in read.items() if _point(tx, ctx, agent, count, end) < count]
+    beyond = [
+        agent for agent, count in read.items() if _set_cursor(tx, ctx, agent, count, end) < count
+    ]
     _warn(tx, "Cursors beyond the last event of their mailbox", beyond)
     stored = [
         _count(
@@ -234,7 +236,7 @@ def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     return _compare("cursors", sum(stored), len(read))
 
 
-def _point(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
+def _set_cursor(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
     """Set a cursor on an agent's ``count``-th imported event; returns which one it got."""
     events = "events WHERE agent_id = :agent AND seq > :end"
     reached = min(count, _count(tx, events, agent=agent, end=end))
@@ -327,7 +329,7 @@ def _event_type(old: str) -> str:
     return near if _EVENT_TYPE.match(near) else f"legacy_{near or 'event'}"[:64]
 
 
-def _some(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     """Return the first few of a list, and how many there are beyond."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(name[:200] for name in names[:_SHOWN]) + more
