@@ -28,13 +28,13 @@ class UnfinishedErasures(Record, frozen=True, kw_only=True):
 
 
 def record(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
-    """Write down what was found to go of a target, or anew, as what this machine is at."""
+    """Record the scope that this machine erases for a target, in the place of an earlier one."""
     scope_json = msgspec.json.encode(scope).decode()
     _record(tx, ctx, target.kind, machine_key(target.machine, target.name), scope_json)
 
 
 def record_bytes(tx: Tx, ctx: Context) -> None:
-    """Write down that the bytes of what was deleted still stand in the database's files."""
+    """Record that the database's files still hold the bytes of deleted rows."""
     _record(tx, ctx, "bytes", "", "")
 
 
@@ -51,7 +51,7 @@ def _record(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None
 
 
 def recorded_scope(tx: Tx, target: ErasureTarget) -> Scope | None:
-    """Return what was found to go of a target that is owed."""
+    """Return the scope of an unfinished erasure of a target."""
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
@@ -71,7 +71,7 @@ def remove(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
 
 
 def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
-    """Return what is left to forget, without what another machine is at that is heard of."""
+    """Return the erasures to finish, without those of other machines that are still here."""
     rows = tx.all(
         "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
         " (SELECT 1 FROM machines m WHERE m.id = f.machine AND m.status <> 'lost')"

@@ -188,7 +188,7 @@ async def _drop_missions(engine: Engine) -> None:
 
 
 async def _drop_sessions(engine: Engine) -> None:
-    since: sessions.Key | None = ("", "", "")
+    since: sessions.SessionCursor | None = ("", "", "")
     while since is not None:
         since = (await engine.write(sessions.drop_old_sessions, since)).following
 

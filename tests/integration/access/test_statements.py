@@ -19,7 +19,6 @@ from tests.support.fleet import Fleet, opened
 
 ROOT = Path(fleetd.__file__).parent
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|SAVEPOINT)\b")
-JOINED = "' AND '.join(where)"
 # Whoever puts something new into a statement says here that he looked: it is made of constants,
 # of names of columns that the program itself wrote down, or of placeholders.
 REVIEWED = {
@@ -35,7 +34,7 @@ REVIEWED = {
         "when",
     },
     "domain/artifacts/outbox": {"KINDS[noun].table", "there"},
-    "domain/checkpoints/checkpoints": {"also", "clause", "columns"},
+    "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
     "domain/core/event_log": {"seen"},
@@ -56,6 +55,7 @@ REVIEWED = {
         "below('cwd')",
         "below('project_dir')",
         "chosen[table]",
+        "inside_of('a', agents)",
         "inside_of('r', self.runs)",
         "m",
         "of_agents",
@@ -80,7 +80,7 @@ REVIEWED = {
     "domain/missions/sorties": {"assignments"},
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/prompt": {"where"},
-    "domain/recovery/restore": {JOINED},
+    "domain/recovery/restore": {"where"},
     "domain/recovery/restore_steps": {
         "', '.join((f'{name} = :{name}' for name ",
         "'UPDATE sorties SET ' + ', '.join((f'{na",
@@ -122,8 +122,8 @@ REVIEWED = {
         "table.name",
     },
 }
-# Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
+# Constants, fields of the tables of nouns and walks, and lists of this program's own words.
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|walk)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:
