@@ -16,20 +16,28 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 
 from .models import encode
-from .protocol import OutgoingCall, Progress, Reply, RpcProtocol, TooSlow, lost, progress_of
+from .protocol import (
+    OutgoingCall,
+    Progress,
+    Reply,
+    RpcProtocol,
+    TooSlow,
+    connection_lost,
+    progress_of,
+)
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
+    default_socket,
     keyed,
     outgoing,
     reconnect,
     retried,
-    users_socket,
 )
 from .subscription import EventPosition, Link, LogSubscription, SubscriptionOptions
-from .transport import PAUSE_S, attempt
+from .transport import PAUSE_S, try_dial
 
 
 class TrioTransport:
@@ -49,14 +57,14 @@ class TrioTransport:
     async def dial(self, path: Path, deadline: float) -> None:
         """Open a connection, after closing the one before; raises Unavailable or Denied."""
         self.close()
-        while (found := attempt(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
+        while (found := try_dial(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
             await trio.sleep(PAUSE_S)
         connected = trio.socket.from_stdlib_socket(socket.socket(fileno=found.detach()))
         self._stream = trio.SocketStream(connected)
 
     async def send(self, data: bytes, wait_s: float) -> None:
         """Send all; raises TooSlow, ConnectionLost."""
-        stream = self._mine()
+        stream = self._current()
         with trio.move_on_after(wait_s) as waiting:
             try:
                 await stream.send_all(data)
@@ -68,20 +76,20 @@ class TrioTransport:
 
     async def receive(self, wait_s: float) -> bytes:
         """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
-        stream = self._mine()
+        stream = self._current()
         with trio.move_on_after(wait_s):
             try:
                 data = await stream.receive_some(262_144)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise lost() from error
+                raise connection_lost() from error
             if not data:
-                raise lost()
+                raise connection_lost()
             return bytes(data)
         raise TooSlow
 
-    def _mine(self) -> trio.SocketStream:
+    def _current(self) -> trio.SocketStream:
         if self._stream is None:
-            raise lost()
+            raise connection_lost()
         return self._stream
 
     def close(self) -> None:
@@ -102,7 +110,7 @@ class _PendingReply:
 
     def __init__(self) -> None:
         self.over = trio.Event()
-        self.outcome: Reply | FleetError = lost()
+        self.outcome: Reply | FleetError = connection_lost()
 
 
 class AsyncConnection:
@@ -113,25 +121,25 @@ class AsyncConnection:
         self._transport = transport
         self._protocol = protocol
         self._waiting: dict[int, _PendingReply] = {}
-        self._hearing: dict[str, Callable[[Progress], None]] = {}
-        self._give, self._take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
+        self._listeners: dict[str, Callable[[Progress], None]] = {}
+        self._to_send, self._to_take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
 
     async def exchange(self, call: OutgoingCall) -> Any:
         """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost."""
         number, line = self._protocol.ask(call.method, call.params)
         waiting = self._waiting[number] = _PendingReply()
         if call.progress is not None:
-            self._hearing[call.token] = call.progress
+            self._listeners[call.token] = call.progress
         try:
             with trio.move_on_after(call.reply_s):
                 with suppress(trio.ClosedResourceError):  # it ended, and has said so
-                    await self._give.send((number, line))
+                    await self._to_send.send((number, line))
                 await waiting.over.wait()
         finally:
             # Whoever was cancelled leaves the others whole: his reply is passed over.
             del self._waiting[number]
             self._protocol.forget(number)
-            self._hearing.pop(call.token, None)
+            self._listeners.pop(call.token, None)
         if not waiting.over.is_set():
             raise TooSlow
         if isinstance(waiting.outcome, FleetError):
@@ -142,7 +150,7 @@ class AsyncConnection:
 
     async def serve(self) -> None:
         """Send what is asked and hand out what is answered, until the connection is over."""
-        why: FleetError = lost()
+        why: FleetError = connection_lost()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send)
@@ -152,7 +160,7 @@ class AsyncConnection:
             self._end(why)
 
     async def _send(self) -> None:
-        async for number, line in self._take:
+        async for number, line in self._to_take:
             if number in self._waiting:
                 # Half a line would spoil all that follow: who is cancelled is not waited for here.
                 await self._transport.send(line, FOR_EVER)
@@ -167,16 +175,16 @@ class AsyncConnection:
                         if (waiting := self._waiting.get(message.number)) is not None:
                             waiting.outcome = message
                             waiting.over.set()
-                    elif (told := progress_of(message)) is not None and told[0] in self._hearing:
-                        self._hearing[told[0]](told[1])
+                    elif (told := progress_of(message)) is not None and told[0] in self._listeners:
+                        self._listeners[told[0]](told[1])
         except FleetError as error:
             return error
 
     def _end(self, why: FleetError) -> None:
         self.broken = True
         self._transport.close()
-        self._give.close()
-        self._take.close()
+        self._to_send.close()
+        self._to_take.close()
         for waiting in self._waiting.values():
             if not waiting.over.is_set():
                 waiting.outcome = why
@@ -243,7 +251,7 @@ class AsyncFleet:
         restart_s: float = RESTART_S,
         away_s: float = 0.0,
     ) -> None:
-        self._path = users_socket() if path is None else Path(path)
+        self._path = default_socket() if path is None else Path(path)
         self._connect_s = connect_s
         self._away_s = away_s
         self._restart_s = restart_s
@@ -253,7 +261,7 @@ class AsyncFleet:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        transport = await self._first()
+        transport = await self._connect_first()
         self._lifetime = trio.open_nursery()
         self._nursery = await self._lifetime.__aenter__()
         self._adopt(transport)
@@ -277,7 +285,9 @@ class AsyncFleet:
     ) -> R:
         """Send a request and return its result; see ``Fleet.call``."""
         request = keyed(request)
-        return answer(request, await self._result(outgoing(request, reply_s, progress)))
+        return answer(
+            request, await self._exchange_with_retries(outgoing(request, reply_s, progress))
+        )
 
     async def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -285,7 +295,7 @@ class AsyncFleet:
         """Send any method and return its result as plain data; see ``Fleet.call_raw``."""
         call = OutgoingCall(method, encode({} if params is None else params), reply_s)
         if again:
-            return await self._result(call)
+            return await self._exchange_with_retries(call)
         return await (await self._connected()).exchange(call)
 
     def events(
@@ -306,7 +316,7 @@ class AsyncFleet:
         )
         return AsyncEvents(self, self._path, wanted)
 
-    async def _result(self, call: OutgoingCall) -> Any:
+    async def _exchange_with_retries(self, call: OutgoingCall) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
@@ -314,15 +324,15 @@ class AsyncFleet:
 
         return await retried(exchange, self._open, TrioTransport(), self._restart_s)
 
-    async def _first(self) -> TrioTransport:
+    async def _connect_first(self) -> TrioTransport:
         """Connect for the first time; raises Unavailable when nobody is there in time."""
         deadline = trio.current_time() + self._away_s
         try:
-            return await self._dialled(trio.current_time() + self._connect_s)
+            return await self._dial(trio.current_time() + self._connect_s)
         except Unavailable:
             if not self._away_s:
                 raise
-            return await reconnect(self._dialled, TrioTransport(), deadline)
+            return await reconnect(self._dial, TrioTransport(), deadline)
 
     async def _connected(self, *, patient: bool = False) -> AsyncConnection:
         """Return a connection that is not known to be broken.
@@ -344,9 +354,9 @@ class AsyncFleet:
         async with self._connecting:
             if (connection := self._connection) is not None and not connection.broken:
                 return connection
-            return self._adopt(await self._dialled(deadline))
+            return self._adopt(await self._dial(deadline))
 
-    async def _dialled(self, deadline: float) -> TrioTransport:
+    async def _dial(self, deadline: float) -> TrioTransport:
         transport = TrioTransport()
         await transport.dial(self._path, deadline)
         return transport

@@ -64,7 +64,7 @@ class PlainRecord(dict[str, Any]):
         try:
             return self[WIRE_NAMES.get(name, name)]
         except KeyError:
-            raise not_understood(f"it has no {name}", MissingMember) from None
+            raise incompatible(f"it has no {name}", MissingMember) from None
 
 
 class PlainRequest(PlainRecord):
@@ -88,7 +88,7 @@ class PlainRequest(PlainRecord):
 
     def answer(self, result: Any) -> PlainRecord:
         """Return what the daemon answered; raises Incompatible for what no method answers with."""
-        return an_object(result, "a result")
+        return require_object(result, "a result")
 
 
 def encode(value: Any) -> bytes:
@@ -101,14 +101,14 @@ def decode(data: bytes | bytearray) -> Any:
     return json.loads(data, object_hook=PlainRecord)
 
 
-def an_object(told: Any, what: str) -> PlainRecord:
+def require_object(told: Any, what: str) -> PlainRecord:
     """Return a part of a message that must be an object; raises Incompatible when it is none."""
     if isinstance(told, PlainRecord):
         return told
-    raise not_understood(f"{what} is an object")
+    raise incompatible(f"{what} is an object")
 
 
-def not_understood(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
+def incompatible(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
     """Return what is said of an answer that has not the form which was expected."""
     return kind(
         f"fleetd answered something this fleetctl does not understand: {why}.",

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
-from .models import Request, not_understood
+from .models import Request, incompatible
 from .protocol import ConnectionLost, OutgoingCall, Progress
 
 CONNECT_S = 5.0
@@ -57,7 +57,7 @@ async def retried(
             return await exchange()
         except FleetError as error:
             losses += isinstance(error, ConnectionLost)
-            if not ends(error) or losses > LOSSES:
+            if not is_going_away(error) or losses > LOSSES:
                 raise
             if deadline is None:
                 # The store may have been away for a while: the wait counts from when it went.
@@ -87,7 +87,7 @@ async def reconnect(open_one: Callable[[float], Awaitable[R]], time: Clock, dead
                 raise
 
 
-def ends(error: FleetError) -> bool:
+def is_going_away(error: FleetError) -> bool:
     """Whether the daemon went away, or says that it does and what was sent may be sent again."""
     return isinstance(error, ConnectionLost) or error.values.get("retry") is True
 
@@ -136,7 +136,7 @@ def answer(request: Request[R], result: Any) -> R:
     try:
         return request.answer(result)
     except ValueError as error:
-        raise not_understood(error) from error
+        raise incompatible(error) from error
 
 
 def keyed(request: Request[R], key: str | None = None) -> Request[R]:
@@ -157,7 +157,7 @@ def new_key() -> str:
     return os.urandom(16).hex()
 
 
-def users_socket() -> Path:
+def default_socket() -> Path:
     """Return the path of this user's socket; raises InvalidParams when it is too long."""
     path = paths.socket_path()
     try:

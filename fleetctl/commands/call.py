@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from ..args import Subparsers, UsageError, command, whole
+from ..args import Subparsers, UsageError, command, whole_number
 from ..client import Fleet
 from ..client.methods import METHODS
 from ..client.retry import mutation_timeout, new_key
@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=whole(1, LONGEST_S),
+        type=whole_number(1, LONGEST_S),
         metavar="SECONDS",
         help="how long to wait for the answer (default: 120 and the method's own wait_ms, a day "
         "for what takes long)",

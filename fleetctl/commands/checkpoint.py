@@ -5,7 +5,7 @@ from argparse import Namespace
 from ..args import Subparsers, command, mission_option
 from ..client import Fleet
 from ..client.models import Checkpoint, CheckpointCreate
-from ..context import failing_as, mission_id
+from ..context import mission_id, prefix_errors
 from ..output import console
 
 EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'
@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         mission = mission_id(client, args.mission)
         request = CheckpointCreate(mission_id=mission, trigger_details=args.note)
-        with failing_as("Failed to create checkpoint"):
+        with prefix_errors("Failed to create checkpoint"):
             checkpoint = client.call(request)
     console.warn(*checkpoint.warnings)
     if args.json:

@@ -12,9 +12,9 @@ from ..args import (
     command,
     group,
     limit_option,
-    marked,
     mission_option,
-    whole,
+    whole_number,
+    with_completion,
 )
 from ..client import Fleet, call
 from ..client.models import (
@@ -81,11 +81,11 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
     )
     which = verifying.add_mutually_exclusive_group()
-    marked(
+    with_completion(
         which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only"),
         "checkpoint",
     )
-    marked(
+    with_completion(
         which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})"),
         "mission",
     )
@@ -133,13 +133,13 @@ def _register_prune(actions: Subparsers) -> None:
     mission_option(pruning, "all missions")
     pruning.add_argument(
         "--older-than",
-        type=whole(0, 36_500),
+        type=whole_number(0, 36_500),
         metavar="DAYS",
         help="delete those older than this many days (default: the daemon's setting, 7)",
     )
     pruning.add_argument(
         "--keep",
-        type=whole(1, 100_000),
+        type=whole_number(1, 100_000),
         metavar="N",
         help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
     )
@@ -155,7 +155,7 @@ def _run_list(args: Namespace) -> int:
 
 
 def _print_list(page: CheckpointPage) -> None:
-    if console.humane():
+    if console.human_readable():
         tables.table(COLUMNS, map(_row, page.checkpoints))
     else:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
@@ -170,7 +170,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         summary.id,
         summary.timestamp,
         f"{summary.trigger} (undo)" if summary.undo else summary.trigger,
-        console.bar(summary.progress_percent),
+        console.percent_bar(summary.progress_percent),
         str(summary.sortie_count),
         summary.trigger_details or "",
     )

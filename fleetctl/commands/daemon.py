@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
+from ..args import CommandParser, Subparsers, UsageError, command, group, whole_number, yes_option
 from ..output import console, times
 from ..service import install, logs, service, start, status
 from ..service.manager import ServiceState
@@ -62,7 +62,7 @@ def register(subparsers: Subparsers) -> None:
     shown.add_argument(
         "-n",
         "--lines",
-        type=whole(0, 1_000_000),
+        type=whole_number(0, 1_000_000),
         default=_LINES,
         metavar="N",
         help=f"how many lines (default: {_LINES})",
@@ -152,7 +152,7 @@ def _show(seen: status.ServiceStatus) -> None:
 
 def _how_long(seen: status.ServiceStatus) -> str:
     at = times.ms_of(seen.started_at or "")
-    if at is None or not console.humane():
+    if at is None or not console.human_readable():
         return f"since {seen.started_at}"
     return f"for {times.span(console.now_ms() - at)}"
 

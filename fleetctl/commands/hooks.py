@@ -86,7 +86,7 @@ def _run_status(args: Namespace) -> int:
             }
         )
         return 0
-    rows = [(*_standing(seen), *heard_of.row(seen.harness)) for seen in states]
+    rows = [(*_summary_cells(seen), *heard_of.row(seen.harness)) for seen in states]
     headers = (
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
@@ -97,7 +97,7 @@ def _run_status(args: Namespace) -> int:
     for seen in states:
         _details(seen)
     heard_of.tell()
-    if console.humane() and all(seen.installed == "no" for seen in states):
+    if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
         console.flow("", "No hooks are installed. To install those of what is here:")
         console.line("  fleetctl hooks install --all")
@@ -109,7 +109,7 @@ def _states(args: Namespace) -> list[HooksState]:
     return [state(each, project(args), installation) for each in chosen(args)]
 
 
-def _standing(seen: HooksState) -> tuple[str, ...]:
+def _summary_cells(seen: HooksState) -> tuple[str, ...]:
     old = seen.installed != "no" and (seen.updates or not seen.current)
     hooks = f"{seen.installed}, old" if old else seen.installed
     return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks

@@ -15,7 +15,7 @@ from ..client.models import (
     MessageRequeue,
     MessageSend,
 )
-from ..client.pagination import every
+from ..client.pagination import all_pages
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -118,7 +118,7 @@ def _run_ack(args: Namespace) -> int:
 
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    messages = every(lambda **more: call(MessageList(**terms, **more)).messages)
+    messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
     rows = [
         (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
         for each in messages

@@ -19,7 +19,7 @@ from fleetd.protocol.migration import Migration, MigrationReply, MigrationReques
 from ..args import Subparsers, UsageError, command, yes_option
 from ..client import Progress
 from ..output import console, tables
-from ..output.progress import bar
+from ..output.progress import progress_bar
 from ..prompts import confirm_or_cancel
 
 QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
         raise UsageError("--from names the server that is left, with --to sqlite only.")
     if what == "undo" and not args.yes:
         confirm_or_cancel(QUESTION, "Nothing was changed.")
-    with bar(args, "Moving") as drawn:
+    with progress_bar(args, "Moving") as drawn:
         said = run_job(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
         return console.result(args, {"done": said.done}, said.done or "")

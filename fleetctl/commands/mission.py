@@ -18,7 +18,7 @@ from ..args import (
     command,
     group,
     limit_option,
-    whole,
+    whole_number,
     yes_option,
 )
 from ..client import Fleet, call
@@ -38,14 +38,14 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..client.pagination import newest
+from ..client.pagination import newest_events
 from ..context import (
     absolute,
     machine_name,
     machine_names,
     mission_id,
     project_dir,
-    selected,
+    select_mission,
     this_agent,
 )
 from ..output import console, tables
@@ -149,7 +149,7 @@ def _register_timeline(actions: Subparsers) -> None:
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument(
         "--limit",
-        type=whole(1, 100_000),
+        type=whole_number(1, 100_000),
         metavar="N",
         help=f"how many lines at most, the newest ones (default: {ENTRIES})",
     )
@@ -240,7 +240,13 @@ def _run_list(args: Namespace) -> int:
             MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
         )
     rows = [
-        (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
+        (
+            each.id,
+            state(each),
+            console.percent_bar(each.progress_percent),
+            each.priority,
+            titled(each),
+        )
         for each in page.missions
     ]
     return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
@@ -263,7 +269,7 @@ def _run_update(args: Namespace) -> int:
 
 def _run_current(args: Namespace) -> int:
     with Fleet() as client:
-        mission = selected(client, "work").mission
+        mission = select_mission(client, "work").mission
         directory = _directory(client, mission)
     return console.show(args, mission, lambda _: show_mission(mission, directory))
 
@@ -281,13 +287,15 @@ def _run_delete(args: Namespace) -> int:
 
 def _run_timeline(args: Namespace) -> int:
     # Imported here: no other command of the group needs it.
-    from ..output.views.timeline import show_story
+    from ..output.views.timeline import show_timeline
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         now = console.now_ms()
-        entries, complete = _entries(args, mission, newest(client, mission_id=mission.id), now)
+        entries, complete = _entries(
+            args, mission, newest_events(client, mission_id=mission.id), now
+        )
     if args.since is not None:
         entries = [entry for entry in entries if entry.ended >= now - args.since]
     limit = len(entries) if args.all or args.since is not None else ENTRIES
@@ -296,10 +304,10 @@ def _run_timeline(args: Namespace) -> int:
     if args.json:
         console.print_json([_document(entry) for entry in entries])
         return 0
-    show_story(mission, sorties, entries, whole=args.full)
+    show_timeline(mission, sorties, entries, whole=args.full)
     if not entries:
         console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
-    elif left_out and console.humane():
+    elif left_out and console.human_readable():
         print()
         known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
         console.line(f"{known} before these; --all shows them.")
@@ -314,13 +322,14 @@ def _entries(
     Its oldest line may be half of one, so that there has to be one more. Returns also whether
     those are all events there are.
     """
-    from ..output.views.timeline import story
+
+    from ..output.views.timeline import timeline_entries
 
     known: list[Event] = []
     while True:
         most = 2 * len(known) or EVENTS
         known += islice(events, most - len(known))
-        entries = story(
+        entries = timeline_entries(
             known[::-1],
             now,
             inside=mission.project_dir,

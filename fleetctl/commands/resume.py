@@ -23,15 +23,15 @@ from ..client.models import (
     RecoveryDetect,
     RecoveryRestore,
 )
-from ..context import failing_as, selected
+from ..context import prefix_errors, select_mission
 from ..output import console
 from ..prompts import confirm_or_cancel, interactive, show_preview
 from ._recovery import (
     QUESTION,
     RestoreTarget,
+    alternatives,
     announcement,
     candidate_target,
-    choices,
     show_outcome,
 )
 
@@ -81,7 +81,7 @@ def run(args: Namespace) -> int:
         target = _choose(client, args)
         if not args.dry_run:
             _announce(args, target)
-        with failing_as("Failed to restore from checkpoint"):
+        with prefix_errors("Failed to restore from checkpoint"):
             outcome = client.call(_request(args, target))
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
@@ -90,7 +90,7 @@ def run(args: Namespace) -> int:
     status = console.show(args, outcome, show_outcome)
     if args.dry_run and not args.json and target.others:
         print()
-        console.lines(choices(target))
+        console.lines(alternatives(target))
     return status
 
 
@@ -104,7 +104,7 @@ def _choose(client: Fleet, args: Namespace) -> RestoreTarget:
         return _named_checkpoint(client, args.checkpoint, args.mission)
     if args.mission:
         return _mission(client, client.call(MissionGet(mission_id=args.mission)))
-    found = selected(
+    found = select_mission(
         client,
         "recovery",
         agent=args.agent,

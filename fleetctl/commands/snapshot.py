@@ -16,7 +16,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, whole
+from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, whole_number
 from ..client import Fleet, call
 from ..client.models import (
     DeclaredCompliance,
@@ -42,7 +42,7 @@ from ..context import absolute, cwd, this_agent
 from ..output import console, tables
 from ..output.progress import call_with_bar
 from ..output.tables import Column
-from ..output.views.snapshot import joined, show_snapshot, step_told
+from ..output.views.snapshot import show_snapshot, source_line, step_text
 from ._prune import options, prune
 
 EXAMPLES = """\
@@ -155,7 +155,10 @@ def _step_options(parser: CommandParser) -> None:
     parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
     parser.add_argument("--step", completes="nothing", help="the step of the plan")
     parser.add_argument(
-        "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
+        "--ordinal",
+        type=whole_number(1, 1_000_000),
+        metavar="N",
+        help="its place in the plan, from 1",
     )
     parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
     parser.add_argument(
@@ -337,7 +340,7 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
         f"Joined snapshot {what} {how}: nothing that matters has changed since."
         if snapshot.source_details
         else f"Snapshot {what} recorded {how}.",
-        *(f"Joined by: {joined(each)}" for each in snapshot.source_details),
+        *(f"Joined by: {source_line(each)}" for each in snapshot.source_details),
         *(f"File: {path}" for path in written or ["not written yet"]),
     ]
 
@@ -360,7 +363,7 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
         each.created_at,
         each.source,
         each.status,
-        step_told(each.step_ordinal, each.step_status),
+        step_text(each.step_ordinal, each.step_status),
         each.window_pressure,
         str(each.outcome_count),
         console.size(each.size_bytes),

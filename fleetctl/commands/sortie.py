@@ -6,7 +6,16 @@ from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
 
-from ..args import CommandParser, Run, Subparsers, UsageError, command, group, mission_option, whole
+from ..args import (
+    CommandParser,
+    Run,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    mission_option,
+    whole_number,
+)
 from ..client import Fleet, call
 from ..client.models import (
     Mutation,
@@ -47,23 +56,23 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "sortie", "The pieces of a mission.")
     _register_create(actions)
-    assign = _on_sortie(
+    assign = _sortie_command(
         actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
     )
     assign.add_argument("agent", metavar="AGENT")
-    start = _on_sortie(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
+    start = _sortie_command(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
     start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
     _register_reports(actions)
     summary = "Take out a sortie that nobody has begun."
-    _on_sortie(actions, "remove", _run_remove, summary, "sortie.waiting")
-    _on_sortie(actions, "show", _run_show, "Show a sortie.", "sortie")
+    _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
+    _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
     listing = command(actions, "list", _run_list, "List the sorties of a mission.")
     mission_option(listing)
     listing.add_argument("--status", choices=get_args(SortieStatus))
     listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
 
 
-def _on_sortie(
+def _sortie_command(
     actions: Subparsers, name: str, run: Run, summary: str, completes: str
 ) -> CommandParser:
     parser = command(actions, name, run, summary)
@@ -86,26 +95,28 @@ def _register_create(actions: Subparsers) -> None:
 
 
 def _register_reports(actions: Subparsers) -> None:
-    progress = _on_sortie(
+    progress = _sortie_command(
         actions, "progress", _run_progress, "Report how far a sortie is.", "sortie.begun"
     )
     progress.add_argument(
-        "--percent", type=whole(0, 100), metavar="N", help="how much of it is done"
+        "--percent", type=whole_number(0, 100), metavar="N", help="how much of it is done"
     )
     progress.add_argument("--notes", metavar="TEXT", help="what is done, what is missing")
     progress.add_argument(
         "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
     )
-    block = _on_sortie(
+    block = _sortie_command(
         actions, "block", _run_block, "Say that a sortie cannot go on.", "sortie.begun"
     )
     block.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    unblock = _on_sortie(
+    unblock = _sortie_command(
         actions, "unblock", _run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
     )
-    complete = _on_sortie(actions, "complete", _run_complete, "Complete a sortie.", "sortie.open")
+    complete = _sortie_command(
+        actions, "complete", _run_complete, "Complete a sortie.", "sortie.open"
+    )
     complete.add_argument("--result", metavar="TEXT", help="what came of it")
-    fail = _on_sortie(actions, "fail", _run_fail, "Give a sortie up.", "sortie.open")
+    fail = _sortie_command(actions, "fail", _run_fail, "Give a sortie up.", "sortie.open")
     fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
     for parser in (progress, block, unblock, complete, fail):
         parser.add_argument(
@@ -228,7 +239,13 @@ def _run_list(args: Namespace) -> int:
             SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
         )
     rows = [
-        (each.id, each.status, console.bar(each.progress), each.assigned_to or "", each.title)
+        (
+            each.id,
+            each.status,
+            console.percent_bar(each.progress),
+            each.assigned_to or "",
+            each.title,
+        )
         for each in page.sorties
     ]
     return tables.show(args, page.sorties, COLUMNS, rows, "No sorties found.")

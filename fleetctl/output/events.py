@@ -61,16 +61,16 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
     if not pieces:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
-    return _joined(pieces, told)
+    return _filled_in(pieces, told)
 
 
-def _joined(pieces: tuple[str, ...], told: "_EventFields | _RunFields") -> str:
+def _filled_in(pieces: tuple[str, ...], told: "_EventFields | _RunFields") -> str:
     """Return the pieces of a sentence, the first one and those whose fields are there."""
     first, *more = pieces
     return first.format_map(told) + "".join(
         piece.format_map(told)
         for piece in more
-        if all(told.found(part.partition("}")[0]) for part in piece.split("{")[1:])
+        if all(told.lookup(part.partition("}")[0]) for part in piece.split("{")[1:])
     )
 
 
@@ -94,9 +94,9 @@ class _EventFields(Mapping[str, str]):
         return len(self._data)
 
     def __getitem__(self, name: str) -> str:
-        return self.found(name) or _INSTEAD.get(name, "?")
+        return self.lookup(name) or _INSTEAD.get(name, "?")
 
-    def found(self, name: str) -> str:
+    def lookup(self, name: str) -> str:
         """Return a field as it is told, empty when it is not there."""
         if name in ("who", "someone"):
             return self._event.agent_id or (OPERATOR if name == "who" else "Somebody")
@@ -138,9 +138,9 @@ class _EventFields(Mapping[str, str]):
         return text.replace("_", " ") if name == "status" else text
 
 
-def told_together(events: "Sequence[Event]", inside: str | None) -> str:
+def summarize(events: "Sequence[Event]", inside: str | None) -> str:
     """Return several events of one type and agent as one sentence."""
-    return _joined(event_type(events[0].type).repeated, _RunFields(events, inside))
+    return _filled_in(event_type(events[0].type).repeated, _RunFields(events, inside))
 
 
 class _RunFields(Mapping[str, str]):
@@ -157,9 +157,9 @@ class _RunFields(Mapping[str, str]):
         return len(self._events[-1].data)
 
     def __getitem__(self, name: str) -> str:
-        return str(self.found(name))
+        return str(self.lookup(name))
 
-    def found(self, name: str) -> object:
+    def lookup(self, name: str) -> object:
         """Return what is told under a name: of all of them, else what the last one says."""
         events = self._events
         match name:

@@ -27,7 +27,7 @@ _WORDS = {"database": "reading the whole database", "files": "looking at the fil
 
 
 @contextmanager
-def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
+def progress_bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
     """Give what draws how far a call is, or None where nobody would see it."""
     if not drawable(args):
         yield None
@@ -49,7 +49,7 @@ def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | No
 
 def call_with_bar(args: Namespace, title: str, client: Fleet, request: Request[R]) -> R:
     """Send a request that takes long, and draw how far it is."""
-    with bar(args, title) as progress:
+    with progress_bar(args, title) as progress:
         return client.call(request, progress=progress)
 
 
