@@ -15,7 +15,7 @@ from fleetd.protocol.errors import InvalidParams
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
 COMMAND = "COMMAND"
-# What is said of an argument that is an id, unless something else is.
+# The help of an argument that is an id, unless it has another.
 IDS = {
     **{
         noun: f"its id, or four digits of it or more: fleetctl {noun} list"
@@ -80,12 +80,12 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _format_action(self, action: argparse.Action) -> str:
         """Leave out the line above a list of commands, which says COMMAND."""
-        told = super()._format_action(action)
+        text = super()._format_action(action)
         listed = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
-        return told.partition("\n")[2] if listed else told
+        return text.partition("\n")[2] if listed else text
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Break what is prose; what is indented stays as it is."""
+        """Break prose; indented lines stay as they are."""
         from textwrap import fill
 
         return "\n".join(
@@ -105,7 +105,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> argparse.Action:
         """Add an argument, and say what a shell completes its value with: see ``with_completion``.
 
-        What is completed is an ID, unless ``metavar`` says otherwise. Many choices stand in the
+        A completed value is an ID, unless ``metavar`` says otherwise. Many choices stand in the
         help, not in the usage, where nothing breaks them.
         """
         if completes:
@@ -115,8 +115,8 @@ class CommandParser(argparse.ArgumentParser):
         choices = settings.get("choices")
         if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
             settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
-            told = f"one of {', '.join(choices)}"
-            settings["help"] = f"{settings['help']}: {told}" if settings.get("help") else told
+            listed = f"one of {', '.join(choices)}"
+            settings["help"] = f"{settings['help']}: {listed}" if settings.get("help") else listed
         return with_completion(super().add_argument(*names, **settings), completes)
 
     def flag(self, *names: str, help: str) -> None:  # noqa: A002 - argparse's word for it
@@ -162,8 +162,8 @@ class CommandParser(argparse.ArgumentParser):
         """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
         options = [each for each in unknown if each.startswith("-")]
         near = did_you_mean(options[0], self._option_string_actions) if options else ""
-        told = " ".join(each or "''" for each in unknown)
-        self.error(f"unrecognized arguments: {told}{near and '.' + near}")
+        shown = " ".join(each or "''" for each in unknown)
+        self.error(f"unrecognized arguments: {shown}{near and '.' + near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a choice that there is not, and name what may have been meant."""
@@ -172,12 +172,12 @@ class CommandParser(argparse.ArgumentParser):
         choices = list(map(str, action.choices))
         near = did_you_mean(str(value), choices)
         if action.metavar == COMMAND:
-            told = near or f" There are: {', '.join(choices)}."
+            more = near or f" There are: {', '.join(choices)}."
             raise UsageError(
-                f"argument {COMMAND}: there is no {value!r}.{told}", self.format_usage().strip()
+                f"argument {COMMAND}: there is no {value!r}.{more}", self.format_usage().strip()
             )
-        told = f"expected one of {', '.join(choices)}; got {value!r}"
-        raise argparse.ArgumentError(action, f"{told}.{near}" if near else told)
+        message = f"expected one of {', '.join(choices)}; got {value!r}"
+        raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -222,11 +222,11 @@ def command(
     """
     epilog = f"examples:\n{examples}" if examples else None
     parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
-    told = (
+    shared = (
         ("--json", "print exactly one JSON document"),
         ("--exact", "on a terminal too: times in ISO 8601, nothing cut"),
     )
-    for option, meaning in told:
+    for option, meaning in shared:
         shown = meaning if prints else argparse.SUPPRESS
         parser.add_argument(option, action="store_true", help=shown)
     parser.set_defaults(run=run, parser=parser)

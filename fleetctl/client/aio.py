@@ -136,7 +136,7 @@ class AsyncConnection:
                     await self._to_send.send((number, line))
                 await waiting.over.wait()
         finally:
-            # Whoever was cancelled leaves the others whole: his reply is passed over.
+            # A cancelled call leaves the others whole: its reply is passed over.
             del self._waiting[number]
             self._protocol.forget(number)
             self._listeners.pop(call.token, None)
@@ -149,7 +149,7 @@ class AsyncConnection:
         return waiting.outcome.result
 
     async def serve(self) -> None:
-        """Send what is asked and hand out what is answered, until the connection is over."""
+        """Send calls and hand out replies until the connection ends."""
         why: FleetError = connection_lost()
         try:
             async with trio.open_nursery() as nursery:
@@ -175,8 +175,10 @@ class AsyncConnection:
                         if (waiting := self._waiting.get(message.number)) is not None:
                             waiting.outcome = message
                             waiting.over.set()
-                    elif (told := progress_of(message)) is not None and told[0] in self._listeners:
-                        self._listeners[told[0]](told[1])
+                    elif (update := progress_of(message)) is not None and update[
+                        0
+                    ] in self._listeners:
+                        self._listeners[update[0]](update[1])
         except FleetError as error:
             return error
 
@@ -271,7 +273,7 @@ class AsyncFleet:
         nursery, self._nursery = self._nursery, None
         if nursery is None:
             return
-        nursery.cancel_scope.shield = True  # it ends at once, whoever is cancelled
+        nursery.cancel_scope.shield = True  # it ends at once, also when cancelled
         nursery.cancel_scope.cancel()
         # An error of the body goes its own way: in a group with nothing else it would be hidden.
         await self._lifetime.__aexit__(None, None, None)

@@ -14,7 +14,7 @@ PAGE = 1_000
 
 
 def all_pages(page: Callable[..., Sequence[T]]) -> list[T]:
-    """Return all of a list; ``page`` asks for what is behind ``after``, from the beginning without.
+    """Return all of a list; ``page`` asks for what follows ``after``, else for the first ones.
 
     ``limit`` is left to the daemon: one that knows no pages would refuse to hear of them.
     """

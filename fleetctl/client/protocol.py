@@ -128,19 +128,19 @@ class RpcProtocol:
         return self._reply(incoming)
 
     def _reply(self, incoming: PlainRecord) -> Reply | None:
-        number, told = incoming.get("id"), incoming.get("error")
-        if number is None and told is not None and self._lengths:
+        number, refused = incoming.get("id"), incoming.get("error")
+        if number is None and refused is not None and self._lengths:
             # It answers a line that the daemon did not read to its end: a limit was passed.
             number = max(self._lengths, key=lambda each: self._lengths[each])
         if not isinstance(number, int) or self._lengths.pop(number, None) is None:
             return None
-        error = None if told is None else _error_of(told)
+        error = None if refused is None else _error_of(refused)
         return Reply(number, incoming.get("result"), error)
 
 
-def _error_of(told: Any) -> FleetError:
+def _error_of(value: Any) -> FleetError:
     """Return the error that the daemon answered with; raises Incompatible when it is none."""
-    error = require_object(told, "an error")
+    error = require_object(value, "an error")
     code, message = error.code, error.message
     if not isinstance(code, int) or not isinstance(message, str):
         raise incompatible("an error has a number and a sentence")
@@ -148,5 +148,5 @@ def _error_of(told: Any) -> FleetError:
 
 
 def connection_lost() -> ConnectionLost:
-    """Return what is said of a connection that the daemon closed."""
+    """Return the error of a connection that the daemon closed."""
     return ConnectionLost("fleetd closed the connection before it answered.")

@@ -1,7 +1,7 @@
 """Retry over a restart of the daemon: deadlines, timeouts and idempotency keys.
 
-What is written here waits by what it is given: the client for trio gives what trio waits for, and
-the blocking one what blocks, so that ``run_blocking`` runs it to its end.
+All waiting is done by arguments: the client for trio passes what trio waits for, the blocking one
+what blocks, so that ``run_blocking`` runs it to its end.
 """
 
 import os
@@ -142,7 +142,7 @@ def answer(request: Request[R], result: Any) -> R:
 def keyed(request: Request[R], key: str | None = None) -> Request[R]:
     """Return a request as it may be sent twice, by a new key unless one is given or it has one.
 
-    Raises TypeError for what is no request.
+    Raises TypeError for anything but a request.
     """
     if not hasattr(request, "keyed"):
         raise TypeError(

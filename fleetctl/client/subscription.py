@@ -1,7 +1,6 @@
 """Event subscription: follow the log over reconnects, and move the cursor of a consumer.
 
-What is written here waits by its transport: that of the client for trio lets others run meanwhile,
-the blocking one blocks.
+All waiting is done by the transport: trio's lets other tasks run meanwhile, the blocking one blocks.
 """
 
 import time as wall
@@ -40,7 +39,7 @@ R = TypeVar("R")
 class StoreReplaced(Incompatible):
     """The store is another one since it was last heard of: positions in its log mean nothing now.
 
-    Whoever keeps a state that he made of events reads it anew, and follows from there.
+    A client that keeps a state made of events reads it again, and follows from there.
     """
 
 
@@ -385,10 +384,10 @@ class LogSubscription:
             self._options.on_link(self.link)
 
 
-def _converted(told: Any, kind: type[R]) -> R:
+def _converted(value: Any, kind: type[R]) -> R:
     """Return plain data as a record; raises Incompatible for what is none."""
     try:
-        return msgspec.convert(told, learned(kind))
+        return msgspec.convert(value, learned(kind))
     except ValueError as error:
         raise incompatible(error) from error
 
@@ -415,7 +414,7 @@ class EventPosition:
 
     @property
     def link(self) -> Link:
-        """Return how it stands with the daemon."""
+        """Return the state of the connection to the daemon."""
         return self._log.link
 
 
@@ -423,8 +422,8 @@ class Events(EventPosition):
     """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
 
     It has a connection of its own. Nothing is read ahead of the loop: one that is slow lags behind
-    and loses nothing. With a ``consumer`` whoever asks for the next event has dealt with those
-    before, and ``with`` says so of the last one too, unless it was left by an exception.
+    and loses nothing. With a ``consumer`` asking for the next event means that those
+    before are dealt with, and ``with`` says so of the last one too, unless it ends by an exception.
 
     The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
     daemon is away for longer than was allowed.

@@ -40,7 +40,7 @@ def call(request: Request[R], *, progress: Callable[[Progress], None] | None = N
 class Fleet:
     """This user's daemon, over one connection, one call at a time.
 
-    It connects at once, so whoever has a Fleet has a daemon; ``path`` is another socket than the
+    It connects at once, so a Fleet has a daemon; ``path`` is another socket than the
     user's own. When the daemon is restarted, it connects again and sends what was not answered
     again, for up to ``restart_s`` seconds. Threads that share a Fleet take turns. A process that
     was forked from its own gets a connection of its own.
@@ -95,7 +95,7 @@ class Fleet:
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
 
-        ``progress`` is told a few times a second how far a call is that takes long.
+        ``progress`` hears a few times a second how far a long call is.
         """
         request = keyed(request)
         return answer(request, self._exchange_in_turn(outgoing(request, reply_s, progress)))
@@ -126,9 +126,9 @@ class Fleet:
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
         ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``
-        is a position. A ``consumer`` goes on where the cursor of that name stands, and moves it
+        is a position. A ``consumer`` goes on where the cursor of that name is, and moves it
         along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
-        or for ever; ``on_link`` is told when it goes and when it is back.
+        or for ever; ``on_link`` hears when it goes and when it is back.
         """
         from .subscription import Events, SubscriptionOptions
 
@@ -197,5 +197,5 @@ class Fleet:
             if isinstance(message, Reply):
                 if message.number == number:
                     return message
-            elif call.progress is not None and (told := progress_of(message)) is not None:
-                call.progress(told[1])
+            elif call.progress is not None and (update := progress_of(message)) is not None:
+                call.progress(update[1])

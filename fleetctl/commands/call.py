@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
 
 
 def _wait_ms(params: Any) -> int:
-    """Return for how long the daemon is told to wait; what is no such number it refuses."""
+    """Return how long the call makes the daemon wait; it refuses anything but a number."""
     wait_ms = params.get("wait_ms") if isinstance(params, dict) else None
     return wait_ms if isinstance(wait_ms, int) and 0 < wait_ms <= LONGEST_S * 1_000 else 0
 

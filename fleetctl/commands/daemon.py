@@ -138,13 +138,13 @@ def _show(seen: status.ServiceStatus) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
     at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) {_how_long(seen)}"
     console.flow("", at if seen.running else NOT_RUNNING[seen.silent])
-    told = seen.service
+    state = seen.service
     pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
-    if told is not None:
+    if state is not None:
         pairs += [
-            ("Service", _service(told)),
-            ("ServiceState", told.condition if told.installed else None),
-            ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
+            ("Service", _service(state)),
+            ("ServiceState", state.condition if state.installed else None),
+            ("Lingering", {True: "on", False: "off", None: None}[state.lingering]),
         ]
     console.fields(pairs)
     console.warn(*seen.warnings)
@@ -157,15 +157,15 @@ def _how_long(seen: status.ServiceStatus) -> str:
     return f"for {times.span(console.now_ms() - at)}"
 
 
-def _service(told: ServiceState) -> str:
-    if not told.installed:
-        return f"not installed in {told.kind}; fleetctl daemon install does that"
-    parts = [f"{told.kind}, {'enabled' if told.enabled else 'not enabled'}"]
-    if not told.manager:
-        parts.append(f"{told.kind} of this user does not run now")
-    elif told.listening and not told.active:
+def _service(state: ServiceState) -> str:
+    if not state.installed:
+        return f"not installed in {state.kind}; fleetctl daemon install does that"
+    parts = [f"{state.kind}, {'enabled' if state.enabled else 'not enabled'}"]
+    if not state.manager:
+        parts.append(f"{state.kind} of this user does not run now")
+    elif state.listening and not state.active:
         parts.append("its first client starts it")
-    return "; ".join([*parts, *told.files])
+    return "; ".join([*parts, *state.files])
 
 
 def _run_logs(args: Namespace) -> int:

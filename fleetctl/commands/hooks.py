@@ -139,8 +139,8 @@ def _run_doctor(args: Namespace) -> int:
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = [heard_of.finding()]
     if not examined:
-        told = "no hooks are installed; run: fleetctl hooks install --all"
-        found.append(Finding(check="installed", ok=False, detail=told))
+        detail = "no hooks are installed; run: fleetctl hooks install --all"
+        found.append(Finding(check="installed", ok=False, detail=detail))
     for seen in examined:
         harness = HARNESSES[seen.harness]
         heard_of_it = heard_of.of(seen.harness)

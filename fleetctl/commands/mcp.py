@@ -69,7 +69,7 @@ def run(args: Namespace) -> int:
 
 
 def _agent(given: str | None) -> str | None:
-    """Return who the agent is; raises UsageError for what is no name."""
+    """Return who the agent is; raises UsageError for a malformed name."""
     if given is not None and not re.match(AGENT_ID, given):
         raise UsageError(
             f"--agent: {given!a} is no name of an agent: 1 to 64 letters, digits or . _ : @ -"
@@ -136,5 +136,5 @@ def _warn_of_missing() -> None:
 
 def _row(seen: McpStatus) -> tuple[str, ...]:
     server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
-    told = server.get(seen.installed, "?" if seen.problem else "no")
-    return seen.harness, "yes" if seen.here else "no", told, seen.file
+    shown = server.get(seen.installed, "?" if seen.problem else "no")
+    return seen.harness, "yes" if seen.here else "no", shown, seen.file

@@ -274,7 +274,7 @@ def _run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
 
 
 def _step(args: Namespace) -> DeclaredStep | None:
-    told = _given(
+    step = _given(
         plan_path=absolute(args.plan) if args.plan else args.plan,
         step_id=args.step,
         step_ordinal=args.ordinal,
@@ -284,11 +284,11 @@ def _step(args: Namespace) -> DeclaredStep | None:
         else None,
         resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
     )
-    return DeclaredStep(**told) if told else None
+    return DeclaredStep(**step) if step else None
 
 
-def _given(**told: Any) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left.
+"""``fleetctl uninstall``: takes fleetd out of all settings and services, and lists leftovers.
 
 Of what is stored only what has a name of fleetd's is removed; whatever else lies there stays.
 """
@@ -113,7 +113,7 @@ def _check_unused(config: "Config") -> None:
 _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
 
-class Removal(NamedTuple):
+class UninstallStep(NamedTuple):
     """One thing to be taken out; ``take_out`` does it and returns what is to be said of it."""
 
     what: str
@@ -133,12 +133,12 @@ class UninstallPlan:
     """What is to be taken out, what was done of it, and what went wrong with the rest."""
 
     def __init__(self) -> None:
-        self.removals: list[Removal] = []
-        self.removed: list[Removal] = []
+        self.removals: list[UninstallStep] = []
+        self.removed: list[UninstallStep] = []
         self.notes: list[str] = []
         self.errors: list[tuple[str, FleetError]] = []
 
-    def add(self, what: str, found: Callable[[], Iterator[Removal]]) -> None:
+    def add(self, what: str, found: Callable[[], Iterator[UninstallStep]]) -> None:
         """Look for removals; what cannot be looked at stops nothing else."""
         try:
             self.removals += found()
@@ -199,7 +199,7 @@ def run(args: Namespace) -> int:
     return 1 if plan.errors else 0
 
 
-def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Removal]:
+def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[UninstallStep]:
     """Yield the settings file of an agent CLI, if there is anything of ours in it."""
     change = planned()
 
@@ -212,18 +212,18 @@ def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Remova
         return [f"Took the {what} out of {now.file.path}"]
 
     if change.changes:
-        yield Removal(what, change.file.where, take_out)
+        yield UninstallStep(what, change.file.where, take_out)
 
 
-def _completions(shell: str) -> Iterator[Removal]:
+def _completions(shell: str) -> Iterator[UninstallStep]:
     for file in shells.installed(shell):
-        yield Removal(f"completions for {shell}", file.where, partial(shells.remove, file))
+        yield UninstallStep(f"completions for {shell}", file.where, partial(shells.remove, file))
 
 
-def _daemon() -> Iterator[Removal]:
+def _daemon() -> Iterator[UninstallStep]:
     removal = ServiceRemoval(service())
     if removal:
-        yield Removal(removal.title, ", ".join(removal.shown()), removal.carry_out)
+        yield UninstallStep(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
         raise InvalidState(
             "A service manager runs fleetd by files that are not yours, which stay.",
@@ -231,10 +231,10 @@ def _daemon() -> Iterator[Removal]:
         )
 
 
-def _data(settings: "Loaded") -> list[Removal]:
+def _data(settings: "Loaded") -> list[UninstallStep]:
     config = settings.config
     return [
-        Removal(what, str(places[0]), partial(_delete, config, places))
+        UninstallStep(what, str(places[0]), partial(_delete, config, places))
         for what, places in _stored(config).items()
     ]
 

@@ -142,8 +142,8 @@ def _checkpoints(ask: Ask) -> Iterator[Completion]:
 def _snapshots(ask: Ask) -> Iterator[Completion]:
     found = ask("snapshot.list", limit=LIMIT).snapshots
     for each in found:
-        told = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
-        yield Completion(each.snapshot_id, told)
+        text = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
+        yield Completion(each.snapshot_id, text)
     yield from _of_runs(found)
 
 
@@ -165,8 +165,8 @@ def _locks(ask: Ask) -> Iterator[Completion]:
 def _messages(ask: Ask) -> Iterator[Completion]:
     for each in reversed(ask("message.list").messages):
         owed = any(to.status != "acked" for to in each.deliveries)
-        told = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
-        yield Completion(each.id, told, "open" if owed else "acked")
+        text = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
+        yield Completion(each.id, text, "open" if owed else "acked")
 
 
 def _threads(ask: Ask) -> Iterator[Completion]:
@@ -180,8 +180,8 @@ def _agents(ask: Ask) -> Iterator[Completion]:
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
-        told = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
-        yield Completion(each.id, told, each.status)
+        text = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
+        yield Completion(each.id, text, each.status)
 
 
 def _sessions(ask: Ask) -> Iterator[Completion]:

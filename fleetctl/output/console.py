@@ -54,9 +54,11 @@ def terminal_width() -> int:
             continue
         if found:
             return max(found, NARROWEST)
-    told = os.environ.get("COLUMNS", "")
+    given = os.environ.get("COLUMNS", "")
     return (
-        max(int(told), NARROWEST) if told.isdecimal() and told.isascii() and told != "0" else USUAL
+        max(int(given), NARROWEST)
+        if given.isdecimal() and given.isascii() and given != "0"
+        else USUAL
     )
 
 

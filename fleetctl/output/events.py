@@ -54,23 +54,23 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
 
     Files are named from the directory ``inside`` where they lie in it.
     """
-    told = _EventFields(event, inside)
+    fields = _EventFields(event, inside)
     pieces = event_type(event.type).sentence
     if event.type == "hook_noted":
-        pieces = _NOTED.get(told["what"], pieces)
+        pieces = _NOTED.get(fields["what"], pieces)
     if not pieces:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
-    return _filled_in(pieces, told)
+    return _filled_in(pieces, fields)
 
 
-def _filled_in(pieces: tuple[str, ...], told: "_EventFields | _RunFields") -> str:
+def _filled_in(pieces: tuple[str, ...], fields: "_EventFields | _RunFields") -> str:
     """Return the pieces of a sentence, the first one and those whose fields are there."""
     first, *more = pieces
-    return first.format_map(told) + "".join(
-        piece.format_map(told)
+    return first.format_map(fields) + "".join(
+        piece.format_map(fields)
         for piece in more
-        if all(told.lookup(part.partition("}")[0]) for part in piece.split("{")[1:])
+        if all(fields.lookup(part.partition("}")[0]) for part in piece.split("{")[1:])
     )
 
 

@@ -34,11 +34,11 @@ def progress_bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], N
         return
     begin, shown = time.monotonic() + WAIT_S, False
 
-    def show(told: Progress) -> None:
+    def show(update: Progress) -> None:
         nonlocal shown
         if time.monotonic() >= begin:
             shown = True
-            draw(line(title, told, _columns(), plain=_plain()))
+            draw(line(title, update, _columns(), plain=_plain()))
 
     try:
         yield show
@@ -69,9 +69,9 @@ def _columns() -> int:
     return os.get_terminal_size(sys.stderr.fileno()).columns - 1
 
 
-def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:
+def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:
     """Return how far it is in so many columns at most: words, and a bar where there is room."""
-    what, done, total = told
+    what, done, total = update
     if not total:
         counted = f"{done:,} {what}" if done else _WORDS.get(what, what)
         return f"{title}: {counted}"[:columns]

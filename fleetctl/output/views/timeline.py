@@ -153,9 +153,9 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
             title = f"{dash * 2} {day}, {times.zone(entry.begun)} "
             print()
             print(console.styled(title + dash * max(room - width(title) - 1, 0), "bold"))
-        told = "" if ago == above else ago
+        shown = "" if ago == above else ago
         above = ago
-        start = f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}"
+        start = f"{clock:<{max(map(len, clocks))}}  {shown:<{widest}}{gap}"
         text = wrapped(console.clean(entry.text), max(room - len(start), 10), most)
         for n, line in enumerate(text):
             print(
