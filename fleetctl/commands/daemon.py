@@ -143,7 +143,7 @@ def _show(seen: status.ServiceStatus) -> None:
     if state is not None:
         pairs += [
             ("Service", _service(state)),
-            ("ServiceState", state.condition if state.installed else None),
+            ("State", state.condition if state.installed else None),
             ("Lingering", {True: "on", False: "off", None: None}[state.lingering]),
         ]
     console.fields(pairs)
