@@ -175,10 +175,10 @@ class AsyncConnection:
                         if (waiting := self._waiting.get(message.number)) is not None:
                             waiting.outcome = message
                             waiting.over.set()
-                    elif (update := progress_of(message)) is not None and update[
-                        0
-                    ] in self._listeners:
-                        self._listeners[update[0]](update[1])
+                    elif (update := progress_of(message)) is not None:
+                        token, progress = update
+                        if token in self._listeners:
+                            self._listeners[token](progress)
         except FleetError as error:
             return error
 

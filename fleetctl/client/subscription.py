@@ -1,6 +1,6 @@
 """Event subscription: follow the log over reconnects, and move the cursor of a consumer.
 
-All waiting is done by the transport: trio's lets other tasks run meanwhile, the blocking one blocks.
+All waiting is done by the transport: trio's lets other tasks run, the blocking one blocks.
 """
 
 import time as wall
