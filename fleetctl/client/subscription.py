@@ -289,15 +289,6 @@ class LogSubscription:
             self._disconnect()  # half a line may be out
             raise
 
-    async def _receive(self, wait_s: float) -> None:
-        """Take in what comes; ask whether somebody is there when nothing does for long."""
-        try:
-            self._protocol.feed(await self._transport.receive(wait_s))
-        except TooSlow:
-            await self._check_silence()
-        else:
-            self._heard_at = self._transport.now()
-
     async def _check_silence(self) -> None:
         now = self._transport.now()
         if self._asked is not None:
@@ -342,7 +333,12 @@ class LogSubscription:
 
     async def _advance(self, wait_s: float) -> None:
         if self._connected:
-            await self._receive(wait_s)
+            try:
+                self._protocol.feed(await self._transport.receive(wait_s))
+            except TooSlow:
+                await self._check_silence()
+            else:
+                self._heard_at = self._transport.now()
             return
         # Who is asked with short waits gets there as well: the pause goes on from one to the next.
         if (pause := self._dial_at - self._transport.now()) > 0:

@@ -56,28 +56,6 @@ MACHINE = Column("MACHINE", matters=2, cut="middle", least=8)
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "agent", "Register agents and see who works.")
-    _register_start(actions)
-    listing = command(actions, "list", _run_list, "List agents.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.add_argument("--status", choices=get_args(AgentStatus))
-    _agent_command(actions, "show", _run_show, "Show an agent.")
-    _register_note(actions)
-    _agent_command(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
-    leave = _agent_command(
-        actions, "deregister", _run_deregister, "Let an agent leave in good order."
-    )
-    leave.add_argument("--reason", metavar="TEXT", help="why")
-
-
-def _agent_command(
-    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
-) -> CommandParser:
-    parser = command(actions, name, run, summary, examples)
-    parser.add_argument("agent_id", completes="agent")
-    return parser
-
-
-def _register_start(actions: Subparsers) -> None:
     start = _agent_command(
         actions,
         "start",
@@ -97,9 +75,10 @@ def _register_start(actions: Subparsers) -> None:
         "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
     )
     start.flag("--auto-resume", help="restore without asking and print the briefing")
-
-
-def _register_note(actions: Subparsers) -> None:
+    listing = command(actions, "list", _run_list, "List agents.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    listing.add_argument("--status", choices=get_args(AgentStatus))
+    _agent_command(actions, "show", _run_show, "Show an agent.")
     note = _agent_command(
         actions,
         "note",
@@ -114,6 +93,19 @@ def _register_note(actions: Subparsers) -> None:
     note.add_argument(
         "--blocker", action="append", metavar="TEXT", help="what blocks it; may be repeated"
     )
+    _agent_command(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
+    leave = _agent_command(
+        actions, "deregister", _run_deregister, "Let an agent leave in good order."
+    )
+    leave.add_argument("--reason", metavar="TEXT", help="why")
+
+
+def _agent_command(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+) -> CommandParser:
+    parser = command(actions, name, run, summary, examples)
+    parser.add_argument("agent_id", completes="agent")
+    return parser
 
 
 def _run_list(args: Namespace) -> int:

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from ..args import Subparsers, command, mission_option
 from ..client import Fleet
-from ..client.models import Checkpoint, CheckpointCreate
+from ..client.models import CheckpointCreate
 from ..context import mission_id, prefix_errors
 from ..output import console
 
@@ -32,17 +32,14 @@ def run(args: Namespace) -> int:
     if args.json:
         console.print_json(checkpoint)
     elif not args.quiet:
-        console.lines(summary(checkpoint))
+        console.lines(
+            (
+                f"Checkpoint created: {checkpoint.id}",
+                f"Mission: {checkpoint.mission_id}",
+                f"Progress: {checkpoint.progress_percent}%",
+                f"Sorties: {len(checkpoint.sorties)}",
+                f"Locks: {len(checkpoint.active_locks)} active",
+                f"Messages: {len(checkpoint.pending_messages)} pending",
+            )
+        )
     return 0
-
-
-def summary(checkpoint: Checkpoint) -> list[str]:
-    """Return the lines that tell a person what was kept."""
-    return [
-        f"Checkpoint created: {checkpoint.id}",
-        f"Mission: {checkpoint.mission_id}",
-        f"Progress: {checkpoint.progress_percent}%",
-        f"Sorties: {len(checkpoint.sorties)}",
-        f"Locks: {len(checkpoint.active_locks)} active",
-        f"Messages: {len(checkpoint.pending_messages)} pending",
-    ]

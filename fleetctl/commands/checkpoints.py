@@ -67,8 +67,44 @@ def register(subparsers: Subparsers) -> None:
 
     shown = command(actions, "show", _run_show, "Show what a checkpoint holds.")
     shown.add_argument("checkpoint_id", completes="checkpoint")
-    _register_diff(actions)
-    _register_prune(actions)
+    diff = command(
+        actions,
+        "diff",
+        _run_diff,
+        "Show what differs between two checkpoints, or a checkpoint and now.",
+        DIFF_EXAMPLES,
+    )
+    for name, meaning in (
+        ("before", "the older one (default: the newest there is)"),
+        ("after", "the newer one (default: the mission as it is now)"),
+    ):
+        diff.add_argument(
+            name, metavar=name.upper(), completes="checkpoint", nargs="?", help=meaning
+        )
+    diff.flag("--last", help="compare the newest two")
+    mission_option(diff)
+    pruning = command(
+        actions,
+        "prune",
+        _run_prune,
+        "Delete checkpoints past their retention.",
+        "  fleetctl checkpoints prune --older-than 30 --dry-run\n"
+        "  fleetctl checkpoints prune --mission msn-1a2b3c4d --keep 5 --yes",
+    )
+    mission_option(pruning, "all missions")
+    pruning.add_argument(
+        "--older-than",
+        type=whole_number(0, 36_500),
+        metavar="DAYS",
+        help="delete those older than this many days (default: the daemon's setting, 7)",
+    )
+    pruning.add_argument(
+        "--keep",
+        type=whole_number(1, 100_000),
+        metavar="N",
+        help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
+    )
+    options(pruning)
     deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
     deleting.add_argument("checkpoint_id", completes="checkpoint")
 
@@ -100,50 +136,6 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
     )
     mission_option(pulling)
-
-
-def _register_diff(actions: Subparsers) -> None:
-    diff = command(
-        actions,
-        "diff",
-        _run_diff,
-        "Show what differs between two checkpoints, or a checkpoint and now.",
-        DIFF_EXAMPLES,
-    )
-    for name, meaning in (
-        ("before", "the older one (default: the newest there is)"),
-        ("after", "the newer one (default: the mission as it is now)"),
-    ):
-        diff.add_argument(
-            name, metavar=name.upper(), completes="checkpoint", nargs="?", help=meaning
-        )
-    diff.flag("--last", help="compare the newest two")
-    mission_option(diff)
-
-
-def _register_prune(actions: Subparsers) -> None:
-    pruning = command(
-        actions,
-        "prune",
-        _run_prune,
-        "Delete checkpoints past their retention.",
-        "  fleetctl checkpoints prune --older-than 30 --dry-run\n"
-        "  fleetctl checkpoints prune --mission msn-1a2b3c4d --keep 5 --yes",
-    )
-    mission_option(pruning, "all missions")
-    pruning.add_argument(
-        "--older-than",
-        type=whole_number(0, 36_500),
-        metavar="DAYS",
-        help="delete those older than this many days (default: the daemon's setting, 7)",
-    )
-    pruning.add_argument(
-        "--keep",
-        type=whole_number(1, 100_000),
-        metavar="N",
-        help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
-    )
-    options(pruning)
 
 
 def _run_list(args: Namespace) -> int:

@@ -121,8 +121,7 @@ def _which(args: Namespace) -> dict[str, Any]:
 def _after(client: Fleet, args: Namespace, limit: int) -> Iterator[Event]:
     position = args.since
     while True:
-        request = EventList(**_which(args), since=position, limit=limit)
-        page = client.call(request)
+        page = client.call(EventList(**_which(args), since=position, limit=limit))
         yield from page.events
         if page.position == position or not (page.events or args.agent):
             return

@@ -39,7 +39,24 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "lock", "Leases on files.")
-    _register_acquire(actions)
+    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
+    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
+    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
+    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
+    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
+    acquire.add_argument(
+        "--timeout-ms",
+        type=whole_number(1, WEEK_MS),
+        metavar="MS",
+        help="how long the lease lasts (default: 600000, 10 minutes)",
+    )
+    acquire.add_argument(
+        "--wait-ms",
+        type=whole_number(0, WEEK_MS),
+        metavar="MS",
+        default=0,
+        help="how long to wait for it",
+    )
     renew = _lock_command(actions, "renew", _run_renew, "Prolong a lease.")
     renew.add_argument("--timeout-ms", type=whole_number(1, WEEK_MS), metavar="MS", help="how long")
     _lock_command(actions, "release", _run_release, "Give a lock back.")
@@ -86,27 +103,6 @@ def _lock_id(lock: str) -> str:
         return lock
     found = call(LockList(file=_absolute_file(lock))).locks
     return found[0].id if found else lock
-
-
-def _register_acquire(actions: Subparsers) -> None:
-    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
-    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
-    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
-    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
-    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
-    acquire.add_argument(
-        "--timeout-ms",
-        type=whole_number(1, WEEK_MS),
-        metavar="MS",
-        help="how long the lease lasts (default: 600000, 10 minutes)",
-    )
-    acquire.add_argument(
-        "--wait-ms",
-        type=whole_number(0, WEEK_MS),
-        metavar="MS",
-        default=0,
-        help="how long to wait for it",
-    )
 
 
 def _run_acquire(args: Namespace) -> int:
@@ -166,11 +162,6 @@ def _run_check(args: Namespace) -> int:
     return 0 if validity.valid else 1
 
 
-def _shows_expiry(lock: Lock) -> bool:
-    """Whether to tell when a lease ends: of one that ended before only to who wants all."""
-    return bool(lock.expires_at) and (lock.status == "active" or not console.human_readable())
-
-
 def _run_list(args: Namespace) -> int:
     paths: dict[str, str] = {}
 
@@ -190,6 +181,8 @@ def _run_list(args: Namespace) -> int:
         return found.locks
 
     locks = all_pages(page)
+    # When a lock ended that is not active any more, only exact output says.
+    exact = not console.human_readable()
     rows = [
         (
             each.id,
@@ -197,7 +190,7 @@ def _run_list(args: Namespace) -> int:
             each.held_by,
             each.purpose,
             str(each.fencing_token),
-            each.expires_at or "" if _shows_expiry(each) else "",
+            (each.expires_at or "") if each.status == "active" or exact else "",
             console.path(paths.get(each.id, each.file)),
         )
         for each in locks

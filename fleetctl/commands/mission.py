@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
@@ -79,7 +79,21 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mission", "Create, start and end missions.")
-    _register_create(actions)
+    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
+    create.add_argument("title", metavar="TITLE", help="what is to be reached")
+    _detail_options(create)
+    create.add_argument(
+        "--project-dir",
+        metavar="DIR",
+        help="where the work is (default: the git repository here, else this directory)",
+    )
+    create.add_argument(
+        "--sortie",
+        action="append",
+        default=[],
+        metavar="TITLE",
+        help="a piece of it, done by one agent; may be repeated",
+    )
     start = command(actions, "start", _run_start, "Start a pending mission.")
     _id_argument(start, "mission.pending", "default: the newest pending one here")
     complete = command(actions, "complete", _run_complete, "Complete a mission.")
@@ -92,7 +106,21 @@ def register(subparsers: Subparsers) -> None:
         _id_argument(ending, "mission.open")
         ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
     _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
-    _register_timeline(actions)
+    summary = "Tell what happened on a mission, newest last."
+    parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
+    _id_argument(parser, "mission")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument(
+        "--limit",
+        type=whole_number(1, 100_000),
+        metavar="N",
+        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
+    )
+    how_much.add_argument("--all", action="store_true", help="from the beginning")
+    parser.add_argument(
+        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
+    )
+    parser.flag("--full", help="every event by itself, and nothing is cut")
     listing = command(actions, "list", _run_list, "List missions, newest first.")
     listing.add_argument("--status", choices=endings.STATES)
     listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
@@ -117,47 +145,11 @@ def _id_argument(
     parser.add_argument("mission_id", completes=completes, nargs="?", help=meaning)
 
 
-def _register_create(actions: Subparsers) -> None:
-    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
-    create.add_argument("title", metavar="TITLE", help="what is to be reached")
-    _detail_options(create)
-    create.add_argument(
-        "--project-dir",
-        metavar="DIR",
-        help="where the work is (default: the git repository here, else this directory)",
-    )
-    create.add_argument(
-        "--sortie",
-        action="append",
-        default=[],
-        metavar="TITLE",
-        help="a piece of it, done by one agent; may be repeated",
-    )
-
-
 def _detail_options(parser: CommandParser) -> None:
     parser.add_argument("--description", metavar="TEXT", help="what it is about")
     parser.add_argument(
         "--priority", choices=get_args(Priority), help="default: medium when it is created"
     )
-
-
-def _register_timeline(actions: Subparsers) -> None:
-    summary = "Tell what happened on a mission, newest last."
-    parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
-    _id_argument(parser, "mission")
-    how_much = parser.add_mutually_exclusive_group()
-    how_much.add_argument(
-        "--limit",
-        type=whole_number(1, 100_000),
-        metavar="N",
-        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
-    )
-    how_much.add_argument("--all", action="store_true", help="from the beginning")
-    parser.add_argument(
-        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
-    )
-    parser.flag("--full", help="every event by itself, and nothing is cut")
 
 
 def _run_create(args: Namespace) -> int:
@@ -287,6 +279,8 @@ def _run_delete(args: Namespace) -> int:
 
 def _run_timeline(args: Namespace) -> int:
     # Imported here: no other command of the group needs it.
+    from fleetd.protocol.timestamps import iso
+
     from ..output.views.timeline import show_timeline
 
     with Fleet() as client:
@@ -302,7 +296,19 @@ def _run_timeline(args: Namespace) -> int:
     left_out = max(len(entries) - (args.limit or limit), 0)
     entries = entries[left_out:]
     if args.json:
-        console.print_json([_document(entry) for entry in entries])
+        console.print_json(
+            [
+                {
+                    "kind": entry.kind,
+                    "begun_at": iso(entry.begun),
+                    "ended_at": iso(entry.ended),
+                    "agent_id": entry.agent,
+                    "text": entry.text,
+                    "events": [event.seq for event in entry.events],
+                }
+                for entry in entries
+            ]
+        )
         return 0
     show_timeline(mission, sorties, entries, whole=args.full)
     if not entries:
@@ -344,16 +350,3 @@ def _entries(
             enough = len(entries) > (args.limit or ENTRIES)
         if enough and not args.all:
             return entries, False
-
-
-def _document(entry: "Entry") -> dict[str, Any]:
-    from fleetd.protocol.timestamps import iso
-
-    return {
-        "kind": entry.kind,
-        "begun_at": iso(entry.begun),
-        "ended_at": iso(entry.ended),
-        "agent_id": entry.agent,
-        "text": entry.text,
-        "events": [event.seq for event in entry.events],
-    }

@@ -82,7 +82,21 @@ def run(args: Namespace) -> int:
         if not args.dry_run:
             _announce(args, target)
         with prefix_errors("Failed to restore from checkpoint"):
-            outcome = client.call(_request(args, target))
+            outcome = client.call(
+                RecoveryRestore(
+                    # Without a named one the daemon may pass over a damaged one to that before.
+                    checkpoint_id=target.checkpoint_id if args.checkpoint else None,
+                    mission_id=None if args.checkpoint else target.mission_id,
+                    requested_by=args.requested_by,
+                    agent_id=args.agent,
+                    take_over_from=args.take_over_from,
+                    # One lost agent is no reason to touch the others.
+                    scope=args.scope or ("agent" if args.take_over_from else "mission"),
+                    dry_run=args.dry_run,
+                    force_locks=args.force_locks,
+                    rewind=args.rewind,
+                )
+            )
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
         console.line(f"Used checkpoint: {outcome.checkpoint_id}")
@@ -172,19 +186,3 @@ def _announce(args: Namespace, target: RestoreTarget) -> None:
     if ask:
         confirm_or_cancel(QUESTION, "Recovery cancelled.")
         print(file=sys.stderr if args.json else sys.stdout)
-
-
-def _request(args: Namespace, target: RestoreTarget) -> RecoveryRestore:
-    return RecoveryRestore(
-        # Without a named checkpoint the daemon may pass over a damaged one to the one before.
-        checkpoint_id=target.checkpoint_id if args.checkpoint else None,
-        mission_id=None if args.checkpoint else target.mission_id,
-        requested_by=args.requested_by,
-        agent_id=args.agent,
-        take_over_from=args.take_over_from,
-        # One lost agent is no reason to touch the others.
-        scope=args.scope or ("agent" if args.take_over_from else "mission"),
-        dry_run=args.dry_run,
-        force_locks=args.force_locks,
-        rewind=args.rewind,
-    )

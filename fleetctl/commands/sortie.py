@@ -55,32 +55,6 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "sortie", "The pieces of a mission.")
-    _register_create(actions)
-    assign = _sortie_command(
-        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
-    )
-    assign.add_argument("agent", metavar="AGENT")
-    start = _sortie_command(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
-    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
-    _register_reports(actions)
-    summary = "Take out a sortie that nobody has begun."
-    _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
-    _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
-    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
-    mission_option(listing)
-    listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
-
-
-def _sortie_command(
-    actions: Subparsers, name: str, run: Run, summary: str, completes: str
-) -> CommandParser:
-    parser = command(actions, name, run, summary)
-    parser.add_argument("sortie_id", completes=completes)
-    return parser
-
-
-def _register_create(actions: Subparsers) -> None:
     create = command(actions, "create", _run_create, "Add a sortie to a mission.", EXAMPLES)
     create.add_argument("title", metavar="TITLE", help="the piece of work")
     mission_option(create)
@@ -92,9 +66,12 @@ def _register_create(actions: Subparsers) -> None:
     create.add_argument(
         "--priority", choices=get_args(Priority), default="medium", help="default: medium"
     )
-
-
-def _register_reports(actions: Subparsers) -> None:
+    assign = _sortie_command(
+        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
+    )
+    assign.add_argument("agent", metavar="AGENT")
+    start = _sortie_command(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
+    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
     progress = _sortie_command(
         actions, "progress", _run_progress, "Report how far a sortie is.", "sortie.begun"
     )
@@ -122,6 +99,21 @@ def _register_reports(actions: Subparsers) -> None:
         parser.add_argument(
             "--agent", completes="agent", help="who reports (default: its own agent)"
         )
+    summary = "Take out a sortie that nobody has begun."
+    _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
+    _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
+    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
+    mission_option(listing)
+    listing.add_argument("--status", choices=get_args(SortieStatus))
+    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
+
+
+def _sortie_command(
+    actions: Subparsers, name: str, run: Run, summary: str, completes: str
+) -> CommandParser:
+    parser = command(actions, name, run, summary)
+    parser.add_argument("sortie_id", completes=completes)
+    return parser
 
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
@@ -132,8 +124,7 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
 def _report(
     args: Namespace, verb: str, request: Callable[..., Mutation[Sortie]], **more: object
 ) -> int:
-    sortie = call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more))
-    return _done(args, sortie, verb)
+    return _done(args, call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more)), verb)
 
 
 def _run_create(args: Namespace) -> int:

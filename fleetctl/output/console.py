@@ -148,8 +148,7 @@ def lines(texts: Iterable[str]) -> None:
 
 def heading(text: str) -> None:
     """Print the title of a section, after a blank line."""
-    print()
-    print(styled(clean(text), "bold"))
+    print("\n" + styled(clean(text), "bold"))
 
 
 def bullets(title: str, items: Sequence[str]) -> None:

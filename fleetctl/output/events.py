@@ -5,7 +5,7 @@ what happened, in the words of ``fleetd.protocol.event_types``. What stands in a
 agents and tools: clean it before it reaches a terminal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleetd.protocol import endings
@@ -79,25 +79,19 @@ def tone(name: str) -> str | None:
     return event_type(name).tone or None
 
 
-class _EventFields(Mapping[str, str]):
-    """The fields of an event as they are told; one that is missing is told as ``?``."""
+class _EventFields:
+    """The fields of an event for a sentence; a missing one is ``?``."""
 
     def __init__(self, event: "Event", inside: str | None) -> None:
         self._event = event
         self._data = event.data if isinstance(event.data, dict) else {}
         self._inside = inside.rstrip("/") + "/" if inside else None
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
     def __getitem__(self, name: str) -> str:
         return self.lookup(name) or _INSTEAD.get(name, "?")
 
     def lookup(self, name: str) -> str:
-        """Return a field as it is told, empty when it is not there."""
+        """Return a field for a sentence, empty when it is not there."""
         if name in ("who", "someone"):
             return self._event.agent_id or (OPERATOR if name == "who" else "Somebody")
         if name == "silence":
@@ -143,24 +137,18 @@ def summarize(events: "Sequence[Event]", inside: str | None) -> str:
     return _filled_in(event_type(events[0].type).repeated, _RunFields(events, inside))
 
 
-class _RunFields(Mapping[str, str]):
-    """The fields of several events of one type, as they are told together."""
+class _RunFields:
+    """The fields of several events of one type, for one sentence about all."""
 
     def __init__(self, events: "Sequence[Event]", inside: str | None) -> None:
         self._events = events
         self._inside = inside
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._events[-1].data)
-
-    def __len__(self) -> int:
-        return len(self._events[-1].data)
-
     def __getitem__(self, name: str) -> str:
         return str(self.lookup(name))
 
     def lookup(self, name: str) -> object:
-        """Return what is told under a name: of all of them, else what the last one says."""
+        """Return a field of all of them, else that of the last one."""
         events = self._events
         match name:
             case "who":

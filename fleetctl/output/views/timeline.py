@@ -70,8 +70,7 @@ def timeline_entries(
             _add(runs, open_runs, event)
     if goes_on and last is not None and now_ms - last >= SILENT_MS:
         silences.append(_silence(last, now_ms, ", and still is"))
-    found = [_entry(run, inside) for run in runs] + silences
-    return sorted(found, key=lambda entry: entry.begun)
+    return sorted([_entry(run, inside) for run in runs] + silences, key=lambda entry: entry.begun)
 
 
 def _at(event: "Event") -> int:
