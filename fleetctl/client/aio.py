@@ -197,16 +197,9 @@ R = TypeVar("R")
 
 
 class AsyncEvents(EventPosition):
-    """Events in the order of the log, each once, over restarts of the daemon.
+    """As ``Events``, for trio: ``async with fleet.events() as events`` subscribes and ends it.
 
-    ``async with fleet.events() as events`` subscribes and ends it. It has a connection of its own.
-    Nothing is read ahead of the loop: one that is slow lags behind and loses nothing. What was
-    cancelled while it waited may be asked again. With a ``consumer`` whoever asks for the next
-    event has dealt with those before, and the end of the block says so of the last one too, unless
-    it was left by an exception.
-
-    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
-    daemon is away for longer than was allowed.
+    A loop that was cancelled while it waited may be begun again.
     """
 
     def __init__(self, fleet: "AsyncFleet", path: Path, wanted: SubscriptionOptions) -> None:
@@ -217,11 +210,7 @@ class AsyncEvents(EventPosition):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                await self._log.save()
-        finally:
-            self._log.close()
+        await self._log.end(saved=kind is None)
 
     def __aiter__(self) -> Self:
         return self

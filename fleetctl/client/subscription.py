@@ -263,6 +263,14 @@ class LogSubscription:
             return
         self._unsaved = 0
 
+    async def end(self, *, saved: bool) -> None:
+        """End it, with the consumer's cursor ``saved`` unless the loop was left by an exception."""
+        try:
+            if saved:
+                await self.save()
+        finally:
+            self.close()
+
     def close(self) -> None:
         """End it; nothing comes any more."""
         self.closed = True
@@ -460,11 +468,7 @@ class Events(EventPosition):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                run_blocking(self._log.save())
-        finally:
-            self.close()
+        run_blocking(self._log.end(saved=kind is None))
 
     def close(self) -> None:
         """End it; a consumer's cursor stays where it was moved last."""

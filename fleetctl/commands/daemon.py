@@ -4,6 +4,7 @@ import sys
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
@@ -46,9 +47,13 @@ def register(subparsers: Subparsers) -> None:
     )
     _changing(removed)
     for name, run, summary in (
-        ("start", _run_start, "Start fleetd: as the service, else in the background."),
+        (
+            "start",
+            partial(_start, start.start),
+            "Start fleetd: as the service, else in the background.",
+        ),
         ("stop", _run_stop, "Stop fleetd, whoever started it."),
-        ("restart", _run_restart, "Start fleetd anew, as after an upgrade."),
+        ("restart", partial(_start, start.restart), "Start fleetd anew, as after an upgrade."),
         ("status", _run_status, "Say how fleetd is run; exit status 1 when it is not running."),
     ):
         command(actions, name, run, summary, f"  fleetctl daemon {name}")
@@ -96,15 +101,7 @@ def _show_report(args: Namespace, report: install.InstallReport) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
-def _run_start(args: Namespace) -> int:
-    return _start(args, start.start)
-
-
-def _run_restart(args: Namespace) -> int:
-    return _start(args, start.restart)
-
-
-def _start(args: Namespace, begin: Callable[[], tuple[Running, str]]) -> int:
+def _start(begin: Callable[[], tuple[Running, str]], args: Namespace) -> int:
     with _log_shown(args), start.shown(args):
         found, how = begin()
     document = {"pid": found.pid, "version": found.hello.version, "done": how}

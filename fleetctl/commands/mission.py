@@ -96,15 +96,16 @@ def register(subparsers: Subparsers) -> None:
     )
     start = command(actions, "start", _run_start, "Start a pending mission.")
     _id_argument(start, "mission.pending", "default: the newest pending one here")
-    complete = command(actions, "complete", _run_complete, "Complete a mission.")
-    _id_argument(complete, "mission.begun")
-    for name, run, summary in (
-        ("fail", _run_fail, "Give a mission up as failed."),
-        ("cancel", _run_cancel, "Call a mission off."),
-    ):
-        ending = command(actions, name, run, summary)
-        _id_argument(ending, "mission.open")
-        ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    ways_to_end: tuple[tuple[str, str, str, Callable[..., Mutation[Mission]], str], ...] = (
+        ("complete", "Complete a mission.", "mission.begun", MissionComplete, "completed"),
+        ("fail", "Give a mission up as failed.", "mission.open", MissionFail, "failed"),
+        ("cancel", "Call a mission off.", "mission.open", MissionCancel, "cancelled"),
+    )
+    for name, summary, completes, request, verb in ways_to_end:
+        ending = command(actions, name, partial(_end, request, verb), summary)
+        _id_argument(ending, completes)
+        if name != "complete":
+            ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
     _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
     summary = "Tell what happened on a mission, newest last."
     parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
@@ -190,21 +191,10 @@ def _newest_pending(client: Fleet) -> str:
     return page.missions[0].id
 
 
-def _run_complete(args: Namespace) -> int:
-    return _end(args, MissionComplete, "completed")
-
-
-def _run_fail(args: Namespace) -> int:
-    return _end(args, partial(MissionFail, reason=args.reason), "failed")
-
-
-def _run_cancel(args: Namespace) -> int:
-    return _end(args, partial(MissionCancel, reason=args.reason), "cancelled")
-
-
-def _end(args: Namespace, request: Callable[..., Mutation[Mission]], verb: str) -> int:
+def _end(request: Callable[..., Mutation[Mission]], verb: str, args: Namespace) -> int:
+    more = {"reason": args.reason} if "reason" in args else {}
     with Fleet() as client:
-        mission = client.call(request(mission_id=mission_id(client, args.mission_id)))
+        mission = client.call(request(mission_id=mission_id(client, args.mission_id), **more))
     return console.result(args, mission, f"Mission {verb}: {mission.id}  {mission.title}")
 
 

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
@@ -51,6 +52,20 @@ COLUMNS = (
     Column("TITLE", cut="end", least=18),
 )
 
+# The commands that report on a sortie: name, summary, what completes its id, request, outcome.
+REPORTS: tuple[tuple[str, str, str, Callable[..., Mutation[Sortie]], str], ...] = (
+    ("block", "Say that a sortie cannot go on.", "sortie.begun", SortieBlock, "blocked"),
+    (
+        "unblock",
+        "Say that a sortie can go on again.",
+        "sortie.blocked",
+        SortieUnblock,
+        "unblocked",
+    ),
+    ("complete", "Complete a sortie.", "sortie.open", SortieComplete, "completed"),
+    ("fail", "Give a sortie up.", "sortie.open", SortieFail, "failed"),
+)
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
@@ -82,20 +97,14 @@ def register(subparsers: Subparsers) -> None:
     progress.add_argument(
         "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
     )
-    block = _sortie_command(
-        actions, "block", _run_block, "Say that a sortie cannot go on.", "sortie.begun"
-    )
-    block.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    unblock = _sortie_command(
-        actions, "unblock", _run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
-    )
-    complete = _sortie_command(
-        actions, "complete", _run_complete, "Complete a sortie.", "sortie.open"
-    )
-    complete.add_argument("--result", metavar="TEXT", help="what came of it")
-    fail = _sortie_command(actions, "fail", _run_fail, "Give a sortie up.", "sortie.open")
-    fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    for parser in (progress, block, unblock, complete, fail):
+    reports = {
+        name: _sortie_command(actions, name, partial(_report, request, verb), summary, completes)
+        for name, summary, completes, request, verb in REPORTS
+    }
+    reports["block"].add_argument("--reason", metavar="TEXT", required=True, help="why")
+    reports["complete"].add_argument("--result", metavar="TEXT", help="what came of it")
+    reports["fail"].add_argument("--reason", metavar="TEXT", required=True, help="why")
+    for parser in (progress, *reports.values()):
         parser.add_argument(
             "--agent", completes="agent", help="who reports (default: its own agent)"
         )
@@ -121,9 +130,8 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
     return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
 
 
-def _report(
-    args: Namespace, verb: str, request: Callable[..., Mutation[Sortie]], **more: object
-) -> int:
+def _report(request: Callable[..., Mutation[Sortie]], verb: str, args: Namespace) -> int:
+    more = {name: getattr(args, name) for name in ("reason", "result") if name in args}
     return _done(args, call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more)), verb)
 
 
@@ -175,22 +183,6 @@ def _run_progress(args: Namespace) -> int:
         )
     )
     return console.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
-
-
-def _run_block(args: Namespace) -> int:
-    return _report(args, "blocked", SortieBlock, reason=args.reason)
-
-
-def _run_unblock(args: Namespace) -> int:
-    return _report(args, "unblocked", SortieUnblock)
-
-
-def _run_complete(args: Namespace) -> int:
-    return _report(args, "completed", SortieComplete, result=args.result)
-
-
-def _run_fail(args: Namespace) -> int:
-    return _report(args, "failed", SortieFail, reason=args.reason)
 
 
 def _run_remove(args: Namespace) -> int:
