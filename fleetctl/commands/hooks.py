@@ -13,6 +13,8 @@ from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
 
+HINT = "Name one to install its hooks all the same: fleetctl hooks install claude"
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
@@ -58,7 +60,7 @@ def _run_install(args: Namespace) -> int:
         done="installed in",
         nothing="already installed",
     )
-    return apply(args, chosen_here(args, "hooks", "its hooks"), operation)
+    return apply(args, chosen_here(args, HINT), operation)
 
 
 def _run_uninstall(args: Namespace) -> int:

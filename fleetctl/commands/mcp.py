@@ -24,6 +24,8 @@ examples:
 """
 MISSING = "The server needs the package mcp, which is not installed."
 
+HINT = "Name one to install the server all the same: fleetctl mcp install claude"
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command, and the group below it."""
@@ -89,7 +91,7 @@ def _run_install(args: Namespace) -> int:
         done="server added to",
         nothing="already installed",
     )
-    status = apply(args, chosen_here(args, "mcp", "the server"), operation)
+    status = apply(args, chosen_here(args, HINT), operation)
     _warn_of_missing()
     return status
 
