@@ -209,8 +209,8 @@ def outcome(text: str) -> DeclaredOutcome:
         "name": name,
         "result": result,
         "duration_ms": int(ms or 0),
+        "summary": summary or "",
     }
-    parts["summary"] = summary or ""
     try:
         msgspec.convert(parts, snapshot.DeclaredOutcome)
     except ValueError as error:
