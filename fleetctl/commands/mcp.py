@@ -1,6 +1,5 @@
 """``fleetctl mcp``: the server that agents work with their fleet through, and who starts it."""
 
-import os
 import re
 import sys
 from argparse import Namespace
@@ -9,6 +8,7 @@ from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
+from ..context import this_agent
 from ..integrations import mcp_extra
 from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_plan import PlannedChange
@@ -76,8 +76,7 @@ def _agent(given: str | None) -> str | None:
         raise UsageError(
             f"--agent: {given!a} is no name of an agent: 1 to 64 letters, digits or . _ : @ -"
         )
-    inherited = os.environ.get("FLEET_AGENT_ID", "")
-    return given or (inherited if re.match(AGENT_ID, inherited) else None)
+    return given or this_agent()
 
 
 def _run_install(args: Namespace) -> int:
