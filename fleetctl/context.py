@@ -112,7 +112,7 @@ def this_agent() -> str | None:
 
 
 def mission_id(client: Fleet, given: str | None) -> str:
-    """Return the id that was given, else that of the mission at work; raises as ``select_mission``."""
+    """Return the id that was given, else that of the mission at work, by ``select_mission``."""
     return given or select_mission(client, "work").mission.id
 
 
