@@ -202,8 +202,8 @@ class AsyncEvents(EventPosition):
     A loop that was cancelled while it waited may be begun again.
     """
 
-    def __init__(self, fleet: "AsyncFleet", path: Path, wanted: SubscriptionOptions) -> None:
-        self._log = LogSubscription(path, TrioTransport(), wanted, fleet.call)
+    def __init__(self, fleet: "AsyncFleet", path: Path, options: SubscriptionOptions) -> None:
+        self._log = LogSubscription(path, TrioTransport(), options, fleet.call)
 
     async def __aenter__(self) -> Self:
         await self._log.begin()
@@ -302,16 +302,16 @@ class AsyncFleet:
         on_link: Callable[[Link], None] | None = None,
     ) -> AsyncEvents:
         """Follow the event log; see ``AsyncEvents``, and ``Fleet.events`` for the parameters."""
-        wanted = SubscriptionOptions(
+        options = SubscriptionOptions(
             since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
         )
-        return AsyncEvents(self, self._path, wanted)
+        return AsyncEvents(self, self._path, options)
 
     async def _exchange_with_retries(self, call: OutgoingCall) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
-            return await (await self._connected(patient=True)).exchange(call)
+            return await (await self._connected(wait_for_restart=True)).exchange(call)
 
         return await retried(exchange, self._open, TrioTransport(), self._restart_s)
 
@@ -325,17 +325,17 @@ class AsyncFleet:
                 raise
             return await reconnect(self._dial, TrioTransport(), deadline)
 
-    async def _connected(self, *, patient: bool = False) -> AsyncConnection:
+    async def _connected(self, *, wait_for_restart: bool = False) -> AsyncConnection:
         """Return a connection that is not known to be broken.
 
-        ``patient`` waits for a daemon as long as a restart may take.
+        With ``wait_for_restart`` a daemon is waited for as long as a restart may take.
         """
         if (connection := self._connection) is not None and not connection.broken:
             return connection
         try:
             return await self._open(trio.current_time() + self._connect_s)
         except Unavailable:
-            if not patient or self._nursery is None:
+            if not wait_for_restart or self._nursery is None:
                 raise
             deadline = trio.current_time() + self._restart_s
             return await reconnect(self._open, TrioTransport(), deadline)

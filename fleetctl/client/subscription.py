@@ -99,13 +99,13 @@ TOUCH_INTERVAL_S = 3_600.0
 class ConsumerCursor:
     """Remembers with the daemon how far a consumer is; without a consumer it remembers nothing."""
 
-    def __init__(self, wanted: SubscriptionOptions, call: CallDaemon) -> None:
+    def __init__(self, options: SubscriptionOptions, call: CallDaemon) -> None:
         self.gap: CursorGap | None = None
         """Events that nobody can give the consumer any more, None when there are none."""
-        self._options = wanted
+        self._options = options
         self._call = call
-        self._consumer = wanted.consumer or ""
-        self._stream = f"mission:{wanted.mission_id}" if wanted.mission_id else "fleet"
+        self._consumer = options.consumer or ""
+        self._stream = f"mission:{options.mission_id}" if options.mission_id else "fleet"
         # Up to where nothing came that is wanted, and when that was looked at.
         self._skipped_until = 0
         self._touched_at = 0.0
@@ -173,16 +173,16 @@ class LogSubscription:
     """Gives the events of a log in order, each once, whatever happens to the connection."""
 
     def __init__(
-        self, path: Path, transport: Transport, wanted: SubscriptionOptions, call: CallDaemon
+        self, path: Path, transport: Transport, options: SubscriptionOptions, call: CallDaemon
     ) -> None:
-        self.position: int | None = wanted.since
-        self.epoch: str | None = wanted.epoch
+        self.position: int | None = options.since
+        self.epoch: str | None = options.epoch
         self.link = Link("away", wall.time())
         self.closed = False
         self._path = path
         self._transport = transport
-        self._options = wanted
-        self.cursor = ConsumerCursor(wanted, call)
+        self._options = options
+        self.cursor = ConsumerCursor(options, call)
         self._protocol = RpcProtocol()
         # When the daemon was asked something; None when it owes no answer.
         self._asked: float | None = None
@@ -279,13 +279,13 @@ class LogSubscription:
     # One connection
 
     async def _subscribe(self) -> None:
-        wanted = self._options
+        options = self._options
         self._connected = True
         self._protocol.begin()
         self._started = False
-        types = None if wanted.types is None else list(wanted.types)
+        types = None if options.types is None else list(options.types)
         await self._ask(
-            EventSubscribe(self.position, types, wanted.mission_id, self.epoch, wanted.agent_id)
+            EventSubscribe(self.position, types, options.mission_id, self.epoch, options.agent_id)
         )
 
     async def _ask(self, request: Request[Any]) -> None:
@@ -438,12 +438,12 @@ class Events(EventPosition):
         fleet: "Fleet",
         path: Path,
         transport: SocketTransport,
-        wanted: SubscriptionOptions,
+        options: SubscriptionOptions,
     ) -> None:
         async def call(request: Request[R]) -> R:
             return fleet.call(request)
 
-        self._log = LogSubscription(path, transport, wanted, call)
+        self._log = LogSubscription(path, transport, options, call)
         run_blocking(self._log.begin())
 
     @property

@@ -132,10 +132,10 @@ class Fleet:
         """
         from .subscription import Events, SubscriptionOptions
 
-        wanted = SubscriptionOptions(
+        options = SubscriptionOptions(
             since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
         )
-        events = Events(self, self._path, SocketTransport(), wanted)
+        events = Events(self, self._path, SocketTransport(), options)
         self._subscriptions = [each for each in self._subscriptions if not each.closed]
         self._subscriptions.append(events)
         return events

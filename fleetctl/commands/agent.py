@@ -39,8 +39,6 @@ from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
   fleetctl agent start dispatch-1 --role dispatch --auto-resume"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("ROLE", matters=1),

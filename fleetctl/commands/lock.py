@@ -23,8 +23,6 @@ WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),

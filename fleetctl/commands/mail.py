@@ -23,8 +23,6 @@ EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("SENT", matters=2, times="ago"),

@@ -23,7 +23,6 @@ examples:
   fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
 """
 MISSING = "The server needs the package mcp, which is not installed."
-
 HINT = "Name one to install the server all the same: fleetctl mcp install claude"
 
 

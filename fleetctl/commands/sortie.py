@@ -42,8 +42,6 @@ EXAMPLES = """\
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
   fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),

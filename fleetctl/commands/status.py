@@ -14,8 +14,6 @@ STATES = {
     "briefed": "briefed, not at work again yet",
     "unconfirmed": "briefed, and not heard of since",
 }
-
-
 MISSIONS = (
     Column(""),
     Column("", matters=5),
