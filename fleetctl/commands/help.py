@@ -27,6 +27,6 @@ def run(args: Namespace) -> int:
 
     parser = build_parser(args.words)
     for word in args.words:
-        parser = parser.below(word)
+        parser = parser.subcommand(word)
     text = parser.format_help()
     return console.show(args, {"help": text}, lambda _: print(text, end=""))

@@ -13,6 +13,8 @@ from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
 
+HINT = "Name one to install its hooks all the same: fleetctl hooks install claude"
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
@@ -58,7 +60,7 @@ def _run_install(args: Namespace) -> int:
         done="installed in",
         nothing="already installed",
     )
-    return apply(args, chosen_here(args, "hooks", "its hooks"), operation)
+    return apply(args, chosen_here(args, HINT), operation)
 
 
 def _run_uninstall(args: Namespace) -> int:
@@ -86,7 +88,7 @@ def _run_status(args: Namespace) -> int:
             }
         )
         return 0
-    rows = [(*_standing(seen), *heard_of.row(seen.harness)) for seen in states]
+    rows = [(*_summary_cells(seen), *heard_of.row(seen.harness)) for seen in states]
     headers = (
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
@@ -97,7 +99,7 @@ def _run_status(args: Namespace) -> int:
     for seen in states:
         _details(seen)
     heard_of.tell()
-    if console.humane() and all(seen.installed == "no" for seen in states):
+    if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
         console.flow("", "No hooks are installed. To install those of what is here:")
         console.line("  fleetctl hooks install --all")
@@ -109,7 +111,7 @@ def _states(args: Namespace) -> list[HooksState]:
     return [state(each, project(args), installation) for each in chosen(args)]
 
 
-def _standing(seen: HooksState) -> tuple[str, ...]:
+def _summary_cells(seen: HooksState) -> tuple[str, ...]:
     old = seen.installed != "no" and (seen.updates or not seen.current)
     hooks = f"{seen.installed}, old" if old else seen.installed
     return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks
@@ -139,8 +141,8 @@ def _run_doctor(args: Namespace) -> int:
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = [heard_of.finding()]
     if not examined:
-        told = "no hooks are installed; run: fleetctl hooks install --all"
-        found.append(Finding(check="installed", ok=False, detail=told))
+        detail = "no hooks are installed; run: fleetctl hooks install --all"
+        found.append(Finding(check="installed", ok=False, detail=detail))
     for seen in examined:
         harness = HARNESSES[seen.harness]
         heard_of_it = heard_of.of(seen.harness)

@@ -1,6 +1,5 @@
 """``fleetctl mcp``: the server that agents work with their fleet through, and who starts it."""
 
-import os
 import re
 import sys
 from argparse import Namespace
@@ -9,6 +8,7 @@ from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
+from ..context import this_agent
 from ..integrations import mcp_extra
 from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
 from ..integrations.hook_plan import PlannedChange
@@ -23,6 +23,7 @@ examples:
   fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
 """
 MISSING = "The server needs the package mcp, which is not installed."
+HINT = "Name one to install the server all the same: fleetctl mcp install claude"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -69,13 +70,12 @@ def run(args: Namespace) -> int:
 
 
 def _agent(given: str | None) -> str | None:
-    """Return who the agent is; raises UsageError for what is no name."""
+    """Return who the agent is; raises UsageError for a malformed name."""
     if given is not None and not re.match(AGENT_ID, given):
         raise UsageError(
             f"--agent: {given!a} is no name of an agent: 1 to 64 letters, digits or . _ : @ -"
         )
-    inherited = os.environ.get("FLEET_AGENT_ID", "")
-    return given or (inherited if re.match(AGENT_ID, inherited) else None)
+    return given or this_agent()
 
 
 def _run_install(args: Namespace) -> int:
@@ -89,7 +89,7 @@ def _run_install(args: Namespace) -> int:
         done="server added to",
         nothing="already installed",
     )
-    status = apply(args, chosen_here(args, "mcp", "the server"), operation)
+    status = apply(args, chosen_here(args, HINT), operation)
     _warn_of_missing()
     return status
 
@@ -136,5 +136,5 @@ def _warn_of_missing() -> None:
 
 def _row(seen: McpStatus) -> tuple[str, ...]:
     server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
-    told = server.get(seen.installed, "?" if seen.problem else "no")
-    return seen.harness, "yes" if seen.here else "no", told, seen.file
+    shown = server.get(seen.installed, "?" if seen.problem else "no")
+    return seen.harness, "yes" if seen.here else "no", shown, seen.file

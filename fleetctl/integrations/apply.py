@@ -54,16 +54,16 @@ def chosen(args: Namespace) -> list[Harness]:
     return [each for name, each in HARNESSES.items() if name in args.harness or not args.harness]
 
 
-def chosen_here(args: Namespace, group: str, what: str) -> list[Harness]:
+def chosen_here(args: Namespace, hint: str) -> list[Harness]:
     """Return the agent CLIs to install something for, with --all those on this machine.
 
-    Raises UsageError, and NotFound when there is none.
+    Raises UsageError, and NotFound with the hint when there is none.
     """
     found = [each for each in chosen(args) if each.is_here() or not args.all]
     if not found:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint=f"Name one to install {what} all the same: fleetctl {group} install claude",
+            hint=hint,
         )
     return found
 

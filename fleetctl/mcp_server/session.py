@@ -23,7 +23,7 @@ from fleetd.protocol.types import OPEN_MISSION
 
 from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
 from ..client.retry import RESTART_S, keyed, new_key
-from ..context import KEYS
+from ..context import LOCK_KEY_PREFIXES
 from ..integrations.registry import HARNESSES
 
 R = TypeVar("R")
@@ -221,6 +221,6 @@ def harness_of(client: str) -> str | None:
 
 def absolute(session: Session, file: str) -> str:
     """Return a file's path, against the directory of the server; the key of a lock as it is."""
-    if file.startswith(KEYS):
+    if file.startswith(LOCK_KEY_PREFIXES):
         return file
     return os.path.normpath(os.path.join(session.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118
