@@ -180,8 +180,9 @@ class Poller:
                     client.close()
                 client = None
                 self._want(frozenset(parts))
-            took = time.monotonic() - began
-            self._rest(min(max(PAUSE_S, PATIENCE * took), LONGEST_S))
+            pause_s = min(max(PAUSE_S, PATIENCE * (time.monotonic() - began)), LONGEST_S)
+            with self._changed:
+                self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), pause_s)
 
     def _answer(self, client: Fleet, parts: set[Part]) -> None:
         mission_id = self._mission_id
@@ -203,10 +204,6 @@ class Poller:
 
     def _has_work(self) -> bool:
         return bool(self._wanted and self._there) or self._stopped.is_set()
-
-    def _rest(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), seconds)
 
 
 def _trouble(error: FleetError) -> str:

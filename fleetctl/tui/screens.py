@@ -377,18 +377,14 @@ class Board(Screen[None]):
         self.set_focus(self.pane("missions"))
         self.place_all()
 
-    def on_resize(self) -> None:
-        """Put everything in its place again."""
-        self.place_all()
-
-    def on_descendant_focus(self) -> None:
-        """On a small screen the pane with the keys takes another's place."""
-        self.place_all()
-
     def place_all(self) -> None:
         """Put every pane in its place, and fill all of them."""
         self._placed = {}
         self.show()
+
+    on_resize = place_all
+    # On a small screen the pane with the keys takes another's place.
+    on_descendant_focus = place_all
 
     def _arranged(self, alerts: int) -> dict[str, PaneArea]:
         """Return where everything stands on a screen of this size, with what there is to show."""
@@ -404,13 +400,6 @@ class Board(Screen[None]):
             "footer": PaneArea(0, lines - 1, columns, 1),
         }
 
-    def _put(self, name: str, place: PaneArea | None) -> None:
-        widget = self.query_one(f"#{name}")
-        widget.display = place is not None
-        if place is not None:
-            widget.styles.offset = (place.x, place.y)
-            widget.styles.width, widget.styles.height = place.width, place.height
-
     def show(self) -> None:
         """Show what the state holds by now."""
         columns, lines = self.size
@@ -418,8 +407,12 @@ class Board(Screen[None]):
         arranged = self._arranged(len(told))
         if arranged != self._placed:
             self._placed = arranged
-            for name in ("header", "alerts", *PANES, "footer"):
-                self._put(name, arranged.get(name))
+            for widget in self.query(TextLines):
+                place = arranged.get(str(widget.id))
+                widget.display = place is not None
+                if place is not None:
+                    widget.styles.offset = (place.x, place.y)
+                    widget.styles.width, widget.styles.height = place.width, place.height
         line = header(self.state, self.view, columns, self.waiting)
         self.query_one("#header", TextLines).show_lines([line])
         self.query_one("#alerts", TextLines).show_lines(told)

@@ -137,12 +137,10 @@ class Pane(TextLines, can_focus=True):
             self.post_message(self.Opened(self, row))
 
     def on_focus(self) -> None:
-        """Show that the keys go here now."""
+        """Show that the keys go here now, or elsewhere."""
         self._draw()
 
-    def on_blur(self) -> None:
-        """Show that the keys go elsewhere."""
-        self._draw()
+    on_blur = on_focus
 
     def _to(self, position: int) -> None:
         before = self.row
