@@ -112,7 +112,8 @@ def read(prompt: str) -> PromptFacts:
     mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
     if mission is None:
         raise ValueError("The prompt names no mission.")
-    sections = _sections(prompt)
+    parts = _SECTION.split(prompt)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     mail = sections.get("Messages Awaiting You", "")
     return PromptFacts(
         mission=mission[1],
@@ -124,11 +125,6 @@ def read(prompt: str) -> PromptFacts:
         mail=mail,
         changed=[found[1] for found in _CHANGED.finditer(sections.get("Repository", ""))],
     )
-
-
-def _sections(prompt: str) -> dict[str, str]:
-    parts = _SECTION.split(prompt)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 INDEX = ".git/index"
@@ -177,11 +173,6 @@ class Worker:
         """Wait for a letter and acknowledge it."""
         letter = self.client.until(lambda: next(filter(wanted, self.letters()), None), what)
         self.acknowledge(letter.id)
-
-    def sorties(self) -> list[Sortie]:
-        """Return the sorties of this agent, in their order."""
-        page = self.client.call(SortieList(mission_id=self.mission_id, assigned_to=self.id))
-        return page.sorties
 
     def lock(self, file: str, purpose: str = "edit") -> Lock:
         """Lock a file, waiting for whoever has it."""
@@ -302,7 +293,8 @@ def specialist(client: EventFollower, agent_id: str, mission_id: str) -> None:
     """Work through the sorties that the dispatch assigned."""
     me = Worker(client, agent_id, "specialist", mission_id)
     me.await_letter(lambda letter: letter.subject == ORDERS, "for orders")
-    for sortie in me.sorties():
+    mine = client.call(SortieList(mission_id=mission_id, assigned_to=agent_id))
+    for sortie in mine.sorties:
         name = project.piece_of(sortie.files[0]).name
         if name == project.HALF_DONE:
             _begin_and_think(me, sortie)
@@ -341,12 +333,8 @@ def _wait_for_readability(me: Worker, sortie: Sortie) -> None:
         SortieBlock(sortie_id=sortie.id, reason=f"readability.py of {SECOND} is missing")
     )
     me.write(SECOND, WAITING, "report.py calls reading_ease(). Write to me when it works.")
-    me.await_letter(_answers_the_wait, "for readability.py")
+    me.await_letter(lambda letter: letter.subject == f"Re: {WAITING}", "for readability.py")
     me.client.call(SortieUnblock(sortie_id=sortie.id, agent_id=me.id))
-
-
-def _answers_the_wait(letter: Message) -> bool:
-    return letter.subject == f"Re: {WAITING}"
 
 
 def successor(client: EventFollower, agent_id: str) -> None:

@@ -197,13 +197,10 @@ class McpServer:
 
     async def _list_resources(self, ctx: Any, _params: Any) -> types.ListResourcesResult:
         await self._meet(ctx)
-        found = await resources.readables(self._session)
         return types.ListResourcesResult(
             resources=[
-                types.Resource(
-                    uri=each.uri, name=each.name, description=each.description, mime_type=_TEXT
-                )
-                for each in found
+                types.Resource(uri=uri, name=name, description=about, mime_type=_TEXT)
+                for uri, name, about in await resources.readables(self._session)
             ]
         )
 
@@ -211,21 +208,17 @@ class McpServer:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=uri, name=name, description=description, mime_type=_TEXT
+                    uri_template=uri, name=name, description=about, mime_type=_TEXT
                 )
-                for name, (uri, description) in resources.TEMPLATES.items()
+                for name, (uri, about) in resources.TEMPLATES.items()
             ]
         )
 
     async def _read_resource(
         self, ctx: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        await self._meet(ctx)
-        try:
-            text = await resources.read(self._session, params.uri)
-        except FleetError as error:
-            raise _refused(error) from error
-        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=fit(text))
+        text = await self._read(ctx, params.uri)
+        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=text)
         return types.ReadResourceResult(contents=[contents])
 
     async def _list_prompts(self, _ctx: Any, _params: Any) -> types.ListPromptsResult:
@@ -239,13 +232,18 @@ class McpServer:
     ) -> types.GetPromptResult:
         if params.name != resources.RECOVER:
             raise MCPError(INVALID_PARAMS, f"There is no prompt {params.name[:80]}.")
+        text = await self._read(ctx, resources.BRIEFING)
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(messages=[message])
+
+    async def _read(self, ctx: Any, uri: str) -> str:
+        """Return the text of a resource; raises MCPError."""
         await self._meet(ctx)
         try:
-            text = await resources.read(self._session, resources.BRIEFING)
+            return fit(await resources.read(self._session, uri))
         except FleetError as error:
-            raise _refused(error) from error
-        message = types.PromptMessage(role="user", content=types.TextContent(text=fit(text)))
-        return types.GetPromptResult(messages=[message])
+            code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
+            raise MCPError(code, formatting.told(error), {"kind": error.kind}) from error
 
     async def _meet(self, ctx: Any) -> None:
         """Learn who the client is, and the first time where it works."""
@@ -275,11 +273,6 @@ class McpServer:
 
 def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=fit(text))], is_error=wrong)
-
-
-def _refused(error: FleetError) -> MCPError:
-    code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
-    return MCPError(code, formatting.told(error), {"kind": error.kind})
 
 
 def listing() -> bytes:
