@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -62,16 +63,14 @@ def project(args: Namespace) -> Path | None:
 _STYLES = {"+": "green", "-": "red"}
 
 
+@dataclass
 class ChangeOutcome:
     """What became of one harness: a change, or the reason why there is none."""
 
-    def __init__(
-        self, harness: Harness, change: PlannedChange | None = None, error: FleetError | None = None
-    ) -> None:
-        self.harness = harness
-        self.change = change
-        self.error = error
-        self.copy: Path | None = None
+    harness: Harness
+    change: PlannedChange | None = None
+    error: FleetError | None = None
+    copy: Path | None = None
 
     @property
     def pending(self) -> PlannedChange | None:

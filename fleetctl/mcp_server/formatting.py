@@ -188,11 +188,8 @@ def _told(error: FleetError) -> str:
         return _conflict(held, error.values.get("file", held.get("file")))
     if isinstance(error, Unavailable):
         return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
-    return " ".join(filter(None, (_sentence(error.message), _next(error))))
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    end = "" if error.message.endswith((".", "!", "?")) else "."
+    return " ".join(filter(None, (error.message + end, _next(error))))
 
 
 def _next(error: FleetError) -> str:

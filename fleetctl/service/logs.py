@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from fleetd.protocol.errors import NotFound
@@ -54,7 +55,10 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
 
 def _follow(file: Path) -> None:
     """Print what is added to a file, also to the one that takes its place."""
-    inode, position = _end(file)
+    inode = position = 0
+    with suppress(FileNotFoundError):
+        info = file.stat()
+        inode, position = info.st_ino, info.st_size
     rest = bytearray()
     while True:
         time.sleep(_PAUSE_S)
@@ -73,11 +77,3 @@ def _follow(file: Path) -> None:
                 *whole, rest = rest.split(b"\n") if b"\n" in data else [rest]
                 console.lines(line.decode(errors="replace") for line in whole)
         sys.stdout.flush()
-
-
-def _end(file: Path) -> tuple[int, int]:
-    try:
-        info = file.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return info.st_ino, info.st_size

@@ -92,13 +92,7 @@ class UnitFile(NamedTuple):
 
     def diff(self) -> Iterator[str]:
         """Yield the lines of the change, as ``diff -u`` has them."""
-        name = str(self.path)
-        old = "/dev/null" if self.file.data is None else name
-        new = "/dev/null" if self.after is None else name
-        before, after = _lines(self.file.data), _lines(self.after)
-        import difflib
-
-        yield from difflib.unified_diff(before, after, old, new, lineterm="")
+        return self.file.diff(self.after)
 
     def carry_out(self) -> Path | None:
         """Write or remove the file; return where the text is kept that somebody had edited.
@@ -147,10 +141,6 @@ def _digest(text: str) -> str:
     import hashlib
 
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return [] if data is None else data.decode(errors="replace").splitlines()
 
 
 class ServiceState(NamedTuple):
