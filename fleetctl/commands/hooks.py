@@ -7,9 +7,16 @@ from fleetd.protocol.errors import NotFound
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    project,
+)
 from ..integrations.hook_command import this_installation
-from ..integrations.hook_plan import PlannedChange, installing, uninstalling
+from ..integrations.hook_plan import PlannedChange, plan_install, plan_uninstall
 from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
@@ -25,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "Let agent CLIs tell fleetd what they do: " + ", ".join(HARNESSES) + ".",
     )
     summary = "Add fleetd's hooks to the settings of agent CLIs; what is there stays as it is."
-    install = changing(
+    install = add_changing_command(
         actions,
         "install",
         run_install,
@@ -42,28 +49,28 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
-    changing(actions, "uninstall", run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", run_uninstall, summary, example)
     summary = "Show where hooks are installed and what was heard of them."
-    looking(actions, "status", run_status, summary, "  fleetctl hooks status")
+    add_settings_command(actions, "status", run_status, summary, "  fleetctl hooks status")
     summary = (
         "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
         "something is wrong."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    looking(actions, "doctor", run_doctor, summary, example)
+    add_settings_command(actions, "doctor", run_doctor, summary, example)
 
 
 def run_install(args: Namespace) -> int:
     """Show what would be added, ask, and add it."""
     installation, place = this_installation(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
+    harnesses = [each for each in chosen_harnesses(args) if each.is_here() or not args.all]
     if not harnesses:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
             hint="Name one to install its hooks all the same: fleetctl hooks install claude",
         )
     operation = Operation(
-        lambda each: installing(each, place, installation, enforce=args.enforce_locks),
+        lambda each: plan_install(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
         done="installed in",
         nothing="already installed",
@@ -75,12 +82,12 @@ def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         done="taken out of",
         nothing="not installed",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def run_status(args: Namespace) -> int:
@@ -118,7 +125,7 @@ def run_status(args: Namespace) -> int:
 
 def _states(args: Namespace) -> list[HooksState]:
     installation = this_installation()
-    return [state(each, project(args), installation) for each in chosen(args)]
+    return [state(each, project(args), installation) for each in chosen_harnesses(args)]
 
 
 def _standing(seen: HooksState) -> tuple[str, ...]:

@@ -10,9 +10,16 @@ from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
 from ..integrations import mcp_extra
-from ..integrations.apply import Operation, apply, changing, chosen, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    project,
+)
 from ..integrations.hook_plan import PlannedChange
-from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
+from ..integrations.mcp import McpStatus, look, plan_install, plan_uninstall, this_command
 from ..integrations.registry import HARNESSES
 from ..output import console, tables
 from ..output.tables import Column
@@ -46,12 +53,12 @@ def register(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
     summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
-    changing(actions, "install", run_install, summary, example)
+    add_changing_command(actions, "install", run_install, summary, example)
     summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
-    changing(actions, "uninstall", run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", run_uninstall, summary, example)
     summary = "Show which agent CLIs start the server."
-    looking(actions, "status", run_status, summary, "  fleetctl mcp status")
+    add_settings_command(actions, "status", run_status, summary, "  fleetctl mcp status")
 
 
 def run(args: Namespace) -> int:
@@ -86,14 +93,14 @@ def run_install(args: Namespace) -> int:
     if not mcp_extra.is_installed() and not args.dry_run:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
-    harnesses = [each for each in chosen(args) if each.is_here() or not args.all]
+    harnesses = [each for each in chosen_harnesses(args) if each.is_here() or not args.all]
     if not harnesses:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
             hint="Name one to install the server all the same: fleetctl mcp install claude",
         )
     operation = Operation(
-        lambda each: installing(each, place, command),
+        lambda each: plan_install(each, place, command),
         PlannedChange.install,
         done="server added to",
         nothing="already installed",
@@ -107,18 +114,18 @@ def run_uninstall(args: Namespace) -> int:
     """Show what would be taken out, ask, and take it out."""
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         done="server taken out of",
         nothing="not installed",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def run_status(args: Namespace) -> int:
     """Print which agent CLIs start the server, and whether it can run."""
     command, place = this_command(), project(args)
-    states = [look(each, place, command) for each in chosen(args)]
+    states = [look(each, place, command) for each in chosen_harnesses(args)]
     if args.json:
         document = {
             "package": mcp_extra.is_installed(),

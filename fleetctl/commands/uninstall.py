@@ -198,9 +198,9 @@ def run(args: Namespace) -> int:
     settings, plan = _settings(), UninstallPlan()
     for harness in HARNESSES.values():
         name = harness.name
-        hooks_of = partial(hooks.uninstalling, harness, None)
+        hooks_of = partial(hooks.plan_uninstall, harness, None)
         plan.add(f"hooks of {name}", partial(_setting, f"hooks of {name}", hooks_of))
-        server_of = partial(servers.uninstalling, harness, None)
+        server_of = partial(servers.plan_uninstall, harness, None)
         plan.add(f"MCP entry of {name}", partial(_setting, f"MCP entry of {name}", server_of))
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))

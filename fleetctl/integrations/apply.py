@@ -18,18 +18,20 @@ from .hook_plan import PlannedChange
 from .registry import HARNESSES, Harness
 
 
-def changing(
+def add_changing_command(
     actions: Subparsers, name: str, run: Run, summary: str, examples: str
 ) -> CommandParser:
     """Add a command that changes settings."""
-    parser = looking(actions, name, run, summary, examples)
+    parser = add_settings_command(actions, name, run, summary, examples)
     parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     yes_option(parser)
     return parser
 
 
-def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> CommandParser:
+def add_settings_command(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str
+) -> CommandParser:
     """Add a command that looks at settings."""
     parser = command(actions, name, run, summary, examples)
     parser.add_argument(
@@ -43,7 +45,7 @@ def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: st
     return parser
 
 
-def chosen(args: Namespace) -> list[Harness]:
+def chosen_harnesses(args: Namespace) -> list[Harness]:
     """Return the agent CLIs that were named, or all; raises UsageError."""
     if unknown := [name for name in args.harness if name not in HARNESSES]:
         raise UsageError(f"{unknown[0]!r} is none of: {', '.join(HARNESSES)}.")

@@ -51,7 +51,7 @@ class PlannedChange(NamedTuple):
         settings_backups.remove(self.file)
 
 
-def installing(
+def plan_install(
     harness: Harness, project: Path | None, installation: Installation, *, enforce: bool | None
 ) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must not be touched.
@@ -86,7 +86,7 @@ def installing(
     )
 
 
-def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
+def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:

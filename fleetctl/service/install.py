@@ -30,7 +30,7 @@ def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallRepo
 
     Raises Cancelled and InvalidParams from the question, and what went wrong.
     """
-    changes = manager.installing(spec)
+    changes = manager.plan_install(spec)
     pending = [each for each in changes if each.changes]
     files = [str(each.path) for each in changes]
     changed = bool(pending) and not args.dry_run
@@ -99,7 +99,7 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
     """See that the service answers, or say when it will."""
     path = paths.socket_path()
     if manager.runs():
-        found = control.answering(path, manager)
+        found = control.wait_until_answering(path, manager)
         report.said.append(
             f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
             "with the first client from now on."
@@ -155,7 +155,7 @@ class ServiceRemoval:
     """
 
     def __init__(self, manager: Service | None) -> None:
-        every = manager.uninstalling() if manager else []
+        every = manager.plan_uninstall() if manager else []
         self.pending = [each for each in every if each.changes]
         seen = manager.state() if manager and not self.pending else None
         self.foreign = seen is not None and (seen.active or seen.listening)

@@ -9,7 +9,7 @@ from fleetd.protocol.errors import NotFound
 
 from ..output import console
 from . import process
-from .manager import Service, ask
+from .manager import Service, run
 
 _PAUSE_S = 0.3
 _CHUNK = 65_536
@@ -24,7 +24,7 @@ def command_of(manager: Service | None) -> list[str]:
 def last_lines(manager: Service | None, count: int) -> list[str]:
     """Return the last lines; none when there are none or they cannot be read."""
     if command := command_of(manager):
-        return ask(*command, "--output=cat", f"--lines={count}").stdout.splitlines()
+        return run(*command, "--output=cat", f"--lines={count}").stdout.splitlines()
     return process.last_lines(count)
 
 

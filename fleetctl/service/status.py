@@ -12,7 +12,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
 from . import process, service
-from .manager import Service, ServiceState, UnitFile, marks
+from .manager import Service, ServiceState, UnitFile, is_digest_line
 from .spec import this_spec
 
 LOOK_S = 3.0
@@ -128,7 +128,7 @@ def _matters(change: UnitFile) -> bool:
     told = [
         line
         for line in change.diff()
-        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not marks(line)
+        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not is_digest_line(line)
     ]
     return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in told)
 
@@ -138,7 +138,7 @@ def _files(manager: Service) -> tuple[bool, str]:
     if (program := manager.program()) and not os.access(program, os.X_OK):
         return False, f"{program}, which it starts, is not there; run: fleetctl daemon install"
     try:
-        differing = [each for each in manager.installing(this_spec()) if _matters(each)]
+        differing = [each for each in manager.plan_install(this_spec()) if _matters(each)]
     except FleetError as error:
         return False, error.message
     if not differing:
