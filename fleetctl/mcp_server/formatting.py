@@ -128,8 +128,8 @@ def lock_line(lock: Lock, name: str, me: str | None) -> str:
     return f"{path(name)}: held by {who} ({purpose}) {until(lock.expires_at)}"
 
 
-def letter(message: Message, me: str) -> str:
-    """Return a letter as its recipient reads it."""
+def message_block(message: Message, me: str) -> str:
+    """Return a message as its recipient reads it."""
     marks = [f"priority {message.priority}"] if message.priority != "medium" else []
     marks += [f"thread {cut(message.thread_id)}"] if message.thread_id else []
     marks += [f"also to {', '.join(each for each in message.to if each != me)}"] * (
@@ -142,7 +142,7 @@ def letter(message: Message, me: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the lines of a letter, each marked as its sender's."""
+    """Return the lines of a message, each marked as its sender's."""
     return "\n".join(f"> {line}".rstrip() for line in bounded(text, BODY_CHARS).splitlines())
 
 

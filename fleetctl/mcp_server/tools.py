@@ -354,7 +354,7 @@ async def briefing(session: Session, _asked: NoArguments) -> str:
 # Agent CLIs give up on a tool after a minute.
 LONGEST_WAIT_S = 50
 DEFAULT_LEASE_S = 600
-LETTERS = 20
+MESSAGES = 20
 
 Lease = Annotated[
     int, Meta(ge=1, le=LONGEST_LEASE_MS // 1_000, description=f"default {DEFAULT_LEASE_S}")
@@ -442,7 +442,7 @@ async def locks(session: Session, asked: LocksArguments) -> str:
 
 
 class SendArguments(Arguments, frozen=True, kw_only=True):
-    """A letter to write."""
+    """A message to write."""
 
     to: Recipients
     subject: Title
@@ -452,10 +452,10 @@ class SendArguments(Arguments, frozen=True, kw_only=True):
 
 @tool("Write to other agents.")
 async def send(session: Session, asked: SendArguments) -> str:
-    """Post a letter."""
+    """Send a message."""
     agent = await session.me()
     mission = await session.mission(agent)
-    # Asked before: what fails after the letter was sent would have it sent again.
+    # Asked before: what fails after the message was sent would have it sent again.
     known = {each.id for each in (await session.ask(AgentList())).agents}
     sent = await session.ask(
         MessageSend(
@@ -477,22 +477,22 @@ async def send(session: Session, asked: SendArguments) -> str:
 async def inbox(session: Session, _asked: NoArguments) -> str:
     """Show the agent's mail, oldest first."""
     agent = await session.me()
-    found = (await session.ask(MessageInbox(agent.id, limit=LETTERS))).messages
+    found = (await session.ask(MessageInbox(agent.id, limit=MESSAGES))).messages
     if not found:
         return "No mail."
-    letters = [f"{formatting.letter(each, agent.id)}\n" for each in found]
-    return f"{formatting.listed(letters)}\nack what you dealt with, by its id."
+    blocks = [f"{formatting.message_block(each, agent.id)}\n" for each in found]
+    return f"{formatting.listed(blocks)}\nack what you dealt with, by its id."
 
 
 class AckArguments(Arguments, frozen=True, kw_only=True):
-    """Letters that are dealt with."""
+    """Messages that are dealt with."""
 
     message_ids: Annotated[list[MessageId], Meta(min_length=1, max_length=100)]
 
 
 @tool("Say that letters are dealt with.", repeats=True)
 async def ack(session: Session, asked: AckArguments) -> str:
-    """Acknowledge letters; one that cannot be keeps none of the others from it."""
+    """Acknowledge messages; one that cannot be keeps none of the others from it."""
     agent = await session.me()
     done: list[str] = []
     refused: list[FleetError] = []
