@@ -20,6 +20,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from fleetd import __version__
 from fleetd.protocol.errors import FleetError
 
+from ..client import AsyncFleet
 from . import formatting, resources
 from .formatting import fit
 from .schema import schema
@@ -52,9 +53,8 @@ def serve(agent_id: str | None) -> int:
 
 
 async def _serve(agent_id: str | None) -> None:
-    client = DaemonClient()
-    session = Session(client, agent_id)
-    notices = Notifications(client, session)
+    session = Session(DaemonClient(), agent_id)
+    notices = Notifications(session)
     server = McpServer(session, notices).server
     async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
         tasks.start_soon(notices.follow)
@@ -81,8 +81,7 @@ def described(tool: Tool) -> types.Tool:
 class Notifications:
     """Who listens to what, and what has happened since they were told."""
 
-    def __init__(self, client: DaemonClient, session: Session) -> None:
-        self._client = client
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._bus = InMemorySubscriptionBus()
         self._stream = ListenHandler(self._bus)
@@ -118,7 +117,7 @@ class Notifications:
             tasks.start_soon(self._tell)
             while True:
                 try:
-                    async with self._client.events() as events:
+                    async with AsyncFleet() as fleet, fleet.events() as events:
                         async for event in events:
                             if event.mission_id is not None:
                                 self._missions.add(event.mission_id)

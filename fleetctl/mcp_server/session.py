@@ -7,8 +7,7 @@ daemon, which has only so many, and none of it goes stale. Sessions change under
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
@@ -21,7 +20,7 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.types import OPEN_MISSION
 
-from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
+from ..client import AsyncFleet, ConnectionLost, TooSlow
 from ..client.retry import RESTART_S, keyed, new_key
 from ..context import KEYS
 from ..integrations.registry import HARNESSES
@@ -69,12 +68,6 @@ class DaemonClient:
         self._unknown = {each: kept for each, kept in self._unknown.items() if kept[1] > now}
         return self._unknown.pop(what, (new_key(), now))[0]
 
-    @asynccontextmanager
-    async def events(self) -> AsyncIterator[AsyncEvents]:
-        """Follow the event log from now on, over restarts; raises FleetError."""
-        async with AsyncFleet() as fleet, fleet.events() as events:
-            yield events
-
 
 # How many missions that nobody has started are looked at.
 PENDING = 1_000
@@ -87,7 +80,7 @@ class Session:
     """
 
     def __init__(self, client: DaemonClient, wanted: str | None) -> None:
-        self._client = client
+        self.ask = client.call
         self._wanted = wanted
         self.cwd = os.getcwd()  # noqa: PTH109 - as it is named, links and all
         self.client_name = ""
@@ -103,14 +96,6 @@ class Session:
     def real_cwd(self) -> str:
         """Return the directory with its links resolved, as missions name theirs."""
         return os.path.realpath(self.cwd)
-
-    async def ask(self, request: Request[R], *, once: bool = False) -> R:
-        """Return the daemon's answer; raises FleetError.
-
-        ``once`` is for what would be there twice if the agent called again, see
-        ``DaemonClient.call``.
-        """
-        return await self._client.call(request, once=once)
 
     async def me(self) -> Agent:
         """Return the agent that this is, registered now if nobody did that yet."""

@@ -12,6 +12,7 @@ from fleetd.protocol.event_types import event_type
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
+from ..output import console
 from .state import LOST_MS, WatchState, moment
 
 
@@ -78,7 +79,7 @@ _RANK = {"in_progress": 0, "pending": 1}
 def _running(line: Any, passed: int) -> MissionSeen:
     return MissionSeen(
         id=line.mission_id,
-        title=f"{line.title} (auto)" if line.automatic else line.title,
+        title=console.titled(line.title, automatic=line.automatic),
         status="in_progress",
         percent=line.progress_percent,
         done=line.completed_sorties,
