@@ -110,21 +110,11 @@ def summary(changes: list[UnitFile]) -> list[str]:
     return said
 
 
-def stop_before_change() -> None:
-    """Unload the agent before its file is changed."""
-    stop()
-
-
 def enable() -> None:
     """Load the agent, which starts it; without a session launchd does that at the next login."""
     if runs():
         manager.run("launchctl", "enable", _target())
         start()
-
-
-def disable() -> None:
-    """Unload the agent."""
-    stop()
 
 
 def forget() -> None:
@@ -152,6 +142,10 @@ def stop() -> None:
     deadline = time.monotonic() + END_S
     while _loaded() and time.monotonic() < deadline:
         time.sleep(PAUSE_S)
+
+
+# launchd keeps nothing of an agent that is unloaded.
+disable = stop_before_change = stop
 
 
 def restart() -> None:
