@@ -5,9 +5,17 @@ from argparse import BooleanOptionalAction, Namespace
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    chosen_here,
+    project,
+)
 from ..integrations.hook_command import this_installation
-from ..integrations.hook_plan import PlannedChange, installing, uninstalling
+from ..integrations.hook_plan import PlannedChange, plan_install, plan_uninstall
 from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
@@ -24,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "Let agent CLIs tell fleetd what they do: " + ", ".join(HARNESSES) + ".",
     )
     summary = "Add fleetd's hooks to the settings of agent CLIs; what is there stays as it is."
-    install = changing(
+    install = add_changing_command(
         actions,
         "install",
         _run_install,
@@ -41,21 +49,21 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
-    changing(actions, "uninstall", _run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show where hooks are installed and what was heard of them."
-    looking(actions, "status", _run_status, summary, "  fleetctl hooks status")
+    add_settings_command(actions, "status", _run_status, summary, "  fleetctl hooks status")
     summary = (
         "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
         "something is wrong."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    looking(actions, "doctor", _run_doctor, summary, example)
+    add_settings_command(actions, "doctor", _run_doctor, summary, example)
 
 
 def _run_install(args: Namespace) -> int:
     installation, place = this_installation(), project(args)
     operation = Operation(
-        lambda each: installing(each, place, installation, enforce=args.enforce_locks),
+        lambda each: plan_install(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
         done="installed in",
         nothing="already installed",
@@ -66,12 +74,12 @@ def _run_install(args: Namespace) -> int:
 def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         done="taken out of",
         nothing="not installed",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def _run_status(args: Namespace) -> int:
@@ -108,7 +116,7 @@ def _run_status(args: Namespace) -> int:
 
 def _states(args: Namespace) -> list[HooksState]:
     installation = this_installation()
-    return [state(each, project(args), installation) for each in chosen(args)]
+    return [state(each, project(args), installation) for each in chosen_harnesses(args)]
 
 
 def _summary_cells(seen: HooksState) -> tuple[str, ...]:

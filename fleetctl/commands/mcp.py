@@ -10,9 +10,17 @@ from fleetd.protocol.patterns import AGENT_ID
 from ..args import CommandParser, Subparsers, UsageError
 from ..context import this_agent
 from ..integrations import mcp_extra
-from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    chosen_here,
+    project,
+)
 from ..integrations.hook_plan import PlannedChange
-from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
+from ..integrations.mcp import McpStatus, look, plan_install, plan_uninstall, this_command
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -45,12 +53,12 @@ def register(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
     summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
-    changing(actions, "install", _run_install, summary, example)
+    add_changing_command(actions, "install", _run_install, summary, example)
     summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
-    changing(actions, "uninstall", _run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show which agent CLIs start the server."
-    looking(actions, "status", _run_status, summary, "  fleetctl mcp status")
+    add_settings_command(actions, "status", _run_status, summary, "  fleetctl mcp status")
 
 
 def run(args: Namespace) -> int:
@@ -84,7 +92,7 @@ def _run_install(args: Namespace) -> int:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
     operation = Operation(
-        lambda each: installing(each, place, command),
+        lambda each: plan_install(each, place, command),
         PlannedChange.install,
         done="server added to",
         nothing="already installed",
@@ -97,17 +105,17 @@ def _run_install(args: Namespace) -> int:
 def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         done="server taken out of",
         nothing="not installed",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def _run_status(args: Namespace) -> int:
     command, place = this_command(), project(args)
-    states = [look(each, place, command) for each in chosen(args)]
+    states = [look(each, place, command) for each in chosen_harnesses(args)]
     if args.json:
         document = {
             "package": mcp_extra.is_installed(),

@@ -182,8 +182,8 @@ def run(args: Namespace) -> int:
     settings, plan = loaded_settings(), UninstallPlan()
     for harness in HARNESSES.values():
         for what, planned in (
-            (f"hooks of {harness.name}", hooks.uninstalling),
-            (f"MCP entry of {harness.name}", servers.uninstalling),
+            (f"hooks of {harness.name}", hooks.plan_uninstall),
+            (f"MCP entry of {harness.name}", servers.plan_uninstall),
         ):
             plan.add(what, partial(_setting, what, partial(planned, harness, None)))
     for shell in shells.SHELLS:

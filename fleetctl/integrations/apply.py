@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -17,18 +18,20 @@ from .hook_plan import PlannedChange
 from .registry import HARNESSES, Harness
 
 
-def changing(
+def add_changing_command(
     actions: Subparsers, name: str, run: Run, summary: str, examples: str
 ) -> CommandParser:
     """Add a command that changes settings."""
-    parser = looking(actions, name, run, summary, examples)
+    parser = add_settings_command(actions, name, run, summary, examples)
     parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
     parser.add_argument("--dry-run", action="store_true", help="show the change, write nothing")
     yes_option(parser)
     return parser
 
 
-def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> CommandParser:
+def add_settings_command(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str
+) -> CommandParser:
     """Add a command that looks at settings."""
     parser = command(actions, name, run, summary, examples)
     parser.add_argument(
@@ -42,7 +45,7 @@ def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: st
     return parser
 
 
-def chosen(args: Namespace) -> list[Harness]:
+def chosen_harnesses(args: Namespace) -> list[Harness]:
     """Return the agent CLIs that were named, or all; raises UsageError."""
     if unknown := [name for name in args.harness if name not in HARNESSES]:
         raise UsageError(f"{unknown[0]!r} is none of: {', '.join(HARNESSES)}.")
@@ -59,7 +62,7 @@ def chosen_here(args: Namespace, hint: str) -> list[Harness]:
 
     Raises UsageError, and NotFound with the hint when there is none.
     """
-    found = [each for each in chosen(args) if each.is_here() or not args.all]
+    found = [each for each in chosen_harnesses(args) if each.is_here() or not args.all]
     if not found:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
@@ -76,16 +79,14 @@ def project(args: Namespace) -> Path | None:
 _STYLES = {"+": "green", "-": "red"}
 
 
+@dataclass
 class ChangeOutcome:
     """What became of one harness: a change, or the reason why there is none."""
 
-    def __init__(
-        self, harness: Harness, change: PlannedChange | None = None, error: FleetError | None = None
-    ) -> None:
-        self.harness = harness
-        self.change = change
-        self.error = error
-        self.copy: Path | None = None
+    harness: Harness
+    change: PlannedChange | None = None
+    error: FleetError | None = None
+    copy: Path | None = None
 
     @property
     def pending(self) -> PlannedChange | None:

@@ -127,8 +127,8 @@ def lock_line(lock: Lock, name: str, me: str | None) -> str:
     return f"{path(name)}: held by {who} ({purpose}) {until(lock.expires_at)}"
 
 
-def letter(message: Message, me: str) -> str:
-    """Return a letter as its recipient reads it."""
+def message_block(message: Message, me: str) -> str:
+    """Return a message as its recipient reads it."""
     marks = [f"priority {message.priority}"] if message.priority != "medium" else []
     marks += [f"thread {cut(message.thread_id)}"] if message.thread_id else []
     marks += [f"also to {', '.join(each for each in message.to if each != me)}"] * (
@@ -141,7 +141,7 @@ def letter(message: Message, me: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the lines of a letter, each marked as its sender's."""
+    """Return the lines of a message, each marked as its sender's."""
     return "\n".join(f"> {line}".rstrip() for line in bounded(text, BODY_CHARS).splitlines())
 
 
@@ -187,11 +187,8 @@ def _told(error: FleetError) -> str:
         return _conflict(held, error.values.get("file", held.get("file")))
     if isinstance(error, Unavailable):
         return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
-    return " ".join(filter(None, (_sentence(error.message), _next(error))))
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    end = "" if error.message.endswith((".", "!", "?")) else "."
+    return " ".join(filter(None, (error.message + end, _next(error))))
 
 
 def _next(error: FleetError) -> str:

@@ -122,10 +122,10 @@ def near(fleet: engines.Fleet, home: Path) -> Start:
 
     @asynccontextmanager
     async def start(name: str = "alice", **more: Any) -> AsyncIterator[Agent]:
-        link: Any = Near(fleet)
-        desk = Session(link, name)
+        near_client: Any = Near(fleet)
+        session = Session(near_client, name)
         info = types.Implementation(name="claude-code", version="1")
-        server = Server(desk, Notifications(link, desk)).server
+        server = Server(session, Notifications(session)).server
         with trio.fail_after(LONGEST_S):
             async with Client(server, client_info=info, **more) as client:
                 yield Agent(client)
