@@ -4,7 +4,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.mcp.conftest import Agent, Start
-from tests.mcp.test_tools import ids
+from tests.support.processes import ids
 
 
 async def text(agent: Agent, uri: str) -> str:
