@@ -139,10 +139,6 @@ async def staged(fleet: Fleet) -> Stage:
     return Stage(fleet, mission, older, await fleet.checkpoint(mission, "NEWEST NOTE"))
 
 
-def test_the_matrix_is_whole() -> None:
-    assert len(CASES) == len(set(CASES)) == 36
-
-
 @pytest.mark.parametrize("way", ["get", "latest", "recovery"])
 @pytest.mark.parametrize(("row", "file", "latest"), CASES)
 async def test_what_is_served(

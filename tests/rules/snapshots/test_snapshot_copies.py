@@ -215,10 +215,6 @@ async def staged(fleet: Fleet, some: Iterable[Case]) -> list[Stage]:
     return stages
 
 
-def test_the_matrix_is_whole() -> None:
-    assert len({case for row in ROWS for case in cases(row)}) == 144
-
-
 async def check_served(stage: Stage, *, named: bool) -> None:
     """The rule for one snapshot, asked for by its id or as the newest one of its run."""
     case, found = stage.case, stage.newest.snapshot_id
