@@ -286,7 +286,7 @@ async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_sta
 # Daily work goes by the wall time of the last round
 
 
-class Rounds:
+class DailyRounds:
     """Counts the rounds of the daily work in daemons that come and go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,12 +308,12 @@ class Rounds:
 
 
 @pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    return Rounds(monkeypatch)
+def rounds(monkeypatch: pytest.MonkeyPatch) -> DailyRounds:
+    return DailyRounds(monkeypatch)
 
 
 async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
-    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    fleet: Fleet, rounds: DailyRounds, autojump_clock: trio.testing.MockClock
 ) -> None:
     fleet.clock.follow_trio()
     async with trio.open_nursery() as nursery:
@@ -327,7 +327,7 @@ async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
 
 
 async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_daemon(
-    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, rounds: DailyRounds, autojump_clock: trio.testing.MockClock
 ) -> None:
     clock, store = Clock(), tmp_path / "shared.db"
     clock.follow_trio()
@@ -347,7 +347,7 @@ async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_d
 async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
     fleet: Fleet,
     nursery: trio.Nursery,
-    rounds: Rounds,
+    rounds: DailyRounds,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
@@ -369,7 +369,7 @@ async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
 async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
     fleet: Fleet,
     nursery: trio.Nursery,
-    rounds: Rounds,
+    rounds: DailyRounds,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
@@ -385,7 +385,7 @@ async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
 
 async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
     fleet: Fleet,
-    rounds: Rounds,
+    rounds: DailyRounds,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
