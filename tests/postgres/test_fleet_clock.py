@@ -9,7 +9,7 @@ from fleetd.store.postgres import server_clock
 from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.server import PostgresServer as StoreServer
 from fleetd.store.postgres.server_clock import ServerClock
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 
 class Own:
@@ -29,7 +29,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Own:
     return own
 
 
-def test_it_is_the_servers_clock(postgres: Server) -> None:
+def test_it_is_the_servers_clock(postgres: LocalPostgres) -> None:
     clock = ServerClock()
     with connect(postgres.url(user="postgres"), "test") as line:
         clock.ask(line)
@@ -96,7 +96,7 @@ def test_a_clock_that_was_far_off_binds_nobody_who_starts(own: Own) -> None:
     assert clock.now_ms() == own.ms
 
 
-def test_what_the_store_was_told_last_is_asked_at_each_connection(postgres: Server) -> None:
+def test_what_the_store_was_told_last_is_asked_at_each_connection(postgres: LocalPostgres) -> None:
     url = postgres.url(postgres.new_database(), user="postgres")
     server = open_server(url)
     with closing(server.open("writer")) as line:

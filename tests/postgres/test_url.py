@@ -7,7 +7,7 @@ import pytest
 from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.connection import connect, name_of
 from fleetd.store.postgres.url import display_name
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 PLAIN = {"PGUSER": "ann", "PGDATABASE": "", "PGHOST": "", "PGPORT": "", "PGSERVICE": ""}
 
@@ -46,7 +46,7 @@ def test_the_environment_counts_as_it_does_for_libpq(monkeypatch: pytest.MonkeyP
 
 
 def test_a_service_is_named_as_what_answers(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "services"
     file.write_text(

@@ -19,9 +19,9 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotRecord,
 )
 from fleetd.protocol.types import RUN_ID
-from tests.rules.sessions.test_sessions import Window
-from tests.rules.snapshots.test_snapshots import at_once, record
 from tests.support.fleet import Fleet, opened
+from tests.support.hook_sessions import Window
+from tests.support.snapshots import at_once, record
 
 
 async def session(fleet: Fleet, session_id: str, cwd: str, **report: Any) -> Window:

@@ -16,7 +16,7 @@ from fleetd.domain.sessions.plan_matching import normalized
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from tests.support import shared_store
-from tests.unit.sessions.session_rules import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, SessionRules
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
@@ -48,7 +48,7 @@ class AnyPlan(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk()
+        self.desk = SessionRules()
         for title in ("read", "write tests", "other"):
             self.desk.give(title, "other")
         self.others = self.of_others()
