@@ -29,7 +29,7 @@ DEFECTS = {
         "import fleetd.host.instance_lock as it; real = it.locks_of\n"
         "it.locks_of = lambda *given: dict([*real(*given).items()][:1])"
     ),
-    "no-connect": "import fleetd.server.listener as it; it._refuses = lambda path: True",
+    "no-connect": "import fleetd.server.listener as it; it._is_stale = lambda path: True",
 }
 STARTER = """
 import json, os, signal, sys, apsw, platformdirs, trio
