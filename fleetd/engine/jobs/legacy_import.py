@@ -24,7 +24,7 @@ async def import_legacy(engine: Engine) -> None:
 
     It is renamed after the commit: whoever dies between the two finds it again, and its digest in
     the database. A file that cannot be imported stays, with a warning. Raises StoreAway: then it is
-    to be tried again. Source: behaviour, Legacy import.
+    to be tried again.
     """
     file = LegacyFile(engine.config.database.with_name(NAME))
     if file.path == engine.config.database:
