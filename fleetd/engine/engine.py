@@ -133,7 +133,7 @@ class Admission:
             retry=True,
         )
 
-    async def admitted(self, beat: Callable[[], None]) -> None:
+    async def wait_open(self, beat: Callable[[], None]) -> None:
         """Wait until it is open, however long, and call ``beat`` meanwhile."""
         while not self._is_open:
             beat()
@@ -169,7 +169,7 @@ class Engine:
         root = loaded.config.checkpoints
         self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
         self.pulled = RecordFiles(root / PULLED)
-        self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
+        self.store = open_store(loaded, self._apply_effects, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
@@ -369,15 +369,15 @@ class Engine:
             batches=self.batches,
         )
 
-    def _committed(self, effects: list[Effect]) -> None:
+    def _apply_effects(self, effects: list[Effect]) -> None:
         """Carry out effects in order; one that fails is logged, and takes no other with it."""
         for effect in effects:
             try:
-                self._carry_out(effect)
+                self._apply_effect(effect)
             except Exception:
                 log.exception("%s could not be carried out", type(effect).__name__)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _apply_effect(self, effect: Effect) -> None:
         if isinstance(effect, LogLine):
             log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
         elif isinstance(effect, WriteBackup | RemoveBackup):

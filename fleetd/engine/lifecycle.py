@@ -171,7 +171,7 @@ class _Readiness:
         await engine.write(start_up, tuple(engine.waiting_locks))
         self._unfinished += await finish(engine, self._unfinished)
         if not self.complete or lost is not None:
-            async with engine.outbox.at_work:
+            async with engine.outbox.file_lock:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)

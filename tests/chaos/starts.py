@@ -29,7 +29,7 @@ DEFECTS = {
         "import fleetd.host.instance_lock as it\n"
         "real = plant(it, 'locks_of', lambda *given: dict([*real(*given).items()][:1]))"
     ),
-    "no-connect": "import fleetd.server.listener as it; plant(it, '_refuses', lambda path: True)",
+    "no-connect": "import fleetd.server.listener as it; plant(it, '_is_stale', lambda path: True)",
 }
 STARTER = """
 import json, os, signal, sys, apsw, platformdirs, trio

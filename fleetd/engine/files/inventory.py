@@ -71,7 +71,7 @@ async def rows_of(engine: Engine, noun: Noun, owner_id: str) -> RowNames:
     return rows
 
 
-async def take(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
+async def compare(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     """Compare the rows and the files of one owner; raises OSError for an unreadable directory.
 
     The rows are read last: they come before the files.
@@ -80,7 +80,7 @@ async def take(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     return Inventory(noun, await rows_of(engine, noun, owner_id), listing)
 
 
-async def take_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
+async def compare_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
     """Compare the rows and the files of several owners; one that is unreadable is left alone."""
     backups, listings = engine.backups[noun], dict[str, Listing]()
 
@@ -130,8 +130,8 @@ async def check_latest(
     That it is a record which is ``known`` to be bad is no finding of its own. Raises OSError when
     nothing can be looked at.
     """
-    async with engine.outbox.at_work:
-        inventory = await take(engine, noun, owner_id)
+    async with engine.outbox.file_lock:
+        inventory = await compare(engine, noun, owner_id)
         found = await _check_latest(engine, inventory)
         if not found.trouble or (found.held_id in known and not repair):
             return []

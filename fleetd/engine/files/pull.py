@@ -62,7 +62,7 @@ class _Pulling:
     async def run(self) -> None:
         """Pull every checkpoint, newest first, then remove the files of those that are gone."""
         engine, mission_id = self._engine, self.result.mission_id
-        async with engine.outbox.at_work:
+        async with engine.outbox.file_lock:
             await engine.outbox.in_thread(self._files.sweep)
             listing = await engine.outbox.in_thread(lambda: self._files.list(mission_id))
         linked = (listing.latest or "").removesuffix(".json")
@@ -75,7 +75,7 @@ class _Pulling:
             cursor = page.following
         # latest.json is made right even when nothing is to be removed.
         gone = sorted(listing.files - self._seen)
-        async with engine.outbox.at_work:
+        async with engine.outbox.file_lock:
             stuck = await engine.outbox.in_thread(
                 lambda: self._files.remove(mission_id, gone, self._latest)
             )
@@ -107,7 +107,7 @@ class _Pulling:
         While nobody else touches a file: what is forgotten meanwhile is not written behind it.
         """
         engine, mission_id, files = self._engine, self.result.mission_id, self._files
-        async with engine.outbox.at_work:
+        async with engine.outbox.file_lock:
             data = await engine.read(content, checkpoint_id)
             if data is None:
                 self._seen.discard(checkpoint_id)

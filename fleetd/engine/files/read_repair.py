@@ -94,7 +94,9 @@ def warnings_of(taken: IngestResult) -> list[str]:
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
         found.append(f"{more} more rows were missing; they were restored from their files")
-    left = [f"{_clause(error)}; it was left where it is" for error in taken.refused.values()]
+    left = [
+        f"{_without_period(error)}; it was left where it is" for error in taken.refused.values()
+    ]
     return found + left
 
 
@@ -115,11 +117,11 @@ async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError
     record, owner_id = None, owner_in(noun, error)
     try:
         record = await engine.outbox.in_thread(
-            lambda: _first_whole(engine.backups[noun], record_id, owner_id)
+            lambda: _first_intact(engine.backups[noun], record_id, owner_id)
         )
     except (Corrupt, Incompatible) as trouble:
         log.warning("%s", trouble.message)
-        raise _both(noun, record_id, error, trouble) from error
+        raise _both_damaged(noun, record_id, error, trouble) from error
     except OSError as trouble:
         log.warning("The file of %s cannot be read: %s", record_id, trouble)
     if record is None:
@@ -169,12 +171,12 @@ def _with_warning(healed: FileRecord, more: list[str], what: str) -> FileRecord:
     return _also_warning(healed, [*more, warning])
 
 
-def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> FleetError:
+def _both_damaged(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> FleetError:
     """Return the error of a damaged row whose file is of no use either."""
     kind = type(row) if isinstance(row, Corrupt) else Corrupt
     return kind(
         f"{noun.capitalize()} {record_id} is damaged in both copies: its row"
-        f" {row.values.get('reason')}; {_clause(file)}",
+        f" {row.values.get('reason')}; {_without_period(file)}",
         hint=f"{KINDS[noun].list} shows the others.",
         **cast("dict[str, Any]", {f"{noun}_id": record_id}),
     )
@@ -186,10 +188,10 @@ def _no_file(noun: Noun, row: FleetError, elsewhere: str | None) -> FleetError:
     if elsewhere is not None:
         where = f"its file lies on {elsewhere}"
         hint = f"The daemon there heals it: {KINDS[noun].verify} --repair, on that machine."
-    return type(row)(f"{_clause(row)}, and {where}", hint=hint, **row.values)
+    return type(row)(f"{_without_period(row)}, and {where}", hint=hint, **row.values)
 
 
-def _clause(error: FleetError) -> str:
+def _without_period(error: FleetError) -> str:
     return error.message.rstrip(".")
 
 
@@ -198,7 +200,7 @@ def owner_in(noun: Noun, error: FleetError) -> str | None:
     return cast("str | None", error.values.get(f"{KINDS[noun].whose}_id"))
 
 
-def _first_whole(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
+def _first_intact(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
     """Return what the first whole one of the files holds that are named like a record.
 
     Raises Corrupt when all are damaged, Incompatible for one of another version.

@@ -29,7 +29,7 @@ from ...protocol.types import Noun
 from ...store.api import StoreAway
 from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
-from .inventory import Inventory, repair_latest, rows_of, take, take_all
+from .inventory import Inventory, compare, compare_all, repair_latest, rows_of
 from .verified_read import latest_data, verified
 
 log = logging.getLogger("fleetd")
@@ -80,22 +80,22 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     ingested = 0
     every = sorted({*known, *rows})
     progress.at(f"{KINDS[noun].whose}s", total=len(every))
-    for page in _some(every, OWNERS):
+    for page in _chunks(every, OWNERS):
         ingested += await _reconcile_page(engine, noun, page)
     if ingested:
         log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
 
 
-def _some(names: list[str], size: int) -> Iterator[list[str]]:
+def _chunks(names: list[str], size: int) -> Iterator[list[str]]:
     """Yield names some at a time."""
     for start in range(0, len(names), size):
         yield names[start : start + size]
 
 
 async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> int:
-    every = await take_all(engine, noun, owner_ids)
+    every = await compare_all(engine, noun, owner_ids)
     if await _adopt(engine, noun, every):
-        every = await take_all(engine, noun, [each.owner_id for each in every])
+        every = await compare_all(engine, noun, [each.owner_id for each in every])
     ingested = 0
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
@@ -109,7 +109,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
             result = await _ingest(engine, noun, owner_id, sorted(each.orphans))
             ingested += len(result.ids)
             if result.gone:
-                now = next(iter(await take_all(engine, noun, [owner_id])), each)
+                now = next(iter(await compare_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
             await repair_latest(engine, now)
@@ -121,7 +121,7 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
     """Keep what lies here of a machine that is gone; returns how many records that are."""
     misplaced = [record_id for each in every for record_id in sorted(each.misplaced)]
     adopted = 0
-    for some in _some(misplaced, FILES):
+    for some in _chunks(misplaced, FILES):
         adopted += await engine.write(adopt, noun, some)
     left = len(misplaced) - adopted
     if adopted:
@@ -159,7 +159,7 @@ async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestRes
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
     """
     try:
-        found = await take(engine, noun, owner_id)
+        found = await compare(engine, noun, owner_id)
     except OSError as error:
         log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
         return IngestResult()
@@ -190,7 +190,7 @@ async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str])
                 good.append(found)
         return good
 
-    for some in _some(orphans, FILES):
+    for some in _chunks(orphans, FILES):
         good = await engine.outbox.in_thread(partial(read, some))
         imported = await _import(engine, good)
         ids += imported.ids
@@ -270,7 +270,7 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
 
 async def _collect(engine: Engine, backups: RecordFiles) -> int:
     removed = 0
-    for page in _some(await engine.outbox.in_thread(backups.owners), OWNERS):
+    for page in _chunks(await engine.outbox.in_thread(backups.owners), OWNERS):
         whose = KINDS[backups.layout.noun].whose
         found = await engine.read(tombstones.forgotten_of, whose, page)
         for owner_id, until in found.items():
@@ -280,7 +280,7 @@ async def _collect(engine: Engine, backups: RecordFiles) -> int:
 
 async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int | None) -> int:
     """Remove an owner's files without a row, up to a position in the log; returns how many."""
-    async with _at_rest(engine):
+    async with _files_locked(engine):
         listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
         rows = await rows_of(engine, backups.layout.noun, owner_id)
         orphans = Inventory(backups.layout.noun, rows, listing).orphans
@@ -292,13 +292,13 @@ async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int
 
 
 @asynccontextmanager
-async def _at_rest(engine: Engine) -> AsyncIterator[None]:
+async def _files_locked(engine: Engine) -> AsyncIterator[None]:
     """Keep others from the files; a start that compares all of them has done so already."""
-    at_work = engine.outbox.at_work
-    if at_work.statistics().owner is trio.lowlevel.current_task():
+    lock = engine.outbox.file_lock
+    if lock.statistics().owner is trio.lowlevel.current_task():
         yield
         return
-    async with at_work:
+    async with lock:
         yield
 
 
@@ -307,7 +307,7 @@ async def _remove_orphans(
 ) -> None:
     """Remove files of an owner that have no row; what cannot be removed is logged."""
     try:
-        async with _at_rest(engine):
+        async with _files_locked(engine):
             await _remove(engine, backups, owner_id, going)
     except OSError as error:
         log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)

@@ -82,7 +82,7 @@ def _is_doctor(request: HookDeliver) -> bool:
 @method(HookDeliver, without_store=_is_doctor)
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
     """Record what a hook was told, and answer it."""
-    reply = await take(engine, request, caller)
+    reply = await record_delivery(engine, request, caller)
     if request.begun_us is not None and not _is_doctor(request):
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:
@@ -90,7 +90,7 @@ async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookR
     return reply
 
 
-async def take(
+async def record_delivery(
     engine: Engine, request: HookDeliver, caller: Caller, happened_ms: int | None = None
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
@@ -192,7 +192,7 @@ async def _answer(
         happened_ms=happened_ms,
     )
     async with engine.session_queue.recording:
-        recorded = await _recorded(engine, request, caller, delivery, facts)
+        recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
         return HookReply()
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
@@ -209,7 +209,7 @@ async def _answer(
     return HookReply(stdout=adapter.reply(report, Answer(context=context, deny=refused)))
 
 
-async def _recorded(
+async def _record_and_scan(
     engine: Engine, request: HookDeliver, caller: Caller, delivery: HookDelivery, facts: Facts
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
@@ -402,7 +402,7 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
     with trace.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
-        await take(
+        await record_delivery(
             engine,
             request,
             DAEMON,

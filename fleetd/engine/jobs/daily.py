@@ -40,7 +40,7 @@ STEPPED_BACK_S = 3_600
 ROUND_S = 6 * 3_600
 
 
-async def work_daily(engine: Engine) -> None:
+async def run_daily_work(engine: Engine) -> None:
     """Have a round now and whenever a day has passed since the last one, until cancelled."""
     last_ms: int | None = None
     while True:
@@ -86,7 +86,7 @@ async def tidy(engine: Engine) -> None:
 async def _while_available(engine: Engine, clean: Callable[[Engine], Awaitable[object]]) -> None:
     """Clean up, again from the start each time that the store was away meanwhile."""
     while True:
-        await engine.admission.admitted(lambda: _beat(engine))
+        await engine.admission.wait_open(lambda: _beat(engine))
         try:
             await clean(engine)
         except StoreAway:
@@ -130,7 +130,7 @@ async def compress(engine: Engine) -> int:
 
 async def _compress(engine: Engine, snapshot_id: str) -> bool:
     backups = engine.backups["snapshot"]
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         try:
             backup = await engine.read(outbox.backup, "snapshot", snapshot_id)
         except NotFound:  # pruned meanwhile
@@ -205,7 +205,7 @@ async def _drop_runs(engine: Engine) -> None:
     """Drop the runs that nobody needs, then their directories; a file without a row stays."""
     run_ids = [""]
     while run_ids:
-        async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
+        async with engine.outbox.file_lock:  # one that is recorded anew has no file before the end
             run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)

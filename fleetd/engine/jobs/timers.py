@@ -16,7 +16,7 @@ from ..engine import Engine
 from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
 from .cluster import heartbeat
-from .daily import work_daily
+from .daily import run_daily_work
 from .liveness import process_ended, scan
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ FILES_S = 60
 async def run_timers(engine: Engine) -> None:
     """Do what is done by itself until cancelled."""
     async with trio.open_nursery() as nursery:
-        timers = [scan_liveness, watch_processes, work_daily, drain_spool, refill_disk_reserve]
+        timers = [scan_liveness, watch_processes, run_daily_work, drain_spool, refill_disk_reserve]
         if engine.machine:
             timers += [send_heartbeats, follow_other_machines]
         for timer in timers:
@@ -72,7 +72,7 @@ async def follow_other_machines(engine: Engine) -> None:
         await _admitted(engine, "files")
         engine.timer_health.beat("files", FILES_S + ROUND_S)
         try:
-            await engine.outbox.take_on()
+            await engine.outbox.post_pending()
             forgotten = await collect_garbage(engine, forgotten)
         except StoreAway:  # which the store itself tells
             continue
@@ -160,7 +160,7 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
             engine.timer_health.beat(timer, ROUND_S)
 
     beat()
-    await engine.admission.admitted(beat)
+    await engine.admission.wait_open(beat)
 
 
 async def _sleep(engine: Engine, seconds: float) -> None:

@@ -45,15 +45,15 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     progress.at("database")
-    findings = await _store(engine)
+    findings = await _examine_store(engine)
     progress.at("files")
-    findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
+    findings += await engine.outbox.in_thread(lambda: _examine_files(engine, fix=fix))
     for noun in KINDS if engine.store.availability.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _store(engine: Engine) -> list[Finding]:
+async def _examine_store(engine: Engine) -> list[Finding]:
     """Examine the store; while it is away that is all there is to say of it."""
     try:
         found = await _database(engine)
@@ -111,7 +111,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
     machines = await engine.read(membership.list_machines)
-    return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
+    return [server, _clock(engine), _machines(machines), *await _not_migrated(engine)]
 
 
 def _clock(engine: Engine) -> Finding:
@@ -135,7 +135,7 @@ def _machines(machines: list[MachineLine]) -> Finding:
     return Finding(check="machines", ok=True, detail=detail)
 
 
-async def _left_behind(engine: Engine) -> list[Finding]:
+async def _not_migrated(engine: Engine) -> list[Finding]:
     """Tell of missions that nobody sees any more, since they stand in this machine's own file."""
     path = engine.config.database
     try:
@@ -170,7 +170,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
     ]
 
 
-def _around(engine: Engine, *, fix: bool) -> list[Finding]:
+def _examine_files(engine: Engine, *, fix: bool) -> list[Finding]:
     config = engine.config
     return [
         *_permissions(
@@ -182,7 +182,7 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         *_leftovers(disk_audit.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
         *([_disk_reserve(engine, fix=fix)] if engine.disk_reserve.size else []),
-        *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
+        *_free_space(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
 
@@ -193,7 +193,7 @@ def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Fin
         if found := disk_audit.trouble(path):
             detail, mendable = found
             fixed = fix and mendable and disk_audit.mend(path)
-            subject = _named(path.path)
+            subject = _printable(path.path)
             wrong.append(
                 Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
             )
@@ -209,7 +209,7 @@ def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Fin
     return shown
 
 
-def _named(path: Path) -> str:
+def _printable(path: Path) -> str:
     """Return a path as text; a name in bytes that are no UTF-8 could not be told or stored."""
     return os.fsencode(path).decode(errors="replace")
 
@@ -224,7 +224,7 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
             Finding(
                 check="leftovers",
                 ok=False,
-                subject=_named(path),
+                subject=_printable(path),
                 detail="a temporary file that a crash left",
                 fixed=not path.exists(),
             )
@@ -266,7 +266,7 @@ def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     )
 
 
-def _room(directories: Iterable[Path]) -> list[Finding]:
+def _free_space(directories: Iterable[Path]) -> list[Finding]:
     """Warn before the disk is full: then nothing can be stored any more."""
     findings = []
     for directory in directories:

@@ -106,7 +106,7 @@ async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
         warnings=[
             *seen.warnings,
             *await _other_machines(engine, found.scope),
-            *await _copies(engine),
+            *await _other_copies(engine),
         ],
     )
 
@@ -118,7 +118,7 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     with trio.CancelScope(shield=True):
         forgotten = await erase(engine, target, request)
         trouble = await _scrub(engine)
-        warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
+        warnings = [*forgotten.warnings, *await _other_copies(engine), *trouble]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
@@ -143,7 +143,7 @@ async def erase(
 
 async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None) -> Forgotten:
     found = await engine.read(steps.find, target)
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         begun = await engine.write(steps.begin, target, found.scope, asked)
         scope = begun.scope
         others = await _other_machines(engine, scope)
@@ -199,7 +199,7 @@ async def _last_step(
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         while True:
             step = await engine.write(steps.step, target, cleared, before, dropped)
             if step.forgotten is not None:
@@ -210,7 +210,7 @@ async def _last_step(
             cleared.update(step.missions, step.runs)
 
 
-async def _copies(engine: Engine) -> list[str]:
+async def _other_copies(engine: Engine) -> list[str]:
     """Return warnings about what a restore or an import put aside: nobody looks into that."""
     beside, checkpoints = engine.config.database.parent, engine.config.checkpoints.resolve()
 

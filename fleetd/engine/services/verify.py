@@ -24,7 +24,7 @@ from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.layout import Listing
 from ..engine import Engine
-from ..files.inventory import check_latest, rows_of, take
+from ..files.inventory import check_latest, compare, rows_of
 from ..files.read_repair import get
 from ..files.repair import check
 
@@ -160,7 +160,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
 async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> list[Finding]:
     directory = engine.backups[what.noun].root / owner_id
     try:
-        found = await take(engine, what.noun, owner_id)
+        found = await compare(engine, what.noun, owner_id)
     except OSError as error:
         return [_unreadable(what.noun, directory, error)]
     to_check = sorted(found.rows.live | found.orphans)

@@ -122,7 +122,7 @@ class SharingMachines:
 
 
 async def look(fleet: Fleet) -> None:
-    await fleet.engine.outbox.take_on()
+    await fleet.engine.outbox.post_pending()
     await collect_garbage(fleet.engine)
     await fleet.settle()
 

@@ -13,7 +13,7 @@ from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import events_and_locks
 from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
-from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, tidy, work_daily
+from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, run_daily_work, tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.events import CheckpointsPruned
 from fleetd.protocol.records import Mission
@@ -219,7 +219,7 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
     with monkeypatch.context() as patch:
         meet_rules(fleet.engine, patch, full)
         fleet.clock.follow_trio()
-        nursery.start_soon(work_daily, fleet.engine)
+        nursery.start_soon(run_daily_work, fleet.engine)
         await fleet.settle()
     assert await fleet.seqs() == list(range(BATCH + 1, last + 1))
     assert f"Removed {BATCH} events" in caplog.text
@@ -301,7 +301,7 @@ class DailyRounds:
         """Return how many rounds a daemon has in its first hours."""
         before = self.number
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(work_daily, fleet.engine)
+            nursery.start_soon(run_daily_work, fleet.engine)
             await trio.sleep(hours * 3_600)
             nursery.cancel_scope.cancel()
         return self.number - before
@@ -317,7 +317,7 @@ async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
 ) -> None:
     fleet.clock.follow_trio()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(work_daily, fleet.engine)
+        nursery.start_soon(run_daily_work, fleet.engine)
         for _ in range(10):
             await trio.sleep(8 * 3_600 - 7)  # never at the moment of a look
             fleet.clock.suspend(16 * HOUR + 7 * SECOND)
@@ -351,7 +351,7 @@ async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    nursery.start_soon(work_daily, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(HOUR / 1_000 + 7)
     assert rounds.number == 1
     fleet.clock.step(-STEPPED_BACK_S * SECOND)
@@ -373,7 +373,7 @@ async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    nursery.start_soon(work_daily, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(7)
     for number, step in ((2, 300 * DAY), (3, -300 * DAY)):
         fleet.clock.step(step)

@@ -178,7 +178,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning_with_its_reason(
 async def test_an_outbox_that_hangs_is_noticed_without_a_failure(
     fleet: Fleet, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with fleet.engine.outbox.at_work:
+    async with fleet.engine.outbox.file_lock:
         await fleet.checkpoint(await fleet.mission(), wait_for_backup=False)
         await trio.sleep(checks.STUCK_S - 1)
         assert (await look(fleet))[1]["backups"].ok
@@ -228,7 +228,7 @@ async def test_health_looks_at_the_timer_files_as_at_every_other(
     async def hang(*_: Any) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(fleet.engine.outbox, "take_on", hang)
+    monkeypatch.setattr(fleet.engine.outbox, "post_pending", hang)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timers.follow_other_machines, fleet.engine)
         await trio.sleep(timers.FILES_S + timers.ROUND_S - 1)
