@@ -7,7 +7,6 @@ SQLite's own locks.
 import contextlib
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
@@ -75,8 +74,12 @@ class SqliteStore:
         self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
         self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
         executor = SqliteExecutor(self._reader_connection)
-        read = partial(run_reads, self._reader_connection, executor)
-        self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
+        self._reader = WorkerThread(
+            "reader",
+            lambda jobs: run_reads(self._reader_connection, executor, jobs),
+            lambda _: None,
+            inline=inline,
+        )
         self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
