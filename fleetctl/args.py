@@ -15,7 +15,7 @@ from fleetd.protocol.errors import InvalidParams
 # Text, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
 COMMAND = "COMMAND"
-# What is said of an argument that is an id, unless something else is.
+# The help of an argument that is an id, unless it has another.
 IDS = {
     **{
         noun: f"its id, or four digits of it or more: fleetctl {noun} list"
@@ -33,19 +33,19 @@ _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Run = Callable[[argparse.Namespace], int]
 
 
-def _untranslated(text: Any) -> Any:
+def _same_text(text: Any) -> Any:
     """Return what argparse would translate, also the None of a group without a description."""
     return text
 
 
 @contextmanager
-def english() -> Iterator[None]:
+def without_translation() -> Iterator[None]:
     """Have argparse not look for its words in another language, in eight places for each of them.
 
     Only meanwhile: argparse belongs to the whole process.
     """
     before = argparse._  # type: ignore[attr-defined]
-    argparse._ = _untranslated  # type: ignore[attr-defined]
+    argparse._ = _same_text  # type: ignore[attr-defined]
     try:
         yield
     finally:
@@ -60,14 +60,14 @@ class UsageError(InvalidParams):
         self.usage = usage
 
 
-class _Unprinted(argparse.RawDescriptionHelpFormatter):
+class _CheckingFormatter(argparse.RawDescriptionHelpFormatter):
     """What argparse checks each option with; it need not ask how wide the terminal is."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=80)
 
 
-class _Printed(argparse.RawDescriptionHelpFormatter):
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """What people read: no wider than the terminal, but for examples, which are to be copied.
 
     A command's name and what it is for stand on one line.
@@ -80,12 +80,12 @@ class _Printed(argparse.RawDescriptionHelpFormatter):
 
     def _format_action(self, action: argparse.Action) -> str:
         """Leave out the line above a list of commands, which says COMMAND."""
-        told = super()._format_action(action)
+        text = super()._format_action(action)
         listed = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
-        return told.partition("\n")[2] if listed else told
+        return text.partition("\n")[2] if listed else text
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Break what is prose; what is indented stays as it is."""
+        """Break prose; indented lines stay as they are."""
         from textwrap import fill
 
         return "\n".join(
@@ -102,14 +102,14 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, overview: Callable[[], str] | None = None, **settings: object) -> None:
         self._overview = overview
-        super().__init__(formatter_class=_Unprinted, allow_abbrev=False, **settings)  # type: ignore[arg-type]
+        super().__init__(formatter_class=_CheckingFormatter, allow_abbrev=False, **settings)  # type: ignore[arg-type]
 
     def add_argument(
         self, *names: str, completes: str | None = None, **settings: Any
     ) -> argparse.Action:
-        """Add an argument, and say what a shell completes its value with: see ``marked``.
+        """Add an argument, and say what a shell completes its value with: see ``with_completion``.
 
-        What is completed is an ID, unless ``metavar`` says otherwise. Many choices stand in the
+        A completed value is an ID, unless ``metavar`` says otherwise. Many choices stand in the
         help, not in the usage, where nothing breaks them.
         """
         if completes:
@@ -119,9 +119,9 @@ class CommandParser(argparse.ArgumentParser):
         choices = settings.get("choices")
         if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
             settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
-            told = f"one of {', '.join(choices)}"
-            settings["help"] = f"{settings['help']}: {told}" if settings.get("help") else told
-        return marked(super().add_argument(*names, **settings), completes)
+            listed = f"one of {', '.join(choices)}"
+            settings["help"] = f"{settings['help']}: {listed}" if settings.get("help") else listed
+        return with_completion(super().add_argument(*names, **settings), completes)
 
     def flag(self, *names: str, help: str) -> None:  # noqa: A002 - argparse's word for it
         """Add an option without a value."""
@@ -131,12 +131,12 @@ class CommandParser(argparse.ArgumentParser):
         """Return the help, as wide as the terminal."""
         if self._overview is not None:
             return self._overview()
-        self.formatter_class = _Printed
+        self.formatter_class = _HelpFormatter
         return super().format_help()
 
     def format_usage(self) -> str:
         """Return the usage, as wide as the terminal."""
-        self.formatter_class = _Printed
+        self.formatter_class = _HelpFormatter
         return super().format_usage()
 
     def commands(self, dest: str) -> Subparsers:
@@ -148,7 +148,7 @@ class CommandParser(argparse.ArgumentParser):
         self._action_groups.insert(0, self._action_groups.pop())
         return place
 
-    def below(self, name: str) -> "CommandParser":
+    def subcommand(self, name: str) -> "CommandParser":
         """Return the parser of a command below this one; raises UsageError where there is none."""
         places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
         place = next(places, None)
@@ -164,29 +164,29 @@ class CommandParser(argparse.ArgumentParser):
             raise UsageError(f"{COMMAND} is required: say what to do.", self.format_help().strip())
         raise UsageError(message, self.format_usage().strip())
 
-    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+    def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
         """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
         options = [each for each in unknown if each.startswith("-")]
-        near = nearest(options[0], self._option_string_actions) if options else ""
-        told = " ".join(each or "''" for each in unknown)
-        self.error(f"unrecognized arguments: {told}{near and '.' + near}")
+        near = did_you_mean(options[0], self._option_string_actions) if options else ""
+        shown = " ".join(each or "''" for each in unknown)
+        self.error(f"unrecognized arguments: {shown}{near and '.' + near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a choice that there is not, and name what may have been meant."""
         if action.choices is None or value in action.choices:
             return
         choices = list(map(str, action.choices))
-        near = nearest(str(value), choices)
+        near = did_you_mean(str(value), choices)
         if action.metavar == COMMAND:
-            told = near or f" There are: {', '.join(choices)}."
+            more = near or f" There are: {', '.join(choices)}."
             raise UsageError(
-                f"argument {COMMAND}: there is no {value!r}.{told}", self.format_usage().strip()
+                f"argument {COMMAND}: there is no {value!r}.{more}", self.format_usage().strip()
             )
-        told = f"expected one of {', '.join(choices)}; got {value!r}"
-        raise argparse.ArgumentError(action, f"{told}.{near}" if near else told)
+        message = f"expected one of {', '.join(choices)}; got {value!r}"
+        raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` Did you mean status?`` for a word that is nearly a known one, else nothing."""
     # Imported here: it is needed only where something is wrong.
     from difflib import get_close_matches
@@ -202,7 +202,7 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def marked(action: argparse.Action, completes: str | None) -> argparse.Action:
+def with_completion(action: argparse.Action, completes: str | None) -> argparse.Action:
     """Say what a shell completes an argument with, and return the argument.
 
     Ids are named by their kind (``mission``) or by the part of it that a command can do something
@@ -228,11 +228,11 @@ def command(
     """
     epilog = f"examples:\n{examples}" if examples else None
     parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
-    told = (
+    shared = (
         ("--json", "print exactly one JSON document"),
         ("--exact", "on a terminal too: times in ISO 8601, nothing cut"),
     )
-    for option, meaning in told:
+    for option, meaning in shared:
         shown = meaning if prints else argparse.SUPPRESS
         parser.add_argument(option, action="store_true", help=shown)
     parser.set_defaults(run=run, parser=parser)
@@ -245,7 +245,7 @@ def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
     return parser.commands("action")
 
 
-def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+def whole_number(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
     """Return a converter for whole numbers within bounds."""
     bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
 
@@ -284,7 +284,7 @@ def limit_option(parser: CommandParser, default: int) -> None:
     """Add ``--limit``."""
     parser.add_argument(
         "--limit",
-        type=whole(1, 1_000),
+        type=whole_number(1, 1_000),
         default=default,
         metavar="N",
         help=f"how many to show at most (default: {default})",
@@ -305,6 +305,6 @@ def threshold_ms() -> int | None:
     if not text:
         return None
     try:
-        return whole(1, 30 * 86_400_000)(text)
+        return whole_number(1, 30 * 86_400_000)(text)
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"FLEET_ACTIVITY_THRESHOLD_MS: {error}") from None

@@ -21,7 +21,7 @@ from fleetd.protocol.errors import (
     SchemaInvalid,
 )
 
-from .args import CommandParser, UsageError, english
+from .args import CommandParser, UsageError, without_translation
 from .output import console
 from .prompts import Cancelled
 
@@ -119,8 +119,8 @@ BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = _common_last(list(sys.argv[1:] if argv is None else argv))
-    _tolerate_narrow_terminals()
+    arguments = _move_common_options_last(list(sys.argv[1:] if argv is None else argv))
+    _escape_unencodable()
     try:
         _refuse_undecodable(arguments)
         status = _run(arguments)
@@ -130,17 +130,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _write_elsewhere()  # the reader has enough
+        _redirect_to_null()  # the reader has enough
         return BROKEN_PIPE
     except OSError as error:
         # Whatever the daemon did is done; only its report had no room.
-        _write_elsewhere()
+        _redirect_to_null()
         print(f"Error: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return FAILED
     return status
 
 
-def _write_elsewhere() -> None:
+def _redirect_to_null() -> None:
     """Let the interpreter, which flushes once more at its end, do so where nobody looks."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -152,7 +152,7 @@ def _refuse_undecodable(arguments: Sequence[str]) -> None:
             raise UsageError(f"The argument {argument!a} is not valid UTF-8.")
 
 
-def _common_last(arguments: list[str]) -> list[str]:
+def _move_common_options_last(arguments: list[str]) -> list[str]:
     """Let ``--json`` and ``--exact`` stand before the command as well as behind it."""
     first = next((n for n, each in enumerate(arguments) if each not in COMMON), len(arguments))
     return [*arguments[first:], *arguments[:first]]
@@ -160,15 +160,15 @@ def _common_last(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with english():
+        with without_translation():
             parser = build_parser(arguments)
             args, unknown = parser.parse_known_args(arguments)
             if unknown:
-                getattr(args, "parser", parser).refuse(unknown)
+                getattr(args, "parser", parser).reject_unknown(unknown)
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
-    console.be_exact(getattr(args, "exact", False))
+    console.set_exact(getattr(args, "exact", False))
     return int(args.run(args))
 
 
@@ -188,7 +188,7 @@ def build_parser(arguments: Sequence[str]) -> CommandParser:
     return parser
 
 
-def whole_parser(prog: str = "fleetctl") -> CommandParser:
+def full_parser(prog: str = "fleetctl") -> CommandParser:
     """Return the parser with the options of every command: what pages are made of."""
     parser = _parser(prog)
     subparsers = parser.commands("command")
@@ -234,7 +234,7 @@ def _report_text(error: FleetError) -> None:
         message = f"{message}: {error.values.get('method')}"
     if isinstance(error, WITH_REASON_CODE):
         message = f"{message} [{error.kind}]"
-    console.complain("Error:", message, "red")
+    console.print_error("Error:", message, "red")
     for candidate in error.values.get("candidates") or ():
         known = candidate.values() if isinstance(candidate, dict) else (candidate,)
         shown = [str(each) for each in known if each is not None]
@@ -242,12 +242,12 @@ def _report_text(error: FleetError) -> None:
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):
-        console.complain("Hint:", console.clean(error.hint))
+        console.print_error("Hint:", console.clean(error.hint))
     elif noun := LISTS.get(str(error.values.get("field"))):
-        console.complain("Hint:", f"fleetctl {noun} list shows the ids there are.")
+        console.print_error("Hint:", f"fleetctl {noun} list shows the ids there are.")
 
 
-def _tolerate_narrow_terminals() -> None:
+def _escape_unencodable() -> None:
     """Let a character that the terminal's encoding lacks come out escaped, not as a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fleetd.config import Loaded
 
 # How the key of a lock begins, which is the same on every machine.
-KEYS = ("project:", "machine:")
+LOCK_KEY_PREFIXES = ("project:", "machine:")
 
 
 def cwd() -> str:
@@ -65,7 +65,7 @@ def absolute(path: str) -> str:
     return path if path.startswith("/") else str(Path(cwd(), path))
 
 
-def selected(
+def select_mission(
     client: Fleet,
     purpose: SelectionPurpose,
     *,
@@ -112,12 +112,12 @@ def this_agent() -> str | None:
 
 
 def mission_id(client: Fleet, given: str | None) -> str:
-    """Return the id that was given, else that of the mission at work; raises as ``selected``."""
-    return given or selected(client, "work").mission.id
+    """Return the id that was given, else that of the mission at work, by ``select_mission``."""
+    return given or select_mission(client, "work").mission.id
 
 
 @contextmanager
-def failing_as(what: str) -> Iterator[None]:
+def prefix_errors(what: str) -> Iterator[None]:
     """Say which step failed when the daemon could not do it; usage errors keep their own words."""
     try:
         yield

@@ -164,7 +164,8 @@ def load(env: Mapping[str, str] = os.environ) -> Loaded:
     _convert(tree, f"in {file}")
     for variable, where in _ENVIRONMENT.items():
         if text := env.get(variable):
-            _place(tree, where, _environment_value(variable, text))
+            section = tree if len(where) == 1 else tree.setdefault(where[0], {})
+            section[where[-1]] = _environment_value(variable, text)
             origins[".".join(where)] = f"environment {variable}"
     _fill_paths(tree, env)
     fill_ignored(tree, file)
@@ -180,15 +181,7 @@ def _environment_value(variable: str, text: str) -> Any:
                 f"FLEET_ACTIVITY_THRESHOLD_MS is {text!r}; expected a whole number of "
                 "milliseconds, 1 or more."
             ) from None
-    if variable == "FLEET_LOG_LEVEL":
-        return text.upper()
-    return text
-
-
-def _place(tree: dict[str, Any], where: tuple[str, ...], value: Any) -> None:
-    for name in where[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[where[-1]] = value
+    return text.upper() if variable == "FLEET_LOG_LEVEL" else text
 
 
 def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
@@ -249,13 +242,9 @@ def without_password(url: str) -> str:
 
 
 def _masked(option: re.Match[str]) -> str:
-    name = re.sub(r"%([0-9a-fA-F]{2})", _decoded, option[1]).lower()
+    name = re.sub(r"%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), option[1]).lower()
     secret = "password" in name or "secret" in name
     return f"{option[1]}{option[2]}***" if secret else option[0]
-
-
-def _decoded(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -276,7 +265,7 @@ class ConfigError(Exception):
 def read_file(file: Path) -> dict[str, Any]:
     """Return what the file says, nothing for one that is not there; raises ConfigError."""
     try:
-        with open(file, "rb", opener=_at_once) as opened:
+        with open(file, "rb", opener=_without_waiting) as opened:
             info = os.fstat(opened.fileno())
             if not stat.S_ISREG(info.st_mode):
                 raise ConfigError(
@@ -290,7 +279,7 @@ def read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"The configuration file {file} cannot be read: {error}") from error
 
 
-def _at_once(path: str, flags: int) -> int:
+def _without_waiting(path: str, flags: int) -> int:
     """Open without waiting: a pipe would wait for somebody who writes into it, for ever."""
     return os.open(path, flags | os.O_NONBLOCK)
 

@@ -11,8 +11,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 
 import msgspec
 import trio
@@ -31,7 +32,7 @@ from .server.listener import ListeningSockets, listening
 from .server.progress import report_start
 from .server.server import Server
 from .store.api import StoreFailed, StoreRefused, StoreUnready
-from .store.sqlite.integrity_check import named_in
+from .store.sqlite.integrity_check import unreadable_rows_in
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ def start(loaded: Loaded) -> int:
     except* (PathRefused, StoreRefused) as refused:
         status = _report(refused, EXIT_REFUSED, "{}")
     except* Corrupt as damaged:
-        status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=_unreadable_rows(loaded))
+        found = "" if loaded.config.store else unreadable_rows_in(loaded.config.database)
+        rows = f" {found}." if found else ""
+        status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=rows)
     except* (Storage, Unavailable) as unable:
         # While fleetd serves, clients are told these; at the start there is nobody else to tell.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
@@ -78,12 +81,6 @@ def start(loaded: Loaded) -> int:
         log.exception("fleetd stops because of a bug")
         status = EXIT_FAILED
     return status
-
-
-def _unreadable_rows(loaded: Loaded) -> str:
-    """Name the rows that cannot be read, where it is these."""
-    found = "" if loaded.config.store else named_in(loaded.config.database)
-    return f" {found}." if found else ""
 
 
 def _report(group: BaseExceptionGroup[BaseException], status: int, text: str, **more: str) -> int:
@@ -203,12 +200,14 @@ async def _serve(
             if notifier.watchdog_seconds:
                 # Twice per period, so that one late feeding is no death sentence.
                 interval = notifier.watchdog_seconds / 2
-                front.start_soon(feed_watchdog, notifier, interval, _health_check(engine))
+                front.start_soon(feed_watchdog, notifier, interval, partial(_healthy, engine))
             # What lives as long as the daemon is not looked through again and again for garbage:
             # that would hold everybody up for tens of ms.
             gc.collect()
             gc.freeze()
-            _report_ready(engine, notifier)
+            path = engine.loaded.config.socket
+            log.info("fleetd %s listens on %s (pid %d)", __version__, path, os.getpid())
+            notifier.send("READY=1", f"STATUS={_status_line(engine)}")
             front.start_soon(_report_availability, engine, notifier)
             await stop.wait()
             engine.store.hurry()  # a timer may be waiting for an answer, and nobody cancels that
@@ -218,12 +217,6 @@ async def _serve(
         engine.stop_waiting()
         connections.cancel_scope.deadline = trio.current_time() + _CONNECTION_SECONDS
         server.drain()
-
-
-def _report_ready(engine: Engine, notifier: Notifier) -> None:
-    path = engine.loaded.config.socket
-    log.info("fleetd %s listens on %s (pid %d)", __version__, path, os.getpid())
-    notifier.send("READY=1", f"STATUS={_status_line(engine)}")
 
 
 async def _report_availability(engine: Engine, notifier: Notifier) -> None:
@@ -246,22 +239,18 @@ def _status_line(engine: Engine) -> str:
     return listening if away is None else f"{listening}; the store is away: {away.message}"
 
 
-def _health_check(engine: Engine) -> Callable[[], Awaitable[bool]]:
-    """Return a check that goes through the whole way a client's request goes.
+async def _healthy(engine: Engine) -> bool:
+    """Check the whole way that a client's request goes.
 
     It fails for what a restart would mend: to be restarted again and again because the disk is full
     would only keep those out who could still read.
     """
-
-    async def healthy() -> bool:
-        try:
-            health = await engine.handle(SystemHealth(), DAEMON)
-        except FleetError as error:
-            log.warning("The health check failed: %s", error)
-            return False
-        for check in health.checks:
-            if check.restart_mends and not check.ok:
-                log.warning("The health check failed: %s: %s", check.name, check.detail)
-        return not health.restart_mends
-
-    return healthy
+    try:
+        health = await engine.handle(SystemHealth(), DAEMON)
+    except FleetError as error:
+        log.warning("The health check failed: %s", error)
+        return False
+    for check in health.checks:
+        if check.restart_mends and not check.ok:
+            log.warning("The health check failed: %s: %s", check.name, check.detail)
+    return not health.restart_mends

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tests.support.postgres_programs import NotInstalled, binaries, install
-from tests.support.postgres_server import SUPERUSER, Server
+from tests.support.postgres_server import SUPERUSER, LocalPostgres
 
 _RULES = {
     "agents": "agent_loss mail_rules",
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         return 1
     signal.signal(signal.SIGTERM, _stop)
     named = any(word.startswith("tests") for word in argv)
-    with Server() as server:
+    with LocalPostgres() as server:
         address = server.url(server.new_database(), user=SUPERUSER)
         command = [sys.executable, "-m", "pytest", *argv, *(() if named else TESTS)]
         return _run(command, os.environ | {"FLEET_TEST_STORE": address})

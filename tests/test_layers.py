@@ -19,7 +19,7 @@ PURE_OS = {"os.path.normpath", "os.path.join", "os.path.isabs", "os.path.basenam
 PROTOCOL_MAY_IMPORT = {"msgspec"}
 
 
-class Module:
+class ParsedModule:
     """A source file, its dotted name and what it imports."""
 
     def __init__(self, root: Path, path: Path) -> None:
@@ -45,10 +45,10 @@ class Module:
         return ".".join((*above, *(node.module or "").split("."))).strip(".")
 
 
-read = cache(Module)
+read = cache(ParsedModule)
 
 
-def modules(root: Path, *packages: str) -> list[Module]:
+def modules(root: Path, *packages: str) -> list[ParsedModule]:
     return [
         read(root, path) for package in packages for path in sorted((root / package).rglob("*.py"))
     ]
@@ -98,7 +98,7 @@ def importers(root: Path, library: str) -> set[str]:
     }
 
 
-def at_import(module: Module) -> Iterator[ast.ImportFrom]:
+def at_import(module: ParsedModule) -> Iterator[ast.ImportFrom]:
     """The imports that happen with a module's own, not later and not for types only."""
     waiting: list[ast.AST] = list(module.tree.body)
     while waiting:

@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from fleetctl.cli import COMMANDS, whole_parser
+from fleetctl.cli import COMMANDS, full_parser
 
 from .reference import NOTE
 
@@ -22,7 +22,7 @@ EVERYWHERE = {"help", "json", "exact"}
 
 def files() -> dict[str, str]:
     """Return the page by its path."""
-    commands = _below(whole_parser())
+    commands = _below(full_parser())
     rows = [f"| [`{name}`](#fleetctl-{name}) | {what} |" for name, what in COMMANDS.items()]
     index = "\n".join(["| command | |", "|---|---|", *rows])
     parts = ["# The commands", INTRODUCTION, index]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import shtab
 
-from fleetctl.cli import COMMANDS, whole_parser
+from fleetctl.cli import COMMANDS, full_parser
 from fleetctl.client.methods import METHODS
 from fleetctl.integrations.registry import HARNESSES
 from fleetd.__main__ import parser as fleetd_parser
@@ -62,10 +62,10 @@ def files() -> dict[str, str]:
     """Return the scripts, by where completion systems look for them below a prefix."""
     bash, zsh = f"{SHARE}/bash-completion/completions", f"{SHARE}/zsh/site-functions"
     return {
-        f"{bash}/fleetctl": _bash(whole_parser(), "fleetctl", "fleet"),
+        f"{bash}/fleetctl": _bash(full_parser(), "fleetctl", "fleet"),
         f"{bash}/fleet": _fleet_in_bash(),
         f"{bash}/fleetd": _bash(fleetd_parser(), "fleetd"),
-        f"{zsh}/_fleetctl": _zsh(_briefly(whole_parser()), "fleetctl", "fleet"),
+        f"{zsh}/_fleetctl": _zsh(_briefly(full_parser()), "fleetctl", "fleet"),
         f"{zsh}/_fleetd": _zsh(fleetd_parser(), "fleetd"),
     }
 

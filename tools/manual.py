@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fleetctl.cli import COMMANDS, whole_parser
+from fleetctl.cli import COMMANDS, full_parser
 from fleetd import __version__
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.config import Config
@@ -25,7 +25,7 @@ EVERYWHERE = ("--help", "--json", "--exact")
 
 def files() -> dict[str, str]:
     """Return the pages by their paths."""
-    whole = whole_parser()
+    whole = full_parser()
     commands = commands_of(whole)
     pages = {f"man1/fleetctl-{name}.1": _command(name, each) for name, each in commands.items()}
     pages |= {

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from tests.support.network import Network
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 from ..fleet import Fleet
 from ..machine import now, revision, this_machine
@@ -72,7 +72,7 @@ def _measure(options: argparse.Namespace) -> Shared:
     with tempfile.TemporaryDirectory(prefix="fleetd-shared-", dir="/tmp") as name:
         place = Path(name)
         machine = this_machine(place)
-        with appending(place) as fsync, Server(durable=True) as server:
+        with appending(place) as fsync, LocalPostgres(durable=True) as server:
             version = server.sql("SHOW server_version")[0]["server_version"].split()[0]
             with alone(place) as own, sharing(place, server, 1) as [one]:
                 runs = 5 if quick else RUNS
@@ -95,11 +95,11 @@ def _measure(options: argparse.Namespace) -> Shared:
     )
 
 
-def _crowds(place: Path, server: Server, own: Fleet, *, quick: bool) -> list[Crowd]:
+def _crowds(place: Path, server: LocalPostgres, own: Fleet, *, quick: bool) -> list[Crowd]:
     seconds = 0.3 if quick else SECONDS
     clients = (2,) if quick else CLIENTS
 
-    def ask(fleets: list[Fleet], server: Server | None) -> Iterator[Crowd]:
+    def ask(fleets: list[Fleet], server: LocalPostgres | None) -> Iterator[Crowd]:
         for what, number in itertools.product(WHAT, clients):
             yield crowd(what, fleets, number, seconds, server=server)
 
@@ -110,7 +110,7 @@ def _crowds(place: Path, server: Server, own: Fleet, *, quick: bool) -> list[Cro
     return found
 
 
-def _hearings(place: Path, server: Server, own: Fleet, *, quick: bool) -> list[Heard]:
+def _hearings(place: Path, server: LocalPostgres, own: Fleet, *, quick: bool) -> list[Heard]:
     events = 5 if quick else EVENTS
     found = [hearing("SQLite, the same machine", own, own, events)]
     with sharing(place, server, 2) as [here, there]:
@@ -119,7 +119,9 @@ def _hearings(place: Path, server: Server, own: Fleet, *, quick: bool) -> list[H
     return found
 
 
-def _distances(place: Path, server: Server, fsync: Operation, *, quick: bool) -> list[Distance]:
+def _distances(
+    place: Path, server: LocalPostgres, fsync: Operation, *, quick: bool
+) -> list[Distance]:
     found = []
     names = (*FAR, *READ_FAR)
     for delay in DELAYS_MS[:2] if quick else DELAYS_MS:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 from ..fleet import ROOT, Fleet
 from ..measure import Samples
@@ -52,7 +52,12 @@ class Crowd(msgspec.Struct, frozen=True):
 
 
 def crowd(
-    what: str, fleets: Sequence[Fleet], clients: int, seconds: float, *, server: Server | None
+    what: str,
+    fleets: Sequence[Fleet],
+    clients: int,
+    seconds: float,
+    *,
+    server: LocalPostgres | None,
 ) -> Crowd:
     """Let so many clients in all ask their daemons, each again as soon as it is answered."""
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
@@ -100,7 +105,7 @@ def _batches(fleet: Fleet) -> int:
     return int(fleet.call("system.status")["writer"]["batches"])
 
 
-def _wal(server: Server | None) -> int:
+def _wal(server: LocalPostgres | None) -> int:
     if server is None:
         return 0
     return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])

@@ -5,13 +5,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.network import Network
-from tests.support.postgres_server import OWNER, Server
+from tests.support.postgres_server import OWNER, LocalPostgres
 
 from ..fleet import Fleet, running
 
 
 @contextmanager
-def sharing(place: Path, server: Server, number: int) -> Iterator[list[Fleet]]:
+def sharing(place: Path, server: LocalPostgres, number: int) -> Iterator[list[Fleet]]:
     """Run so many daemons on a new database of a server, over its Unix socket."""
     database = server.new_database()
     with ExitStack() as stack:
@@ -22,7 +22,7 @@ def sharing(place: Path, server: Server, number: int) -> Iterator[list[Fleet]]:
 
 
 @contextmanager
-def far(place: Path, server: Server, delay_ms: float) -> Iterator[tuple[Fleet, Network]]:
+def far(place: Path, server: LocalPostgres, delay_ms: float) -> Iterator[tuple[Fleet, Network]]:
     """Run a daemon whose every word to the server, and every answer, is under way for so long."""
     database = server.new_database()
     with Network(server.port, 1, delay_ms=delay_ms) as network:

@@ -1,7 +1,7 @@
 """The client of the daemon's socket, for commands and for other people's tools.
 
-``Fleet`` blocks. What commands do without, such as ``AsyncFleet`` for trio, is loaded for whoever
-asks for it.
+``Fleet`` blocks. What commands do without, such as ``AsyncFleet`` for trio, is loaded when it is
+asked for.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -16,20 +16,28 @@ from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
 
 from .models import encode
-from .protocol import OutgoingCall, Progress, Reply, RpcProtocol, TooSlow, lost, progress_of
+from .protocol import (
+    OutgoingCall,
+    Progress,
+    Reply,
+    RpcProtocol,
+    TooSlow,
+    connection_lost,
+    progress_of,
+)
 from .retry import (
     CONNECT_S,
     REPLY_S,
     RESTART_S,
     answer,
+    default_socket,
     keyed,
     outgoing,
     reconnect,
     retried,
-    users_socket,
 )
 from .subscription import EventPosition, Link, LogSubscription, SubscriptionOptions
-from .transport import PAUSE_S, attempt
+from .transport import PAUSE_S, try_dial
 
 
 class TrioTransport:
@@ -49,14 +57,14 @@ class TrioTransport:
     async def dial(self, path: Path, deadline: float) -> None:
         """Open a connection, after closing the one before; raises Unavailable or Denied."""
         self.close()
-        while (found := attempt(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
+        while (found := try_dial(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
             await trio.sleep(PAUSE_S)
         connected = trio.socket.from_stdlib_socket(socket.socket(fileno=found.detach()))
         self._stream = trio.SocketStream(connected)
 
     async def send(self, data: bytes, wait_s: float) -> None:
         """Send all; raises TooSlow, ConnectionLost."""
-        stream = self._mine()
+        stream = self._current()
         with trio.move_on_after(wait_s) as waiting:
             try:
                 await stream.send_all(data)
@@ -68,20 +76,20 @@ class TrioTransport:
 
     async def receive(self, wait_s: float) -> bytes:
         """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
-        stream = self._mine()
+        stream = self._current()
         with trio.move_on_after(wait_s):
             try:
                 data = await stream.receive_some(262_144)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise lost() from error
+                raise connection_lost() from error
             if not data:
-                raise lost()
+                raise connection_lost()
             return bytes(data)
         raise TooSlow
 
-    def _mine(self) -> trio.SocketStream:
+    def _current(self) -> trio.SocketStream:
         if self._stream is None:
-            raise lost()
+            raise connection_lost()
         return self._stream
 
     def close(self) -> None:
@@ -102,7 +110,7 @@ class _PendingReply:
 
     def __init__(self) -> None:
         self.over = trio.Event()
-        self.outcome: Reply | FleetError = lost()
+        self.outcome: Reply | FleetError = connection_lost()
 
 
 class AsyncConnection:
@@ -113,25 +121,25 @@ class AsyncConnection:
         self._transport = transport
         self._protocol = protocol
         self._waiting: dict[int, _PendingReply] = {}
-        self._hearing: dict[str, Callable[[Progress], None]] = {}
-        self._give, self._take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
+        self._listeners: dict[str, Callable[[Progress], None]] = {}
+        self._to_send, self._to_take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
 
     async def exchange(self, call: OutgoingCall) -> Any:
         """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost."""
         number, line = self._protocol.ask(call.method, call.params)
         waiting = self._waiting[number] = _PendingReply()
         if call.progress is not None:
-            self._hearing[call.token] = call.progress
+            self._listeners[call.token] = call.progress
         try:
             with trio.move_on_after(call.reply_s):
                 with suppress(trio.ClosedResourceError):  # it ended, and has said so
-                    await self._give.send((number, line))
+                    await self._to_send.send((number, line))
                 await waiting.over.wait()
         finally:
-            # Whoever was cancelled leaves the others whole: his reply is passed over.
+            # A cancelled call leaves the others whole: its reply is passed over.
             del self._waiting[number]
             self._protocol.forget(number)
-            self._hearing.pop(call.token, None)
+            self._listeners.pop(call.token, None)
         if not waiting.over.is_set():
             raise TooSlow
         if isinstance(waiting.outcome, FleetError):
@@ -141,8 +149,8 @@ class AsyncConnection:
         return waiting.outcome.result
 
     async def serve(self) -> None:
-        """Send what is asked and hand out what is answered, until the connection is over."""
-        why: FleetError = lost()
+        """Send calls and hand out replies until the connection ends."""
+        why: FleetError = connection_lost()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send)
@@ -152,7 +160,7 @@ class AsyncConnection:
             self._end(why)
 
     async def _send(self) -> None:
-        async for number, line in self._take:
+        async for number, line in self._to_take:
             if number in self._waiting:
                 # Half a line would spoil all that follow: who is cancelled is not waited for here.
                 await self._transport.send(line, FOR_EVER)
@@ -167,16 +175,18 @@ class AsyncConnection:
                         if (waiting := self._waiting.get(message.number)) is not None:
                             waiting.outcome = message
                             waiting.over.set()
-                    elif (told := progress_of(message)) is not None and told[0] in self._hearing:
-                        self._hearing[told[0]](told[1])
+                    elif (update := progress_of(message)) is not None:
+                        token, progress = update
+                        if token in self._listeners:
+                            self._listeners[token](progress)
         except FleetError as error:
             return error
 
     def _end(self, why: FleetError) -> None:
         self.broken = True
         self._transport.close()
-        self._give.close()
-        self._take.close()
+        self._to_send.close()
+        self._to_take.close()
         for waiting in self._waiting.values():
             if not waiting.over.is_set():
                 waiting.outcome = why
@@ -187,31 +197,20 @@ R = TypeVar("R")
 
 
 class AsyncEvents(EventPosition):
-    """Events in the order of the log, each once, over restarts of the daemon.
+    """As ``Events``, for trio: ``async with fleet.events() as events`` subscribes and ends it.
 
-    ``async with fleet.events() as events`` subscribes and ends it. It has a connection of its own.
-    Nothing is read ahead of the loop: one that is slow lags behind and loses nothing. What was
-    cancelled while it waited may be asked again. With a ``consumer`` whoever asks for the next
-    event has dealt with those before, and the end of the block says so of the last one too, unless
-    it was left by an exception.
-
-    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
-    daemon is away for longer than was allowed.
+    A loop that was cancelled while it waited may be begun again.
     """
 
-    def __init__(self, fleet: "AsyncFleet", path: Path, wanted: SubscriptionOptions) -> None:
-        self._log = LogSubscription(path, TrioTransport(), wanted, fleet.call)
+    def __init__(self, fleet: "AsyncFleet", path: Path, options: SubscriptionOptions) -> None:
+        self._log = LogSubscription(path, TrioTransport(), options, fleet.call)
 
     async def __aenter__(self) -> Self:
         await self._log.begin()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                await self._log.save()
-        finally:
-            self._log.close()
+        await self._log.end(saved=kind is None)
 
     def __aiter__(self) -> Self:
         return self
@@ -243,7 +242,7 @@ class AsyncFleet:
         restart_s: float = RESTART_S,
         away_s: float = 0.0,
     ) -> None:
-        self._path = users_socket() if path is None else Path(path)
+        self._path = default_socket() if path is None else Path(path)
         self._connect_s = connect_s
         self._away_s = away_s
         self._restart_s = restart_s
@@ -253,7 +252,7 @@ class AsyncFleet:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        transport = await self._first()
+        transport = await self._connect_first()
         self._lifetime = trio.open_nursery()
         self._nursery = await self._lifetime.__aenter__()
         self._adopt(transport)
@@ -263,7 +262,7 @@ class AsyncFleet:
         nursery, self._nursery = self._nursery, None
         if nursery is None:
             return
-        nursery.cancel_scope.shield = True  # it ends at once, whoever is cancelled
+        nursery.cancel_scope.shield = True  # it ends at once, also when cancelled
         nursery.cancel_scope.cancel()
         # An error of the body goes its own way: in a group with nothing else it would be hidden.
         await self._lifetime.__aexit__(None, None, None)
@@ -277,7 +276,9 @@ class AsyncFleet:
     ) -> R:
         """Send a request and return its result; see ``Fleet.call``."""
         request = keyed(request)
-        return answer(request, await self._result(outgoing(request, reply_s, progress)))
+        return answer(
+            request, await self._exchange_with_retries(outgoing(request, reply_s, progress))
+        )
 
     async def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -285,7 +286,7 @@ class AsyncFleet:
         """Send any method and return its result as plain data; see ``Fleet.call_raw``."""
         call = OutgoingCall(method, encode({} if params is None else params), reply_s)
         if again:
-            return await self._result(call)
+            return await self._exchange_with_retries(call)
         return await (await self._connected()).exchange(call)
 
     def events(
@@ -301,40 +302,40 @@ class AsyncFleet:
         on_link: Callable[[Link], None] | None = None,
     ) -> AsyncEvents:
         """Follow the event log; see ``AsyncEvents``, and ``Fleet.events`` for the parameters."""
-        wanted = SubscriptionOptions(
+        options = SubscriptionOptions(
             since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
         )
-        return AsyncEvents(self, self._path, wanted)
+        return AsyncEvents(self, self._path, options)
 
-    async def _result(self, call: OutgoingCall) -> Any:
+    async def _exchange_with_retries(self, call: OutgoingCall) -> Any:
         """Exchange a call for its result, over restarts of the daemon."""
 
         async def exchange() -> Any:
-            return await (await self._connected(patient=True)).exchange(call)
+            return await (await self._connected(wait_for_restart=True)).exchange(call)
 
         return await retried(exchange, self._open, TrioTransport(), self._restart_s)
 
-    async def _first(self) -> TrioTransport:
+    async def _connect_first(self) -> TrioTransport:
         """Connect for the first time; raises Unavailable when nobody is there in time."""
         deadline = trio.current_time() + self._away_s
         try:
-            return await self._dialled(trio.current_time() + self._connect_s)
+            return await self._dial(trio.current_time() + self._connect_s)
         except Unavailable:
             if not self._away_s:
                 raise
-            return await reconnect(self._dialled, TrioTransport(), deadline)
+            return await reconnect(self._dial, TrioTransport(), deadline)
 
-    async def _connected(self, *, patient: bool = False) -> AsyncConnection:
+    async def _connected(self, *, wait_for_restart: bool = False) -> AsyncConnection:
         """Return a connection that is not known to be broken.
 
-        ``patient`` waits for a daemon as long as a restart may take.
+        With ``wait_for_restart`` a daemon is waited for as long as a restart may take.
         """
         if (connection := self._connection) is not None and not connection.broken:
             return connection
         try:
             return await self._open(trio.current_time() + self._connect_s)
         except Unavailable:
-            if not patient or self._nursery is None:
+            if not wait_for_restart or self._nursery is None:
                 raise
             deadline = trio.current_time() + self._restart_s
             return await reconnect(self._open, TrioTransport(), deadline)
@@ -344,9 +345,9 @@ class AsyncFleet:
         async with self._connecting:
             if (connection := self._connection) is not None and not connection.broken:
                 return connection
-            return self._adopt(await self._dialled(deadline))
+            return self._adopt(await self._dial(deadline))
 
-    async def _dialled(self, deadline: float) -> TrioTransport:
+    async def _dial(self, deadline: float) -> TrioTransport:
         transport = TrioTransport()
         await transport.dial(self._path, deadline)
         return transport

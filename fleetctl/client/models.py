@@ -1,6 +1,6 @@
 """The requests and records of ``fleetd.protocol`` as commands use them; imports no msgspec.
 
-Whoever checks types sees the Structs themselves. What runs are plain stand-ins by the same names:
+A type checker sees the Structs themselves. What runs are plain stand-ins by the same names:
 a request is what it was given, and a record what the daemon answered.
 """
 
@@ -55,8 +55,8 @@ class MissingMember(Incompatible, AttributeError):
 class PlainRecord(dict[str, Any]):
     """A JSON object whose members are attributes as well; one that is absent is MissingMember."""
 
-    def __init__(self, *told: Any, **fields: Any) -> None:
-        super().__init__(*told, **fields)
+    def __init__(self, *members: Any, **fields: Any) -> None:
+        super().__init__(*members, **fields)
         for name in WIRE_NAMES.keys() & fields.keys():
             self[WIRE_NAMES[name]] = self.pop(name)
 
@@ -64,7 +64,7 @@ class PlainRecord(dict[str, Any]):
         try:
             return self[WIRE_NAMES.get(name, name)]
         except KeyError:
-            raise not_understood(f"it has no {name}", MissingMember) from None
+            raise incompatible(f"it has no {name}", MissingMember) from None
 
 
 class PlainRequest(PlainRecord):
@@ -88,7 +88,7 @@ class PlainRequest(PlainRecord):
 
     def answer(self, result: Any) -> PlainRecord:
         """Return what the daemon answered; raises Incompatible for what no method answers with."""
-        return an_object(result, "a result")
+        return require_object(result, "a result")
 
 
 def encode(value: Any) -> bytes:
@@ -101,15 +101,15 @@ def decode(data: bytes | bytearray) -> Any:
     return json.loads(data, object_hook=PlainRecord)
 
 
-def an_object(told: Any, what: str) -> PlainRecord:
+def require_object(value: Any, what: str) -> PlainRecord:
     """Return a part of a message that must be an object; raises Incompatible when it is none."""
-    if isinstance(told, PlainRecord):
-        return told
-    raise not_understood(f"{what} is an object")
+    if isinstance(value, PlainRecord):
+        return value
+    raise incompatible(f"{what} is an object")
 
 
-def not_understood(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
-    """Return what is said of an answer that has not the form which was expected."""
+def incompatible(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
+    """Return the error of an answer that has another form than expected."""
     return kind(
         f"fleetd answered something this fleetctl does not understand: {why}.",
         hint="Are both of the same version? Compare: fleetctl --version; "
@@ -117,7 +117,7 @@ def not_understood(why: object, kind: type[Incompatible] = Incompatible) -> Inco
     )
 
 
-_REQUESTS = {told[0]: (method, *told[1:]) for method, told in METHODS.items()}
+_REQUESTS = {about[0]: (method, *about[1:]) for method, about in METHODS.items()}
 
 
 class _Finding(PlainRecord):

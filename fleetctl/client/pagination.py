@@ -13,8 +13,8 @@ T = TypeVar("T")
 PAGE = 1_000
 
 
-def every(page: Callable[..., Sequence[T]]) -> list[T]:
-    """Return all of a list; ``page`` asks for what is behind ``after``, from the beginning without.
+def all_pages(page: Callable[..., Sequence[T]]) -> list[T]:
+    """Return all of a list; ``page`` asks for what follows ``after``, else for the first ones.
 
     ``limit`` is left to the daemon: one that knows no pages would refuse to hear of them.
     """
@@ -26,7 +26,7 @@ def every(page: Callable[..., Sequence[T]]) -> list[T]:
     return found
 
 
-def newest(
+def newest_events(
     client: Fleet, *, limit: int = PAGE, agent_id: str | None = None, **terms: Any
 ) -> Iterator[Event]:
     """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
 from fleetd.protocol.framing import FrameTooLong, Line, LineDecoder
 
-from .models import PlainRecord, an_object, decode, encode, not_understood
+from .models import PlainRecord, decode, encode, incompatible, require_object
 
 REPLY_BYTES = 256 * 1024 * 1024
 
@@ -68,9 +68,9 @@ def progress_of(notice: Notice) -> tuple[str, Progress] | None:
     token, what = notice.params.token, notice.params.what
     done, total = notice.params.done, notice.params.total
     if not isinstance(token, str) or not isinstance(what, str):
-        raise not_understood("progress has a token and says of what")
+        raise incompatible("progress has a token and says of what")
     if not isinstance(done, int) or not isinstance(total, int | None):
-        raise not_understood("progress is in whole numbers")
+        raise incompatible("progress is in whole numbers")
     return token, Progress(what, done, total)
 
 
@@ -111,42 +111,42 @@ class RpcProtocol:
         """
         try:
             while (line := self._lines.next_line()) is not None:
-                if (message := self._understood(line)) is not None:
+                if (message := self._decoded(line)) is not None:
                     return message
         except FrameTooLong as error:
             raise LimitExceeded(f"The reply is longer than {REPLY_BYTES} bytes.") from error
         return None
 
-    def _understood(self, line: Line) -> Reply | Notice | None:
+    def _decoded(self, line: Line) -> Reply | Notice | None:
         try:
             incoming: Any = decode(line)
         except (ValueError, RecursionError) as error:
-            raise not_understood(error) from error
-        an_object(incoming, "a message")
+            raise incompatible(error) from error
+        require_object(incoming, "a message")
         if isinstance(method := incoming.get("method"), str):
-            return Notice(method, an_object(incoming.params, "what a notification tells"))
+            return Notice(method, require_object(incoming.params, "what a notification tells"))
         return self._reply(incoming)
 
     def _reply(self, incoming: PlainRecord) -> Reply | None:
-        number, told = incoming.get("id"), incoming.get("error")
-        if number is None and told is not None and self._lengths:
+        number, refused = incoming.get("id"), incoming.get("error")
+        if number is None and refused is not None and self._lengths:
             # It answers a line that the daemon did not read to its end: a limit was passed.
             number = max(self._lengths, key=lambda each: self._lengths[each])
         if not isinstance(number, int) or self._lengths.pop(number, None) is None:
             return None
-        error = None if told is None else _refusal(told)
+        error = None if refused is None else _error_of(refused)
         return Reply(number, incoming.get("result"), error)
 
 
-def _refusal(told: Any) -> FleetError:
+def _error_of(value: Any) -> FleetError:
     """Return the error that the daemon answered with; raises Incompatible when it is none."""
-    error = an_object(told, "an error")
+    error = require_object(value, "an error")
     code, message = error.code, error.message
     if not isinstance(code, int) or not isinstance(message, str):
-        raise not_understood("an error has a number and a sentence")
+        raise incompatible("an error has a number and a sentence")
     return from_wire(code, message, error.get("data"))
 
 
-def lost() -> ConnectionLost:
-    """Return what is said of a connection that the daemon closed."""
+def connection_lost() -> ConnectionLost:
+    """Return the error of a connection that the daemon closed."""
     return ConnectionLost("fleetd closed the connection before it answered.")

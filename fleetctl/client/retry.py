@@ -1,7 +1,7 @@
 """Retry over a restart of the daemon: deadlines, timeouts and idempotency keys.
 
-What is written here waits by what it is given: the client for trio gives what trio waits for, and
-the blocking one what blocks, so that ``run_blocking`` runs it to its end.
+All waiting is done by arguments: the client for trio passes what trio waits for, the blocking one
+what blocks, so that ``run_blocking`` runs it to its end.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
-from .models import Request, not_understood
+from .models import Request, incompatible
 from .protocol import ConnectionLost, OutgoingCall, Progress
 
 CONNECT_S = 5.0
@@ -57,7 +57,7 @@ async def retried(
             return await exchange()
         except FleetError as error:
             losses += isinstance(error, ConnectionLost)
-            if not ends(error) or losses > LOSSES:
+            if not is_going_away(error) or losses > LOSSES:
                 raise
             if deadline is None:
                 # The store may have been away for a while: the wait counts from when it went.
@@ -87,7 +87,7 @@ async def reconnect(open_one: Callable[[float], Awaitable[R]], time: Clock, dead
                 raise
 
 
-def ends(error: FleetError) -> bool:
+def is_going_away(error: FleetError) -> bool:
     """Whether the daemon went away, or says that it does and what was sent may be sent again."""
     return isinstance(error, ConnectionLost) or error.values.get("retry") is True
 
@@ -136,13 +136,13 @@ def answer(request: Request[R], result: Any) -> R:
     try:
         return request.answer(result)
     except ValueError as error:
-        raise not_understood(error) from error
+        raise incompatible(error) from error
 
 
 def keyed(request: Request[R], key: str | None = None) -> Request[R]:
     """Return a request as it may be sent twice, by a new key unless one is given or it has one.
 
-    Raises TypeError for what is no request.
+    Raises TypeError for anything but a request.
     """
     if not hasattr(request, "keyed"):
         raise TypeError(
@@ -157,7 +157,7 @@ def new_key() -> str:
     return os.urandom(16).hex()
 
 
-def users_socket() -> Path:
+def default_socket() -> Path:
     """Return the path of this user's socket; raises InvalidParams when it is too long."""
     path = paths.socket_path()
     try:

@@ -1,7 +1,6 @@
 """Event subscription: follow the log over reconnects, and move the cursor of a consumer.
 
-What is written here waits by its transport: that of the client for trio lets others run meanwhile,
-the blocking one blocks.
+All waiting is done by the transport: trio's lets other tasks run, the blocking one blocks.
 """
 
 import time as wall
@@ -26,9 +25,9 @@ from fleetd.protocol.requests.event import (
 )
 from fleetd.protocol.requests.system import SystemHello
 
-from .models import not_understood
+from .models import incompatible
 from .protocol import ConnectionLost, Reply, RpcProtocol, TooSlow
-from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, ends, run_blocking
+from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, is_going_away, run_blocking
 from .transport import SocketTransport
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ R = TypeVar("R")
 class StoreReplaced(Incompatible):
     """The store is another one since it was last heard of: positions in its log mean nothing now.
 
-    Whoever keeps a state that he made of events reads it anew, and follows from there.
+    A client that keeps a state made of events reads it again, and follows from there.
     """
 
 
@@ -94,22 +93,22 @@ class CallDaemon(Protocol):
 
 # How often a consumer that gets nothing says that it is still there: its cursor keeps events only
 # while it is used, and those that it does not want no longer than it takes to say so.
-IN_USE_S = 3_600.0
+TOUCH_INTERVAL_S = 3_600.0
 
 
 class ConsumerCursor:
     """Remembers with the daemon how far a consumer is; without a consumer it remembers nothing."""
 
-    def __init__(self, wanted: SubscriptionOptions, call: CallDaemon) -> None:
+    def __init__(self, options: SubscriptionOptions, call: CallDaemon) -> None:
         self.gap: CursorGap | None = None
         """Events that nobody can give the consumer any more, None when there are none."""
-        self._wanted = wanted
+        self._options = options
         self._call = call
-        self._consumer = wanted.consumer or ""
-        self._stream = f"mission:{wanted.mission_id}" if wanted.mission_id else "fleet"
+        self._consumer = options.consumer or ""
+        self._stream = f"mission:{options.mission_id}" if options.mission_id else "fleet"
         # Up to where nothing came that is wanted, and when that was looked at.
-        self._looked = 0
-        self._used_at = 0.0
+        self._skipped_until = 0
+        self._touched_at = 0.0
 
     async def get(self) -> CursorPosition:
         """Return where the consumer is; warns with EventsMissed when it missed events."""
@@ -130,27 +129,27 @@ class ConsumerCursor:
         if self._consumer and position is not None:
             await self._call(CursorAdvance(self._consumer, self._stream, position))
 
-    async def stay_in_use(self, position: int | None) -> None:
+    async def touch(self, position: int | None) -> None:
         """Use the cursor now and then, and let it pass what the consumer does not want."""
         now = wall.time()
-        if not self._consumer or position is None or abs(now - self._used_at) < IN_USE_S:
+        if not self._consumer or position is None or abs(now - self._touched_at) < TOUCH_INTERVAL_S:
             return
-        self._used_at = now
+        self._touched_at = now
         try:
-            looked = await self._unwanted_until(position)
-            if looked > max(position, self._looked):
-                self._looked = looked
+            looked = await self._skippable_until(position)
+            if looked > max(position, self._skipped_until):
+                self._skipped_until = looked
                 await self.advance(looked)
             else:
                 await self._call(CursorGet(self._consumer, self._stream))
         except (Unavailable, InvalidState, NotFound):
             return  # away, another of the same name is further, or the mission was deleted
 
-    async def _unwanted_until(self, position: int) -> int:
+    async def _skippable_until(self, position: int) -> int:
         """Return up to where nothing follows that is wanted; the position where something does."""
         until: int | None = None
-        for kind in self._wanted.types or ():
-            request = EventList(self._wanted.mission_id, kind, since=position, limit=1)
+        for kind in self._options.types or ():
+            request = EventList(self._options.mission_id, kind, since=position, limit=1)
             page = await self._call(request)
             if page.events:
                 return position
@@ -162,7 +161,7 @@ class ConsumerCursor:
 # heard a moment later instead of at the next event.
 WAKE_S = 0.5
 # Who is connected again within a moment was never away: the daemon may have cut off a slow reader.
-UNSAID_S = 0.3
+LINK_GRACE_S = 0.3
 AWAY_PAUSE_S = 1.0
 # Who has heard nothing for so long asks whether somebody is there.
 QUIET_S = 30.0
@@ -174,16 +173,16 @@ class LogSubscription:
     """Gives the events of a log in order, each once, whatever happens to the connection."""
 
     def __init__(
-        self, path: Path, transport: Transport, wanted: SubscriptionOptions, call: CallDaemon
+        self, path: Path, transport: Transport, options: SubscriptionOptions, call: CallDaemon
     ) -> None:
-        self.position: int | None = wanted.since
-        self.epoch: str | None = wanted.epoch
+        self.position: int | None = options.since
+        self.epoch: str | None = options.epoch
         self.link = Link("away", wall.time())
         self.closed = False
         self._path = path
         self._transport = transport
-        self._wanted = wanted
-        self.cursor = ConsumerCursor(wanted, call)
+        self._options = options
+        self.cursor = ConsumerCursor(options, call)
         self._protocol = RpcProtocol()
         # When the daemon was asked something; None when it owes no answer.
         self._asked: float | None = None
@@ -195,7 +194,7 @@ class LogSubscription:
 
     async def begin(self) -> None:
         """Subscribe; raises what the daemon refuses it with, Unavailable when there is none."""
-        if self._wanted.consumer and self.position is None:
+        if self._options.consumer and self.position is None:
             found = await self.cursor.get()
             self.position = found.position
             self.epoch = self.epoch or found.epoch
@@ -214,9 +213,9 @@ class LogSubscription:
         try:
             message = self._protocol.next_message()
             if isinstance(message, Reply):
-                self._answered(message)
+                self._on_reply(message)
             elif message is None:
-                await self._go_on(WAKE_S)
+                await self._advance(WAKE_S)
         except ConnectionLost:
             if self._transport.now() > until:
                 raise
@@ -233,19 +232,19 @@ class LogSubscription:
             try:
                 if self._unsaved >= UNSAVED:
                     await self.save()
-                if (event := self._take()) is not None:
+                if (event := self._next_buffered()) is not None:
                     self.position = event.seq
                     self._unsaved += 1
                     return event
                 if self._connected:
                     await self.save()
-                    await self.cursor.stay_in_use(self.position)
+                    await self.cursor.touch(self.position)
                 left = WAKE_S if until is None else min(until - self._transport.now(), WAKE_S)
                 if left <= 0:
                     return None
-                await self._go_on(left)
+                await self._advance(left)
             except ConnectionLost as error:
-                self._lose(error)
+                self._on_lost(error)
             except FleetError:
                 self.close()
                 raise
@@ -264,6 +263,14 @@ class LogSubscription:
             return
         self._unsaved = 0
 
+    async def end(self, *, saved: bool) -> None:
+        """End it, with the consumer's cursor ``saved`` unless the loop was left by an exception."""
+        try:
+            if saved:
+                await self.save()
+        finally:
+            self.close()
+
     def close(self) -> None:
         """End it; nothing comes any more."""
         self.closed = True
@@ -272,13 +279,13 @@ class LogSubscription:
     # One connection
 
     async def _subscribe(self) -> None:
-        wanted = self._wanted
+        options = self._options
         self._connected = True
         self._protocol.begin()
         self._started = False
-        types = None if wanted.types is None else list(wanted.types)
+        types = None if options.types is None else list(options.types)
         await self._ask(
-            EventSubscribe(self.position, types, wanted.mission_id, self.epoch, wanted.agent_id)
+            EventSubscribe(self.position, types, options.mission_id, self.epoch, options.agent_id)
         )
 
     async def _ask(self, request: Request[Any]) -> None:
@@ -290,16 +297,7 @@ class LogSubscription:
             self._disconnect()  # half a line may be out
             raise
 
-    async def _hear(self, wait_s: float) -> None:
-        """Take in what comes; ask whether somebody is there when nothing does for long."""
-        try:
-            self._protocol.feed(await self._transport.receive(wait_s))
-        except TooSlow:
-            await self._mind_silence()
-        else:
-            self._heard_at = self._transport.now()
-
-    async def _mind_silence(self) -> None:
+    async def _check_silence(self) -> None:
         now = self._transport.now()
         if self._asked is not None:
             if now - max(self._asked, self._heard_at) > READ_S:
@@ -307,19 +305,19 @@ class LogSubscription:
         elif now - self._heard_at > QUIET_S:
             await self._ask(SystemHello())
 
-    def _take(self) -> Event | None:
+    def _next_buffered(self) -> Event | None:
         """Return the next event that was heard; what else was heard is dealt with."""
         while (message := self._protocol.next_message()) is not None:
             if isinstance(message, Reply):
-                self._answered(message)
+                self._on_reply(message)
             elif message.method == "event":
                 return _converted(message.params.event, Event)
         return None
 
-    def _answered(self, reply: Reply) -> None:
+    def _on_reply(self, reply: Reply) -> None:
         self._asked = None
         if (error := reply.error) is not None:
-            raise self._refused(error)
+            raise self._error_of(error)
         if self._started:
             return
         started = _converted(reply.result, Subscription)
@@ -329,11 +327,11 @@ class LogSubscription:
         self.epoch = started.epoch
         self._lost_at = None
         if self.link.state == "away":
-            self._tell("back" if self._started_before else "connected")
+            self._set_link("back" if self._started_before else "connected")
         self._started_before = True
 
-    def _refused(self, error: FleetError) -> FleetError:
-        if ends(error):
+    def _error_of(self, error: FleetError) -> FleetError:
+        if is_going_away(error):
             return ConnectionLost(error.message, hint=error.hint, **error.values)
         if isinstance(error, Incompatible) and "epoch" in error.values:
             return StoreReplaced(error.message, hint=error.hint, **error.values)
@@ -341,9 +339,14 @@ class LogSubscription:
 
     # From one connection to the next
 
-    async def _go_on(self, wait_s: float) -> None:
+    async def _advance(self, wait_s: float) -> None:
         if self._connected:
-            await self._hear(wait_s)
+            try:
+                self._protocol.feed(await self._transport.receive(wait_s))
+            except TooSlow:
+                await self._check_silence()
+            else:
+                self._heard_at = self._transport.now()
             return
         # Who is asked with short waits gets there as well: the pause goes on from one to the next.
         if (pause := self._dial_at - self._transport.now()) > 0:
@@ -362,7 +365,7 @@ class LogSubscription:
         self._asked = None
         self._dial_at = self._transport.now() + RESTART_PAUSE_S
 
-    def _lose(self, error: ConnectionLost) -> None:
+    def _on_lost(self, error: ConnectionLost) -> None:
         """Note that the daemon is away; raises the error when it has been for too long."""
         self._disconnect()
         now = self._transport.now()
@@ -370,27 +373,27 @@ class LogSubscription:
             self._dial_at = now + AWAY_PAUSE_S
         if self._lost_at is None:
             self._lost_at = now
-        if self.link.state != "away" and now - self._lost_at > UNSAID_S:
-            self._tell("away", error)
-        away_s = self._wanted.away_s
+        if self.link.state != "away" and now - self._lost_at > LINK_GRACE_S:
+            self._set_link("away", error)
+        away_s = self._options.away_s
         if away_s is not None and now - self._lost_at >= away_s:
             self.close()
             raise error
 
-    def _tell(
+    def _set_link(
         self, state: Literal["connected", "away", "back"], error: FleetError | None = None
     ) -> None:
         self.link = Link(state, wall.time(), error)
-        if self._wanted.on_link is not None:
-            self._wanted.on_link(self.link)
+        if self._options.on_link is not None:
+            self._options.on_link(self.link)
 
 
-def _converted(told: Any, kind: type[R]) -> R:
+def _converted(value: Any, kind: type[R]) -> R:
     """Return plain data as a record; raises Incompatible for what is none."""
     try:
-        return msgspec.convert(told, learned(kind))
+        return msgspec.convert(value, learned(kind))
     except ValueError as error:
-        raise not_understood(error) from error
+        raise incompatible(error) from error
 
 
 class EventPosition:
@@ -415,7 +418,7 @@ class EventPosition:
 
     @property
     def link(self) -> Link:
-        """Return how it stands with the daemon."""
+        """Return the state of the connection to the daemon."""
         return self._log.link
 
 
@@ -423,8 +426,8 @@ class Events(EventPosition):
     """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
 
     It has a connection of its own. Nothing is read ahead of the loop: one that is slow lags behind
-    and loses nothing. With a ``consumer`` whoever asks for the next event has dealt with those
-    before, and ``with`` says so of the last one too, unless it was left by an exception.
+    and loses nothing. With a ``consumer`` asking for the next event means that those
+    before are dealt with, and ``with`` says so of the last one too, unless it ends by an exception.
 
     The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
     daemon is away for longer than was allowed.
@@ -435,12 +438,12 @@ class Events(EventPosition):
         fleet: "Fleet",
         path: Path,
         transport: SocketTransport,
-        wanted: SubscriptionOptions,
+        options: SubscriptionOptions,
     ) -> None:
         async def call(request: Request[R]) -> R:
             return fleet.call(request)
 
-        self._log = LogSubscription(path, transport, wanted, call)
+        self._log = LogSubscription(path, transport, options, call)
         run_blocking(self._log.begin())
 
     @property
@@ -465,11 +468,7 @@ class Events(EventPosition):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                run_blocking(self._log.save())
-        finally:
-            self.close()
+        run_blocking(self._log.end(saved=kind is None))
 
     def close(self) -> None:
         """End it; a consumer's cursor stays where it was moved last."""

@@ -16,12 +16,12 @@ from .retry import (
     REPLY_S,
     RESTART_S,
     answer,
+    default_socket,
     keyed,
     outgoing,
     reconnect,
     retried,
     run_blocking,
-    users_socket,
 )
 from .transport import SocketTransport
 
@@ -40,7 +40,7 @@ def call(request: Request[R], *, progress: Callable[[Progress], None] | None = N
 class Fleet:
     """This user's daemon, over one connection, one call at a time.
 
-    It connects at once, so whoever has a Fleet has a daemon; ``path`` is another socket than the
+    It connects at once, so a Fleet has a daemon; ``path`` is another socket than the
     user's own. When the daemon is restarted, it connects again and sends what was not answered
     again, for up to ``restart_s`` seconds. Threads that share a Fleet take turns. A process that
     was forked from its own gets a connection of its own.
@@ -56,14 +56,14 @@ class Fleet:
         connect_s: float = CONNECT_S,
         restart_s: float = RESTART_S,
     ) -> None:
-        self._path = users_socket() if path is None else Path(path)
+        self._path = default_socket() if path is None else Path(path)
         self._connect_s = connect_s
         self._restart_s = restart_s
         self._transport = SocketTransport()
         self._protocol = RpcProtocol()
         self._turn = RLock()
         self._turns_of = os.getpid()
-        self._following: list[Events] = []
+        self._subscriptions: list[Events] = []
         self._closed = False
         run_blocking(self._open(time.monotonic() + connect_s))
 
@@ -77,8 +77,8 @@ class Fleet:
         """Close the connection and all that follow events; closing twice is harmless."""
         self._closed = True
         self._transport.close()
-        while self._following:
-            self._following.pop().close()
+        while self._subscriptions:
+            self._subscriptions.pop().close()
 
     def call(
         self,
@@ -95,10 +95,10 @@ class Fleet:
         A call that may change something carries an idempotency key, so that it can be sent again
         when the daemon went away before it answered, and is applied once all the same.
 
-        ``progress`` is told a few times a second how far a call is that takes long.
+        ``progress`` hears a few times a second how far a long call is.
         """
         request = keyed(request)
-        return answer(request, self._result(outgoing(request, reply_s, progress)))
+        return answer(request, self._exchange_in_turn(outgoing(request, reply_s, progress)))
 
     def call_raw(
         self, method: str, params: Any = None, *, reply_s: float = REPLY_S, again: bool = False
@@ -109,7 +109,7 @@ class Fleet:
         and for what has an idempotency key.
         """
         sent = encode({} if params is None else params)
-        return self._result(OutgoingCall(method, sent, reply_s), again=again)
+        return self._exchange_in_turn(OutgoingCall(method, sent, reply_s), again=again)
 
     def events(
         self,
@@ -126,18 +126,18 @@ class Fleet:
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
         ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``
-        is a position. A ``consumer`` goes on where the cursor of that name stands, and moves it
+        is a position. A ``consumer`` goes on where the cursor of that name is, and moves it
         along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
-        or for ever; ``on_link`` is told when it goes and when it is back.
+        or for ever; ``on_link`` hears when it goes and when it is back.
         """
         from .subscription import Events, SubscriptionOptions
 
-        wanted = SubscriptionOptions(
+        options = SubscriptionOptions(
             since, epoch, types, mission_id, consumer, away_s, on_link, agent_id
         )
-        events = Events(self, self._path, SocketTransport(), wanted)
-        self._following = [each for each in self._following if not each.closed]
-        self._following.append(events)
+        events = Events(self, self._path, SocketTransport(), options)
+        self._subscriptions = [each for each in self._subscriptions if not each.closed]
+        self._subscriptions.append(events)
         return events
 
     async def _open(self, deadline: float) -> None:
@@ -155,7 +155,7 @@ class Fleet:
                 raise
             await reconnect(self._open, self._transport, time.monotonic() + self._restart_s)
 
-    def _result(self, call: OutgoingCall, *, again: bool = True) -> Any:
+    def _exchange_in_turn(self, call: OutgoingCall, *, again: bool = True) -> Any:
         """Exchange a call for its result, ``again`` over restarts of the daemon."""
 
         async def exchange() -> Any:
@@ -163,12 +163,12 @@ class Fleet:
                 await (self._reopen() if again else self._open(time.monotonic() + self._connect_s))
             return await self._exchange(call)
 
-        with self._my_turn():
+        with self._lock():
             if not again:
                 return run_blocking(exchange())
             return run_blocking(retried(exchange, self._open, self._transport, self._restart_s))
 
-    def _my_turn(self) -> RLock:
+    def _lock(self) -> RLock:
         """Return the lock of those who share this client; a fork may have copied it locked."""
         if self._turns_of != os.getpid():
             self._turn, self._turns_of = RLock(), os.getpid()
@@ -197,5 +197,5 @@ class Fleet:
             if isinstance(message, Reply):
                 if message.number == number:
                     return message
-            elif call.progress is not None and (told := progress_of(message)) is not None:
-                call.progress(told[1])
+            elif call.progress is not None and (update := progress_of(message)) is not None:
+                call.progress(update[1])

@@ -14,7 +14,7 @@ from fleetd.host import paths
 from fleetd.protocol.errors import Denied, FleetError, Unavailable
 from fleetd.protocol.framing import credentials
 
-from .protocol import TooSlow, lost
+from .protocol import TooSlow, connection_lost
 
 NOT_RUNNING = "fleetd is not running."
 # There where systemd has started the machine; it has no such directory elsewhere.
@@ -29,12 +29,12 @@ def dial(path: Path, deadline: float) -> socket:
 
     Raises Unavailable when nobody listens, Denied when somebody else does.
     """
-    while (sock := attempt(path, deadline - time.monotonic())) is None:
+    while (sock := try_dial(path, deadline - time.monotonic())) is None:
         time.sleep(PAUSE_S)
     return sock
 
 
-def attempt(path: Path, left_s: float) -> socket | None:
+def try_dial(path: Path, left_s: float) -> socket | None:
     """Return a connected socket; None when the daemon has no room yet, and there is time left."""
     sock = socket(AF_UNIX, SOCK_STREAM)
     sock.settimeout(max(left_s, PAUSE_S))
@@ -50,16 +50,16 @@ def attempt(path: Path, left_s: float) -> socket | None:
         uid, _ = credentials(sock)
     except OSError as error:  # nobody knows whose it is
         sock.close()
-        raise _foreign(path) from error
+        raise _foreign_socket(path) from error
     if uid != os.getuid():  # it could answer anything
         sock.close()
-        raise _foreign(path, uid=uid)
+        raise _foreign_socket(path, uid=uid)
     return sock
 
 
 def _connect_error(path: Path, error: OSError) -> FleetError:
     if isinstance(error, PermissionError):
-        return _foreign(path)
+        return _foreign_socket(path)
     if error.errno == errno.EAGAIN or isinstance(error, TimeoutError):
         return Unavailable("fleetd is too busy to take a connection.", hint="Try again later.")
     if path.exists() and not path.is_socket():
@@ -75,7 +75,7 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
     return Unavailable(f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)", hint=hint)
 
 
-def _foreign(path: Path, **values: Any) -> Denied:
+def _foreign_socket(path: Path, **values: Any) -> Denied:
     return Denied(
         f"The socket {path} belongs to another user.",
         hint="Use your own daemon: check FLEET_SOCKET and XDG_RUNTIME_DIR.",
@@ -117,7 +117,7 @@ class SocketTransport:
 
     async def send(self, data: bytes, wait_s: float) -> None:
         """Send all; raises TooSlow, ConnectionLost."""
-        sock = self._mine()
+        sock = self._current()
         sock.settimeout(wait_s)
         try:
             sock.sendall(data)
@@ -129,7 +129,7 @@ class SocketTransport:
 
     async def receive(self, wait_s: float) -> bytes:
         """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
-        sock, until = self._mine(), time.monotonic() + wait_s
+        sock, until = self._current(), time.monotonic() + wait_s
         data = None
         while data is None:
             sock.settimeout(max(min(until - time.monotonic(), SIGNAL_S), 0.0))
@@ -139,15 +139,15 @@ class SocketTransport:
                 if time.monotonic() >= until:
                     raise TooSlow from error
             except OSError as error:  # another thread may have closed it
-                raise lost() from error
+                raise connection_lost() from error
         if not data:
-            raise lost()
+            raise connection_lost()
         return data
 
-    def _mine(self) -> socket:
+    def _current(self) -> socket:
         sock = self._socket
         if sock is None or not self.open:
-            raise lost()
+            raise connection_lost()
         return sock
 
     def close(self) -> None:

@@ -49,14 +49,14 @@ def candidate_target(
 def announcement(target: RestoreTarget) -> list[str]:
     """Return the lines that say what is about to be restored."""
     return [
-        *choices(target),
+        *alternatives(target),
         f"{FOUND.get(target.reason, 'Resuming mission:')} {target.title}",
         f"Last activity: {console.ago(target.last_activity_at or 'never')}",
         f"Checkpoint: {target.checkpoint_id} ({target.progress_percent}%)",
     ]
 
 
-def choices(target: RestoreTarget) -> Iterator[str]:
+def alternatives(target: RestoreTarget) -> Iterator[str]:
     """Return the lines that list what else could be meant, none when nothing could."""
     if not target.others:
         return

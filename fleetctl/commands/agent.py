@@ -6,7 +6,16 @@ from typing import Any, get_args
 from fleetd.protocol.errors import InvalidParams, InvalidState
 from fleetd.protocol.patterns import AgentStatus, Role
 
-from ..args import CommandParser, Run, Subparsers, UsageError, command, group, threshold_ms, whole
+from ..args import (
+    CommandParser,
+    Run,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    threshold_ms,
+    whole_number,
+)
 from ..client import Fleet, call
 from ..client.models import (
     Agent,
@@ -20,8 +29,8 @@ from ..client.models import (
     RecoveryRestore,
     RestoreResult,
 )
-from ..client.pagination import every
-from ..context import cwd, failing_as, machine_name, machine_names, selected
+from ..client.pagination import all_pages
+from ..context import cwd, machine_name, machine_names, prefix_errors, select_mission
 from ..output import console, tables
 from ..output.tables import Column
 from ..prompts import confirm, interactive
@@ -30,8 +39,6 @@ from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 START_EXAMPLES = """\
   fleetctl agent start specialist-1
   fleetctl agent start dispatch-1 --role dispatch --auto-resume"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("ROLE", matters=1),
@@ -47,27 +54,7 @@ MACHINE = Column("MACHINE", matters=2, cut="middle", least=8)
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "agent", "Register agents and see who works.")
-    _register_start(actions)
-    listing = command(actions, "list", _run_list, "List agents.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.add_argument("--status", choices=get_args(AgentStatus))
-    _on_agent(actions, "show", _run_show, "Show an agent.")
-    _register_note(actions)
-    _on_agent(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
-    leave = _on_agent(actions, "deregister", _run_deregister, "Let an agent leave in good order.")
-    leave.add_argument("--reason", metavar="TEXT", help="why")
-
-
-def _on_agent(
-    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
-) -> CommandParser:
-    parser = command(actions, name, run, summary, examples)
-    parser.add_argument("agent_id", completes="agent")
-    return parser
-
-
-def _register_start(actions: Subparsers) -> None:
-    start = _on_agent(
+    start = _agent_command(
         actions,
         "start",
         _run_start,
@@ -81,15 +68,16 @@ def _register_start(actions: Subparsers) -> None:
         help="a dispatch coordinates (default: specialist)",
     )
     start.add_argument("--mission", completes="mission", help="the mission it works on")
-    start.add_argument("--pid", type=whole(1, 2**31 - 1), metavar="N", help="its process")
+    start.add_argument("--pid", type=whole_number(1, 2**31 - 1), metavar="N", help="its process")
     start.add_argument(
         "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
     )
     start.flag("--auto-resume", help="restore without asking and print the briefing")
-
-
-def _register_note(actions: Subparsers) -> None:
-    note = _on_agent(
+    listing = command(actions, "list", _run_list, "List agents.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    listing.add_argument("--status", choices=get_args(AgentStatus))
+    _agent_command(actions, "show", _run_show, "Show an agent.")
+    note = _agent_command(
         actions,
         "note",
         _run_note,
@@ -103,12 +91,25 @@ def _register_note(actions: Subparsers) -> None:
     note.add_argument(
         "--blocker", action="append", metavar="TEXT", help="what blocks it; may be repeated"
     )
+    _agent_command(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
+    leave = _agent_command(
+        actions, "deregister", _run_deregister, "Let an agent leave in good order."
+    )
+    leave.add_argument("--reason", metavar="TEXT", help="why")
+
+
+def _agent_command(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str = ""
+) -> CommandParser:
+    parser = command(actions, name, run, summary, examples)
+    parser.add_argument("agent_id", completes="agent")
+    return parser
 
 
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "status": args.status}
     with Fleet() as client:
-        agents = every(lambda **more: client.call(AgentList(**terms, **more)).agents)
+        agents = all_pages(lambda **more: client.call(AgentList(**terms, **more)).agents)
         known = machine_names(client) if any(each.machine for each in agents) else {}
     columns = (*COLUMNS, MACHINE) if known else COLUMNS
     rows = [
@@ -200,20 +201,20 @@ def _run_start(args: Namespace) -> int:
             own = (each for each in waiting.candidates if each.mission_id == agent.mission_id)
             candidate = next((each for each in own if each.checkpoint_id), None)
         else:
-            candidate = _here(client)
+            candidate = _waiting_here(client)
         outcome = _recover(client, args, candidate, sure=bool(agent.mission_id))
     if args.json:
         console.print_json({"agent": agent, "recovery": waiting, "restored": outcome})
     return 0
 
 
-def _here(client: Fleet) -> RecoveryCandidate | None:
+def _waiting_here(client: Fleet) -> RecoveryCandidate | None:
     """Return what waits in this directory, for an agent without a mission.
 
     It is never resumed into somebody's mission by itself; see ``_recover``.
     """
     try:
-        found = selected(client, "recovery", threshold_ms=threshold_ms())
+        found = select_mission(client, "recovery", threshold_ms=threshold_ms())
     except (InvalidState, InvalidParams):
         return None
     return next(iter(found.candidates), None)
@@ -222,7 +223,7 @@ def _here(client: Fleet) -> RecoveryCandidate | None:
 def _recover(
     client: Fleet, args: Namespace, candidate: RecoveryCandidate | None, *, sure: bool
 ) -> RestoreResult | None:
-    if candidate is None or not ((args.auto_resume and sure) or _agreed(args, candidate)):
+    if candidate is None or not ((args.auto_resume and sure) or _confirm_recovery(args, candidate)):
         return None
     request = RecoveryRestore(
         mission_id=candidate.mission_id,
@@ -231,14 +232,14 @@ def _recover(
         # Where the others are at work again, they must not notice.
         scope="agent" if candidate.agent_id else "mission",
     )
-    with failing_as("Failed to restore from checkpoint"):
+    with prefix_errors("Failed to restore from checkpoint"):
         outcome = client.call(request)
     if not args.json:
         show_outcome(outcome)
     return outcome
 
 
-def _agreed(args: Namespace, candidate: RecoveryCandidate) -> bool:
+def _confirm_recovery(args: Namespace, candidate: RecoveryCandidate) -> bool:
     """Ask when somebody is there; else say what waits and how to restore it."""
     if args.json:
         return False

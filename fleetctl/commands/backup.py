@@ -29,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Have the copy made and say where it lies."""
+    """Have the copy made and say where it is."""
     if not args.file:
         raise UsageError("FILE is empty; give the name of a file that does not exist yet.")
     # The daemon has a working directory of its own.

@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from ..args import Subparsers, UsageError, command, whole
+from ..args import Subparsers, UsageError, command, whole_number
 from ..client import Fleet
 from ..client.methods import METHODS
 from ..client.retry import mutation_timeout, new_key
@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=whole(1, LONGEST_S),
+        type=whole_number(1, LONGEST_S),
         metavar="SECONDS",
         help="how long to wait for the answer (default: 120 and the method's own wait_ms, a day "
         "for what takes long)",
@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
 
 
 def _wait_ms(params: Any) -> int:
-    """Return for how long the daemon is told to wait; what is no such number it refuses."""
+    """Return how long the call makes the daemon wait; it refuses anything but a number."""
     wait_ms = params.get("wait_ms") if isinstance(params, dict) else None
     return wait_ms if isinstance(wait_ms, int) and 0 < wait_ms <= LONGEST_S * 1_000 else 0
 

@@ -4,8 +4,8 @@ from argparse import Namespace
 
 from ..args import Subparsers, command, mission_option
 from ..client import Fleet
-from ..client.models import Checkpoint, CheckpointCreate
-from ..context import failing_as, mission_id
+from ..client.models import CheckpointCreate
+from ..context import mission_id, prefix_errors
 from ..output import console
 
 EXAMPLES = '  fleetctl checkpoint --note "Before the API refactoring"\n  fleetctl checkpoint --json'
@@ -26,23 +26,20 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         mission = mission_id(client, args.mission)
         request = CheckpointCreate(mission_id=mission, trigger_details=args.note)
-        with failing_as("Failed to create checkpoint"):
+        with prefix_errors("Failed to create checkpoint"):
             checkpoint = client.call(request)
     console.warn(*checkpoint.warnings)
     if args.json:
         console.print_json(checkpoint)
     elif not args.quiet:
-        console.lines(summary(checkpoint))
+        console.lines(
+            (
+                f"Checkpoint created: {checkpoint.id}",
+                f"Mission: {checkpoint.mission_id}",
+                f"Progress: {checkpoint.progress_percent}%",
+                f"Sorties: {len(checkpoint.sorties)}",
+                f"Locks: {len(checkpoint.active_locks)} active",
+                f"Messages: {len(checkpoint.pending_messages)} pending",
+            )
+        )
     return 0
-
-
-def summary(checkpoint: Checkpoint) -> list[str]:
-    """Return the lines that tell a person what was kept."""
-    return [
-        f"Checkpoint created: {checkpoint.id}",
-        f"Mission: {checkpoint.mission_id}",
-        f"Progress: {checkpoint.progress_percent}%",
-        f"Sorties: {len(checkpoint.sorties)}",
-        f"Locks: {len(checkpoint.active_locks)} active",
-        f"Messages: {len(checkpoint.pending_messages)} pending",
-    ]

@@ -12,9 +12,9 @@ from ..args import (
     command,
     group,
     limit_option,
-    marked,
     mission_option,
-    whole,
+    whole_number,
+    with_completion,
 )
 from ..client import Fleet, call
 from ..client.models import (
@@ -67,42 +67,6 @@ def register(subparsers: Subparsers) -> None:
 
     shown = command(actions, "show", _run_show, "Show what a checkpoint holds.")
     shown.add_argument("checkpoint_id", completes="checkpoint")
-    _register_diff(actions)
-    _register_prune(actions)
-    deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
-    deleting.add_argument("checkpoint_id", completes="checkpoint")
-
-    verifying = command(
-        actions,
-        "verify",
-        _run_verify,
-        "Check rows and files against their digests; exit status 1 when something wrong is left.",
-        "  fleetctl checkpoints verify --all\n"
-        "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
-    )
-    which = verifying.add_mutually_exclusive_group()
-    marked(
-        which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only"),
-        "checkpoint",
-    )
-    marked(
-        which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})"),
-        "mission",
-    )
-    which.add_argument("--all", action="store_true", help="every mission")
-    verifying.flag("--repair", help="heal one copy from the other")
-
-    pulling = command(
-        actions,
-        "pull",
-        _run_pull,
-        "Write the files of a mission's checkpoints on this machine, also those that others keep.",
-        "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
-    )
-    mission_option(pulling)
-
-
-def _register_diff(actions: Subparsers) -> None:
     diff = command(
         actions,
         "diff",
@@ -119,9 +83,6 @@ def _register_diff(actions: Subparsers) -> None:
         )
     diff.flag("--last", help="compare the newest two")
     mission_option(diff)
-
-
-def _register_prune(actions: Subparsers) -> None:
     pruning = command(
         actions,
         "prune",
@@ -133,17 +94,48 @@ def _register_prune(actions: Subparsers) -> None:
     mission_option(pruning, "all missions")
     pruning.add_argument(
         "--older-than",
-        type=whole(0, 36_500),
+        type=whole_number(0, 36_500),
         metavar="DAYS",
         help="delete those older than this many days (default: the daemon's setting, 7)",
     )
     pruning.add_argument(
         "--keep",
-        type=whole(1, 100_000),
+        type=whole_number(1, 100_000),
         metavar="N",
         help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
     )
     options(pruning)
+    deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
+    deleting.add_argument("checkpoint_id", completes="checkpoint")
+
+    verifying = command(
+        actions,
+        "verify",
+        _run_verify,
+        "Check rows and files against their digests; exit status 1 when something wrong is left.",
+        "  fleetctl checkpoints verify --all\n"
+        "  fleetctl checkpoints verify --mission msn-1a2b3c4d --repair",
+    )
+    which = verifying.add_mutually_exclusive_group()
+    with_completion(
+        which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only"),
+        "checkpoint",
+    )
+    with_completion(
+        which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})"),
+        "mission",
+    )
+    which.add_argument("--all", action="store_true", help="every mission")
+    verifying.flag("--repair", help="heal one copy from the other")
+
+    pulling = command(
+        actions,
+        "pull",
+        _run_pull,
+        "Write the files of a mission's checkpoints on this machine, also those that others keep.",
+        "  fleetctl checkpoints pull --mission msn-1a2b3c4d",
+    )
+    mission_option(pulling)
 
 
 def _run_list(args: Namespace) -> int:
@@ -155,7 +147,7 @@ def _run_list(args: Namespace) -> int:
 
 
 def _print_list(page: CheckpointPage) -> None:
-    if console.humane():
+    if console.human_readable():
         tables.table(COLUMNS, map(_row, page.checkpoints))
     else:
         print(LIST_COLUMNS.format("ID", "TIMESTAMP", "TRIGGER", "PROGRESS", "SORTIES"))
@@ -170,7 +162,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         summary.id,
         summary.timestamp,
         f"{summary.trigger} (undo)" if summary.undo else summary.trigger,
-        console.bar(summary.progress_percent),
+        console.percent_bar(summary.progress_percent),
         str(summary.sortie_count),
         summary.trigger_details or "",
     )

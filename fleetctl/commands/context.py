@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from ..args import Subparsers, command, mission_option, whole
+from ..args import Subparsers, command, mission_option, whole_number
 from ..client import Fleet
 from ..client.models import RecoveryContextGet
-from ..context import cwd, selected
+from ..context import cwd, select_mission
 from ..output import console
 
 EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-chars 4000"
@@ -20,7 +20,10 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--agent", completes="agent", help="only this agent's part, of its mission")
     parser.add_argument("--checkpoint", completes="checkpoint", help="from this checkpoint")
     parser.add_argument(
-        "--max-chars", type=whole(500, 9_500), metavar="N", help="the longest text (500 to 9500)"
+        "--max-chars",
+        type=whole_number(500, 9_500),
+        metavar="N",
+        help="the longest text (500 to 9500)",
     )
 
 
@@ -29,7 +32,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         mission = args.mission
         if not mission and not args.checkpoint:
-            mission = selected(client, "briefing", agent=args.agent).mission.id
+            mission = select_mission(client, "briefing", agent=args.agent).mission.id
         briefing = client.call(
             RecoveryContextGet(
                 mission_id=mission,

@@ -4,10 +4,11 @@ import sys
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, whole, yes_option
+from ..args import CommandParser, Subparsers, UsageError, command, group, whole_number, yes_option
 from ..output import console, times
 from ..service import control, install, logs, service, status
 from ..service.manager import ServiceState
@@ -46,9 +47,13 @@ def register(subparsers: Subparsers) -> None:
     )
     _changing(removed)
     for name, run, summary in (
-        ("start", _run_start, "Start fleetd: as the service, else in the background."),
+        (
+            "start",
+            partial(_start, control.start),
+            "Start fleetd: as the service, else in the background.",
+        ),
         ("stop", _run_stop, "Stop fleetd, whoever started it."),
-        ("restart", _run_restart, "Start fleetd anew, as after an upgrade."),
+        ("restart", partial(_start, control.restart), "Start fleetd anew, as after an upgrade."),
         ("status", _run_status, "Say how fleetd is run; exit status 1 when it is not running."),
     ):
         command(actions, name, run, summary, f"  fleetctl daemon {name}")
@@ -62,7 +67,7 @@ def register(subparsers: Subparsers) -> None:
     shown.add_argument(
         "-n",
         "--lines",
-        type=whole(0, 1_000_000),
+        type=whole_number(0, 1_000_000),
         default=_LINES,
         metavar="N",
         help=f"how many lines (default: {_LINES})",
@@ -96,15 +101,7 @@ def _show_report(args: Namespace, report: install.InstallReport) -> int:
     return console.result(args, {**report.told, "notes": report.said}, *report.said)
 
 
-def _run_start(args: Namespace) -> int:
-    return _start(args, control.start)
-
-
-def _run_restart(args: Namespace) -> int:
-    return _start(args, control.restart)
-
-
-def _start(args: Namespace, begin: Callable[[], tuple[Running, str]]) -> int:
+def _start(begin: Callable[[], tuple[Running, str]], args: Namespace) -> int:
     with _log_shown(args), control.shown(args):
         found, how = begin()
     document = {"pid": found.pid, "version": found.hello.version, "done": how}
@@ -138,13 +135,13 @@ def _show(seen: status.ServiceStatus) -> None:
     by = "in the background" if seen.run_by == "background" else f"under {seen.run_by}"
     at = f"fleetd {seen.version} runs {by} (pid {seen.pid}) {_how_long(seen)}"
     console.flow("", at if seen.running else NOT_RUNNING[seen.silent])
-    told = seen.service
+    state = seen.service
     pairs: list[tuple[str, object]] = [("Socket", seen.socket), ("Log", seen.log)]
-    if told is not None:
+    if state is not None:
         pairs += [
-            ("Service", _service(told)),
-            ("ServiceState", told.condition if told.installed else None),
-            ("Lingering", {True: "on", False: "off", None: None}[told.lingering]),
+            ("Service", _service(state)),
+            ("State", state.condition if state.installed else None),
+            ("Lingering", {True: "on", False: "off", None: None}[state.lingering]),
         ]
     console.fields(pairs)
     console.warn(*seen.warnings)
@@ -152,20 +149,20 @@ def _show(seen: status.ServiceStatus) -> None:
 
 def _how_long(seen: status.ServiceStatus) -> str:
     at = times.ms_of(seen.started_at or "")
-    if at is None or not console.humane():
+    if at is None or not console.human_readable():
         return f"since {seen.started_at}"
     return f"for {times.span(console.now_ms() - at)}"
 
 
-def _service(told: ServiceState) -> str:
-    if not told.installed:
-        return f"not installed in {told.kind}; fleetctl daemon install does that"
-    parts = [f"{told.kind}, {'enabled' if told.enabled else 'not enabled'}"]
-    if not told.manager:
-        parts.append(f"{told.kind} of this user does not run now")
-    elif told.listening and not told.active:
+def _service(state: ServiceState) -> str:
+    if not state.installed:
+        return f"not installed in {state.kind}; fleetctl daemon install does that"
+    parts = [f"{state.kind}, {'enabled' if state.enabled else 'not enabled'}"]
+    if not state.manager:
+        parts.append(f"{state.kind} of this user does not run now")
+    elif state.listening and not state.active:
         parts.append("its first client starts it")
-    return "; ".join([*parts, *told.files])
+    return "; ".join([*parts, *state.files])
 
 
 def _run_logs(args: Namespace) -> int:

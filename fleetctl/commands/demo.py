@@ -16,4 +16,4 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Take the tour."""
-    return int(importlib.import_module("fleetctl.demo").run(args))
+    return int(importlib.import_module("fleetctl.demo.tour").run(args))

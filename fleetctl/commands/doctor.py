@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
             found = call_with_bar(args, "Checking", client, SystemDoctor(fix=args.fix)).findings
         daemon = _daemon(hello)
     except TooSlow as error:
-        # What a start would meet is told by none that goes on.
+        # It goes on, so nothing is examined that a start would meet.
         daemon = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")
         found = []
     except (Unavailable, Denied, InvalidParams) as error:
@@ -143,7 +143,7 @@ def _obstacle(path: Path) -> str:
 
 
 def _database(path: Path) -> list[Finding]:
-    """Say what stands in the place of the database, if it is anything but one."""
+    """Return what is wrong with the file of the database."""
     try:
         if not path.exists():
             return []

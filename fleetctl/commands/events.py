@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..args import Subparsers, age, command, mission_option, whole
+from ..args import Subparsers, age, command, mission_option, whole_number
 from ..client import Fleet
 from ..client.models import Event, EventList
-from ..client.pagination import newest
+from ..client.pagination import newest_events
 from ..output import console, tables, times
 from ..output.events import sentence, tone
 
@@ -49,7 +49,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--limit",
-        type=whole(1, PAGE),
+        type=whole_number(1, PAGE),
         metavar="N",
         help=f"how many (default: {DEFAULT_LIMIT}; with --follow: no end)",
     )
@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
 def _since(text: str) -> int | str:
     """Return the number of an event, or the time that an age means."""
     if text.isdecimal():
-        return whole(0, 2**62)(text)
+        return whole_number(0, 2**62)(text)
     # Imported here: others need no times of the wire.
     from fleetd.protocol.timestamps import iso
 
@@ -104,7 +104,7 @@ def _listed(client: Fleet, args: Namespace) -> list[Event]:
         return events[:limit]
     # Without an age nobody asks how far back the log goes.
     wanted = one_more if args.since else limit
-    found = newest(client, **_which(args), since_time=args.since, limit=min(wanted, PAGE))
+    found = newest_events(client, **_which(args), since_time=args.since, limit=min(wanted, PAGE))
     events = list(islice(found, wanted))
     if len(events) > limit:
         console.warn(
@@ -121,8 +121,7 @@ def _which(args: Namespace) -> dict[str, Any]:
 def _after(client: Fleet, args: Namespace, limit: int) -> Iterator[Event]:
     position = args.since
     while True:
-        request = EventList(**_which(args), since=position, limit=limit)
-        page = client.call(request)
+        page = client.call(EventList(**_which(args), since=position, limit=limit))
         yield from page.events
         if page.position == position or not (page.events or args.agent):
             return
@@ -174,7 +173,7 @@ def _tell(link: "Link") -> None:
 
 def _print(event: Event) -> None:
     """Print an event as a sentence to who looks on, else with all that it says."""
-    if console.humane():
+    if console.human_readable():
         start = f"{event.seq:>6}  {times.moment(event.timestamp, console.now_ms()):<8}  "
         text = console.rest_of_line(start, sentence(event))
         print(console.styled(start, "dim") + console.styled(text, tone(event.type) or ""))

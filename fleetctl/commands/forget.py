@@ -1,10 +1,9 @@
 """``fleetctl forget``: take back what is remembered of a mission, a session or a project."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from functools import partial
 
-from ..args import CommandParser, Run, Subparsers, command, group, yes_option
+from ..args import CommandParser, Subparsers, command, group, yes_option
 from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
 from ..context import absolute, project_dir
@@ -30,15 +29,15 @@ def register(subparsers: Subparsers) -> None:
         "forget",
         "Take back what is remembered: rows, files, and the bytes they leave. Cannot be undone.",
     )
-    _add(actions, "mission", _run_mission, "Forget a mission, also one in progress.").add_argument(
+    _add(actions, "mission", "mission_id", "Forget a mission, also one in progress.").add_argument(
         "name", completes="mission"
     )
     summary = "Forget the agents and runs of a session, and the missions that only they worked on."
-    _add(actions, "session", _run_session, summary).add_argument(
+    _add(actions, "session", "session_id", summary).add_argument(
         "name", completes="session", help="as the agent's CLI calls it, or the id of a run"
     )
     summary = "Forget everything about a directory and what is below it."
-    _add(actions, "project", _run_project, summary).add_argument(
+    _add(actions, "project", "project_dir", summary).add_argument(
         "name",
         metavar="DIR",
         nargs="?",
@@ -46,28 +45,19 @@ def register(subparsers: Subparsers) -> None:
     )
 
 
-def _add(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
-    parser = command(actions, name, run, summary, EXAMPLES)
+def _add(actions: Subparsers, name: str, parameter: str, summary: str) -> CommandParser:
+    parser = command(actions, name, partial(_forget, parameter), summary, EXAMPLES)
     parser.flag("--dry-run", help="show what would go")
     yes_option(parser)
     return parser
 
 
-def _run_mission(args: Namespace) -> int:
-    return _forget(args, partial(SystemForget, mission_id=args.name))
-
-
-def _run_session(args: Namespace) -> int:
-    return _forget(args, partial(SystemForget, session_id=args.name))
-
-
-def _run_project(args: Namespace) -> int:
-    directory = absolute(args.name) if args.name else project_dir()
-    return _forget(args, partial(SystemForget, project_dir=directory))
-
-
-def _forget(args: Namespace, request: Callable[..., SystemForget]) -> int:
+def _forget(parameter: str, args: Namespace) -> int:
     """Show what goes, ask, forget it and report."""
+    name = args.name
+    if parameter == "project_dir":
+        name = absolute(name) if name else project_dir()
+    request = partial(SystemForget, **{parameter: name})
     with Fleet() as client:
         if args.dry_run or not args.yes:
             found = call_with_bar(args, "Looking", client, request(dry_run=True))

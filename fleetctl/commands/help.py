@@ -30,6 +30,6 @@ def run(args: Namespace) -> int:
         raise UsageError("Name a command or give --all, not both.")
     parser = build_parser(args.words)
     for word in args.words:
-        parser = parser.below(word)
+        parser = parser.subcommand(word)
     text = overview(parser.prog) if args.all else parser.format_help()
     return console.show(args, {"help": text}, lambda _: print(text, end=""))

@@ -5,13 +5,23 @@ from argparse import BooleanOptionalAction, Namespace
 from ..args import Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
-from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    chosen_here,
+    project,
+)
 from ..integrations.hook_command import this_installation
-from ..integrations.hook_plan import PlannedChange, installing, uninstalling
+from ..integrations.hook_plan import PlannedChange, plan_install, plan_uninstall
 from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
+
+HINT = "Name one to install its hooks all the same: fleetctl hooks install claude"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -22,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
         "Let agent CLIs tell fleetd what they do: " + ", ".join(HARNESSES) + ".",
     )
     summary = "Add fleetd's hooks to the settings of agent CLIs; what is there stays as it is."
-    install = changing(
+    install = add_changing_command(
         actions,
         "install",
         _run_install,
@@ -39,41 +49,41 @@ def register(subparsers: Subparsers) -> None:
     )
     summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
-    changing(actions, "uninstall", _run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show where hooks are installed and what was heard of them."
-    looking(actions, "status", _run_status, summary, "  fleetctl hooks status")
+    add_settings_command(actions, "status", _run_status, summary, "  fleetctl hooks status")
     summary = (
         "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
         "something is wrong."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    looking(actions, "doctor", _run_doctor, summary, example)
+    add_settings_command(actions, "doctor", _run_doctor, summary, example)
 
 
 def _run_install(args: Namespace) -> int:
     installation, place = this_installation(), project(args)
     operation = Operation(
-        lambda each: installing(each, place, installation, enforce=args.enforce_locks),
+        lambda each: plan_install(each, place, installation, enforce=args.enforce_locks),
         PlannedChange.install,
         heading="Hooks to install",
         done="installed in",
         nothing="already installed",
         whole="plugin",
     )
-    return apply(args, chosen_here(args, "hooks", "its hooks"), operation)
+    return apply(args, chosen_here(args, HINT), operation)
 
 
 def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         heading="Hooks to remove",
         done="taken out of",
         nothing="not installed",
         whole="plugin",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def _run_status(args: Namespace) -> int:
@@ -90,7 +100,7 @@ def _run_status(args: Namespace) -> int:
             }
         )
         return 0
-    rows = [(*_standing(seen), *heard_of.row(seen.harness)) for seen in states]
+    rows = [(*_summary_cells(seen), *heard_of.row(seen.harness)) for seen in states]
     headers = (
         Column("HARNESS"),
         Column("HERE", matters=8, styles={"no": "dim"}),
@@ -101,7 +111,7 @@ def _run_status(args: Namespace) -> int:
     for seen in states:
         _details(seen)
     heard_of.tell()
-    if console.humane() and all(seen.installed == "no" for seen in states):
+    if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
         console.flow("", "No hooks are installed. To install those of what is here:")
         console.line("  fleetctl hooks install --all")
@@ -110,10 +120,10 @@ def _run_status(args: Namespace) -> int:
 
 def _states(args: Namespace) -> list[HooksState]:
     installation = this_installation()
-    return [state(each, project(args), installation) for each in chosen(args)]
+    return [state(each, project(args), installation) for each in chosen_harnesses(args)]
 
 
-def _standing(seen: HooksState) -> tuple[str, ...]:
+def _summary_cells(seen: HooksState) -> tuple[str, ...]:
     old = seen.installed != "no" and (seen.updates or not seen.current)
     hooks = f"{seen.installed}, old" if old else seen.installed
     return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks
@@ -143,8 +153,8 @@ def _run_doctor(args: Namespace) -> int:
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = [heard_of.finding()]
     if not examined:
-        told = "no hooks are installed; run: fleetctl hooks install --all"
-        found.append(Finding(check="installed", ok=False, detail=told))
+        detail = "no hooks are installed; run: fleetctl hooks install --all"
+        found.append(Finding(check="installed", ok=False, detail=detail))
     for seen in examined:
         harness = HARNESSES[seen.harness]
         heard_of_it = heard_of.of(seen.harness)

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from ..args import CommandParser, Run, Subparsers, command, group, whole
+from ..args import CommandParser, Run, Subparsers, command, group, whole_number
 from ..client import call
 from ..client.models import (
     Lock,
@@ -14,8 +14,8 @@ from ..client.models import (
     LockRelease,
     LockRenew,
 )
-from ..client.pagination import every
-from ..context import KEYS, absolute, cwd, cwd_or_root
+from ..client.pagination import all_pages
+from ..context import LOCK_KEY_PREFIXES, absolute, cwd, cwd_or_root
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -23,8 +23,6 @@ WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -39,11 +37,28 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "lock", "Leases on files.")
-    _register_acquire(actions)
-    renew = _on_lock(actions, "renew", _run_renew, "Prolong a lease.")
-    renew.add_argument("--timeout-ms", type=whole(1, WEEK_MS), metavar="MS", help="how long")
-    _on_lock(actions, "release", _run_release, "Give a lock back.")
-    force = _on_lock(actions, "force-release", _run_force_release, "Take a lock away.")
+    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
+    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
+    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
+    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
+    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
+    acquire.add_argument(
+        "--timeout-ms",
+        type=whole_number(1, WEEK_MS),
+        metavar="MS",
+        help="how long the lease lasts (default: 600000, 10 minutes)",
+    )
+    acquire.add_argument(
+        "--wait-ms",
+        type=whole_number(0, WEEK_MS),
+        metavar="MS",
+        default=0,
+        help="how long to wait for it",
+    )
+    renew = _lock_command(actions, "renew", _run_renew, "Prolong a lease.")
+    renew.add_argument("--timeout-ms", type=whole_number(1, WEEK_MS), metavar="MS", help="how long")
+    _lock_command(actions, "release", _run_release, "Give a lock back.")
+    force = _lock_command(actions, "force-release", _run_force_release, "Take a lock away.")
     force.add_argument("--reason", metavar="TEXT", required=True, help="why")
     check = command(
         actions,
@@ -53,7 +68,10 @@ def register(subparsers: Subparsers) -> None:
     )
     check.add_argument("file", metavar="FILE", help="from this directory, or absolute")
     check.add_argument(
-        "fencing_token", type=whole(0), metavar="TOKEN", help="what the lock was granted with"
+        "fencing_token",
+        type=whole_number(0),
+        metavar="TOKEN",
+        help="what the lock was granted with",
     )
     listing = command(actions, "list", _run_list, "List locks, oldest first.")
     listing.add_argument("--mission", completes="mission", help="only those of this mission")
@@ -63,7 +81,7 @@ def register(subparsers: Subparsers) -> None:
     listing.flag("--all", help="also those that ended")
 
 
-def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
+def _lock_command(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary)
     parser.add_argument(
         "lock_id", metavar="LOCK", completes="lock.active", help="its id, or the file it is on"
@@ -72,34 +90,17 @@ def _on_lock(actions: Subparsers, name: str, run: Run, summary: str) -> CommandP
     return parser
 
 
-def _named(file: str) -> str:
+def _absolute_file(file: str) -> str:
     """Return a file as a request names it: absolute, from home, or the key that a lock shows."""
-    return file if file.startswith((*KEYS, "~/")) else absolute(file)
+    return file if file.startswith((*LOCK_KEY_PREFIXES, "~/")) else absolute(file)
 
 
 def _lock_id(lock: str) -> str:
     """Return the id of a lock that is given by its id, or by the file it is on."""
     if lock.startswith("lck-"):
         return lock
-    found = call(LockList(file=_named(lock))).locks
+    found = call(LockList(file=_absolute_file(lock))).locks
     return found[0].id if found else lock
-
-
-def _register_acquire(actions: Subparsers) -> None:
-    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
-    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
-    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
-    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
-    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
-    acquire.add_argument(
-        "--timeout-ms",
-        type=whole(1, WEEK_MS),
-        metavar="MS",
-        help="how long the lease lasts (default: 600000, 10 minutes)",
-    )
-    acquire.add_argument(
-        "--wait-ms", type=whole(0, WEEK_MS), metavar="MS", default=0, help="how long to wait for it"
-    )
 
 
 def _run_acquire(args: Namespace) -> int:
@@ -122,14 +123,14 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
         args,
         lock,
         f"Lock {verb}: {lock.id}",
-        f"File: {_place(lock)}",
+        f"File: {_path_of(lock)}",
         f"Held by: {lock.held_by}",
         f"Expires: {console.ago(lock.expires_at)}",
         f"Fencing token: {lock.fencing_token}",
     )
 
 
-def _place(lock: Lock) -> str:
+def _path_of(lock: Lock) -> str:
     """Return a lock's file so that it means the same wherever it is read."""
     return console.path(lock.normalized_path or lock.file)
 
@@ -142,26 +143,21 @@ def _run_renew(args: Namespace) -> int:
 
 def _run_release(args: Namespace) -> int:
     lock = call(LockRelease(lock_id=_lock_id(args.lock_id), agent_id=args.agent))
-    return console.result(args, lock, f"Lock released: {lock.id}  {_place(lock)}")
+    return console.result(args, lock, f"Lock released: {lock.id}  {_path_of(lock)}")
 
 
 def _run_force_release(args: Namespace) -> int:
     lock_id = _lock_id(args.lock_id)
     lock = call(LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason))
-    taken = f"Lock released by force: {lock.id}  {_place(lock)} (was held by {lock.held_by})"
+    taken = f"Lock released by force: {lock.id}  {_path_of(lock)} (was held by {lock.held_by})"
     return console.result(args, lock, taken)
 
 
 def _run_check(args: Namespace) -> int:
-    validity = call(LockCheck(file=_named(args.file), fencing_token=args.fencing_token))
+    validity = call(LockCheck(file=_absolute_file(args.file), fencing_token=args.fencing_token))
     text = "The token is valid." if validity.valid else "The token is not valid any more."
     console.result(args, validity, text)
     return 0 if validity.valid else 1
-
-
-def _matters(lock: Lock) -> bool:
-    """Whether to tell when a lease ends: of one that ended before only to who wants all."""
-    return bool(lock.expires_at) and (lock.status == "active" or not console.humane())
 
 
 def _run_list(args: Namespace) -> int:
@@ -172,7 +168,7 @@ def _run_list(args: Namespace) -> int:
             LockList(
                 mission_id=args.mission,
                 held_by=args.agent,
-                file=_named(args.file) if args.file else None,
+                file=_absolute_file(args.file) if args.file else None,
                 active=not args.all,
                 cwd=cwd() if args.here else cwd_or_root(),
                 here=args.here,
@@ -182,7 +178,9 @@ def _run_list(args: Namespace) -> int:
         paths.update(found.paths)
         return found.locks
 
-    locks = every(page)
+    locks = all_pages(page)
+    # When a lock ended that is not active any more, only exact output says.
+    exact = not console.human_readable()
     rows = [
         (
             each.id,
@@ -190,7 +188,7 @@ def _run_list(args: Namespace) -> int:
             each.held_by,
             each.purpose,
             str(each.fencing_token),
-            each.expires_at or "" if _matters(each) else "",
+            (each.expires_at or "") if each.status == "active" or exact else "",
             console.path(paths.get(each.id, each.file)),
         )
         for each in locks

@@ -15,7 +15,7 @@ from ..client.models import (
     MessageRequeue,
     MessageSend,
 )
-from ..client.pagination import every
+from ..client.pagination import all_pages
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -23,8 +23,6 @@ EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("SENT", matters=2, times="ago"),
@@ -38,23 +36,6 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mail", "Messages between agents.")
-    _register_send(actions)
-    inbox = command(actions, "inbox", _run_inbox, "Read an agent's mail, oldest first.")
-    inbox.add_argument("agent_id", metavar="AGENT")
-    inbox.flag("--all", help="also what was acknowledged")
-    limit_option(inbox, 50)
-    ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
-    ack.add_argument("message_id", completes="message.open")
-    ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
-    listing = command(actions, "list", _run_list, "List messages, oldest first.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.flag("--pending", help="only those still queued")
-    requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
-    requeue.add_argument("message_id", completes="message.open")
-    requeue.add_argument("--agent", completes="agent", help="only to this recipient")
-
-
-def _register_send(actions: Subparsers) -> None:
     send = command(actions, "send", _run_send, "Post a message.", EXAMPLES)
     send.add_argument("subject", metavar="SUBJECT", help="what it is about, in a line")
     send.add_argument("--from", dest="sender", completes="agent", required=True, help="the sender")
@@ -71,6 +52,19 @@ def _register_send(actions: Subparsers) -> None:
     send.add_argument(
         "--priority", choices=get_args(Priority), default="medium", help="default: medium"
     )
+    inbox = command(actions, "inbox", _run_inbox, "Read an agent's mail, oldest first.")
+    inbox.add_argument("agent_id", metavar="AGENT")
+    inbox.flag("--all", help="also what was acknowledged")
+    limit_option(inbox, 50)
+    ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
+    ack.add_argument("message_id", completes="message.open")
+    ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
+    listing = command(actions, "list", _run_list, "List messages, oldest first.")
+    listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    listing.flag("--pending", help="only those still queued")
+    requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
+    requeue.add_argument("message_id", completes="message.open")
+    requeue.add_argument("--agent", completes="agent", help="only to this recipient")
 
 
 def _run_send(args: Namespace) -> int:
@@ -85,8 +79,7 @@ def _run_send(args: Namespace) -> int:
             priority=args.priority,
         )
     )
-    sent = f"Message sent: {message.id} to {', '.join(message.to)}"
-    return console.result(args, message, sent)
+    return console.result(args, message, f"Message sent: {message.id} to {', '.join(message.to)}")
 
 
 def _run_inbox(args: Namespace) -> int:
@@ -118,16 +111,19 @@ def _run_ack(args: Namespace) -> int:
 
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    messages = every(lambda **more: call(MessageList(**terms, **more)).messages)
+    messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
     rows = [
-        (each.id, each.sent_at, each.sender, ", ".join(each.to), _states(each), each.subject)
+        (
+            each.id,
+            each.sent_at,
+            each.sender,
+            ", ".join(each.to),
+            ", ".join(sorted({delivery.status for delivery in each.deliveries})),
+            each.subject,
+        )
         for each in messages
     ]
     return tables.show(args, messages, COLUMNS, rows, "No messages found.")
-
-
-def _states(message: Message) -> str:
-    return ", ".join(sorted({each.status for each in message.deliveries}))
 
 
 def _run_requeue(args: Namespace) -> int:

@@ -1,6 +1,5 @@
 """``fleetctl mcp``: the server that agents work with their fleet through, and who starts it."""
 
-import os
 import re
 import sys
 from argparse import Namespace
@@ -9,10 +8,19 @@ from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
 from ..args import CommandParser, Subparsers, UsageError
+from ..context import this_agent
 from ..integrations import mcp_extra
-from ..integrations.apply import Operation, apply, changing, chosen, chosen_here, looking, project
+from ..integrations.apply import (
+    Operation,
+    add_changing_command,
+    add_settings_command,
+    apply,
+    chosen_harnesses,
+    chosen_here,
+    project,
+)
 from ..integrations.hook_plan import PlannedChange
-from ..integrations.mcp import McpStatus, installing, look, this_command, uninstalling
+from ..integrations.mcp import McpStatus, look, plan_install, plan_uninstall, this_command
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -23,6 +31,7 @@ examples:
   fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
 """
 MISSING = "The server needs the package mcp, which is not installed."
+HINT = "Name one to install the server all the same: fleetctl mcp install claude"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -44,12 +53,12 @@ def register(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
     summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
-    changing(actions, "install", _run_install, summary, example)
+    add_changing_command(actions, "install", _run_install, summary, example)
     summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
     example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
-    changing(actions, "uninstall", _run_uninstall, summary, example)
+    add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
     summary = "Show which agent CLIs start the server."
-    looking(actions, "status", _run_status, summary, "  fleetctl mcp status")
+    add_settings_command(actions, "status", _run_status, summary, "  fleetctl mcp status")
 
 
 def run(args: Namespace) -> int:
@@ -69,13 +78,12 @@ def run(args: Namespace) -> int:
 
 
 def _agent(given: str | None) -> str | None:
-    """Return who the agent is; raises UsageError for what is no name."""
+    """Return who the agent is; raises UsageError for a malformed name."""
     if given is not None and not re.match(AGENT_ID, given):
         raise UsageError(
             f"--agent: {given!a} is no name of an agent: 1 to 64 letters, digits or . _ : @ -"
         )
-    inherited = os.environ.get("FLEET_AGENT_ID", "")
-    return given or (inherited if re.match(AGENT_ID, inherited) else None)
+    return given or this_agent()
 
 
 def _run_install(args: Namespace) -> int:
@@ -84,14 +92,14 @@ def _run_install(args: Namespace) -> int:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)
     operation = Operation(
-        lambda each: installing(each, place, command),
+        lambda each: plan_install(each, place, command),
         PlannedChange.install,
         heading="Servers to add",
         done="server added to",
         nothing="already installed",
         whole="server",
     )
-    status = apply(args, chosen_here(args, "mcp", "the server"), operation)
+    status = apply(args, chosen_here(args, HINT), operation)
     _warn_of_missing()
     return status
 
@@ -99,19 +107,19 @@ def _run_install(args: Namespace) -> int:
 def _run_uninstall(args: Namespace) -> int:
     place = project(args)
     operation = Operation(
-        lambda each: uninstalling(each, place),
+        lambda each: plan_uninstall(each, place),
         PlannedChange.uninstall,
         heading="Servers to remove",
         done="server taken out of",
         nothing="not installed",
         whole="server",
     )
-    return apply(args, chosen(args), operation)
+    return apply(args, chosen_harnesses(args), operation)
 
 
 def _run_status(args: Namespace) -> int:
     command, place = this_command(), project(args)
-    states = [look(each, place, command) for each in chosen(args)]
+    states = [look(each, place, command) for each in chosen_harnesses(args)]
     if args.json:
         document = {
             "package": mcp_extra.is_installed(),
@@ -140,5 +148,5 @@ def _warn_of_missing() -> None:
 
 def _row(seen: McpStatus) -> tuple[str, ...]:
     server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
-    told = server.get(seen.installed, "?" if seen.problem else "no")
-    return seen.harness, "yes" if seen.here else "no", told, seen.file
+    shown = server.get(seen.installed, "?" if seen.problem else "no")
+    return seen.harness, "yes" if seen.here else "no", shown, seen.file

@@ -19,7 +19,7 @@ from fleetd.protocol.migration import Migration, MigrationReply, MigrationReques
 from ..args import Subparsers, UsageError, command, yes_option
 from ..client import Progress
 from ..output import console, tables
-from ..output.progress import bar
+from ..output.progress import progress_bar
 from ..prompts import confirm_or_cancel
 
 QUESTION = "Go on with a store that was moved away? What the other one has seen since is not in it."
@@ -72,12 +72,14 @@ def run(args: Namespace) -> int:
     """Have it done, and show it."""
     what = args.what or "move"
     if what == "roles":
-        return _print_roles(args)
+        script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
+        text = script.read_text("utf-8")
+        return console.show(args, {"sql": text}, lambda _: print(text, end=""))
     if args.source and args.to != "sqlite":
         raise UsageError("--from names the server that is left, with --to sqlite only.")
     if what == "undo" and not args.yes:
         confirm_or_cancel(QUESTION, "Nothing was changed.")
-    with bar(args, "Moving") as drawn:
+    with progress_bar(args, "Moving") as drawn:
         said = run_job(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
     if said.report is None:
         return console.result(args, {"done": said.done}, said.done or "")
@@ -127,12 +129,6 @@ def _read_replies(
     return last
 
 
-def _print_roles(args: Namespace) -> int:
-    script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
-    text = script.read_text("utf-8")
-    return console.show(args, {"sql": text}, lambda _: print(text, end=""))
-
-
 def _show(report: Migration) -> None:
     console.line(
         f"{'Moved' if report.moved else 'Compared'} {report.source}"
@@ -143,7 +139,9 @@ def _show(report: Migration) -> None:
         [
             [
                 check.table,
-                _counted(check.source_rows, check.target_rows),
+                f"{check.source_rows:,}"
+                if check.source_rows == check.target_rows
+                else f"{check.source_rows:,} and {check.target_rows:,}",
                 check.source_digest[:_DIGITS],
                 "yes" if check.same else f"no, from {check.first_difference}",
             ]
@@ -152,10 +150,6 @@ def _show(report: Migration) -> None:
     )
     if report.moved:
         console.lines(_next_steps(report))
-
-
-def _counted(here: int, there: int) -> str:
-    return f"{here:,}" if here == there else f"{here:,} and {there:,}"
 
 
 def _next_steps(report: Migration) -> Iterator[str]:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
@@ -18,7 +18,7 @@ from ..args import (
     command,
     group,
     limit_option,
-    whole,
+    whole_number,
     yes_option,
 )
 from ..client import Fleet, call
@@ -38,14 +38,14 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..client.pagination import newest
+from ..client.pagination import newest_events
 from ..context import (
     absolute,
     machine_name,
     machine_names,
     mission_id,
     project_dir,
-    selected,
+    select_mission,
     this_agent,
 )
 from ..output import console, tables
@@ -79,20 +79,49 @@ COLUMNS = (
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mission", "Create, start and end missions.")
-    _register_create(actions)
+    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
+    create.add_argument("title", metavar="TITLE", help="what is to be reached")
+    _detail_options(create)
+    create.add_argument(
+        "--project-dir",
+        metavar="DIR",
+        help="where the work is (default: the git repository here, else this directory)",
+    )
+    create.add_argument(
+        "--sortie",
+        action="append",
+        default=[],
+        metavar="TITLE",
+        help="a piece of it, done by one agent; may be repeated",
+    )
     start = command(actions, "start", _run_start, "Start a pending mission.")
     _id_argument(start, "mission.pending", "default: the newest pending one here")
-    complete = command(actions, "complete", _run_complete, "Complete a mission.")
-    _id_argument(complete, "mission.begun")
-    for name, run, summary in (
-        ("fail", _run_fail, "Give a mission up as failed."),
-        ("cancel", _run_cancel, "Call a mission off."),
-    ):
-        ending = command(actions, name, run, summary)
-        _id_argument(ending, "mission.open")
-        ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    ways_to_end: tuple[tuple[str, str, str, Callable[..., Mutation[Mission]], str], ...] = (
+        ("complete", "Complete a mission.", "mission.begun", MissionComplete, "completed"),
+        ("fail", "Give a mission up as failed.", "mission.open", MissionFail, "failed"),
+        ("cancel", "Call a mission off.", "mission.open", MissionCancel, "cancelled"),
+    )
+    for name, summary, completes, request, verb in ways_to_end:
+        ending = command(actions, name, partial(_end, request, verb), summary)
+        _id_argument(ending, completes)
+        if name != "complete":
+            ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
     _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
-    _register_timeline(actions)
+    summary = "Tell what happened on a mission, newest last."
+    parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
+    _id_argument(parser, "mission")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument(
+        "--limit",
+        type=whole_number(1, 100_000),
+        metavar="N",
+        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
+    )
+    how_much.add_argument("--all", action="store_true", help="from the beginning")
+    parser.add_argument(
+        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
+    )
+    parser.flag("--full", help="every event by itself, and nothing is cut")
     listing = command(actions, "list", _run_list, "List missions, newest first.")
     listing.add_argument("--status", choices=endings.STATES)
     listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
@@ -117,47 +146,11 @@ def _id_argument(
     parser.add_argument("mission_id", completes=completes, nargs="?", help=meaning)
 
 
-def _register_create(actions: Subparsers) -> None:
-    create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
-    create.add_argument("title", metavar="TITLE", help="what is to be reached")
-    _detail_options(create)
-    create.add_argument(
-        "--project-dir",
-        metavar="DIR",
-        help="where the work is (default: the git repository here, else this directory)",
-    )
-    create.add_argument(
-        "--sortie",
-        action="append",
-        default=[],
-        metavar="TITLE",
-        help="a piece of it, done by one agent; may be repeated",
-    )
-
-
 def _detail_options(parser: CommandParser) -> None:
     parser.add_argument("--description", metavar="TEXT", help="what it is about")
     parser.add_argument(
         "--priority", choices=get_args(Priority), help="default: medium when it is created"
     )
-
-
-def _register_timeline(actions: Subparsers) -> None:
-    summary = "Tell what happened on a mission, newest last."
-    parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
-    _id_argument(parser, "mission")
-    how_much = parser.add_mutually_exclusive_group()
-    how_much.add_argument(
-        "--limit",
-        type=whole(1, 100_000),
-        metavar="N",
-        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
-    )
-    how_much.add_argument("--all", action="store_true", help="from the beginning")
-    parser.add_argument(
-        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
-    )
-    parser.flag("--full", help="every event by itself, and nothing is cut")
 
 
 def _run_create(args: Namespace) -> int:
@@ -198,21 +191,10 @@ def _newest_pending(client: Fleet) -> str:
     return page.missions[0].id
 
 
-def _run_complete(args: Namespace) -> int:
-    return _end(args, MissionComplete, "completed")
-
-
-def _run_fail(args: Namespace) -> int:
-    return _end(args, partial(MissionFail, reason=args.reason), "failed")
-
-
-def _run_cancel(args: Namespace) -> int:
-    return _end(args, partial(MissionCancel, reason=args.reason), "cancelled")
-
-
-def _end(args: Namespace, request: Callable[..., Mutation[Mission]], verb: str) -> int:
+def _end(request: Callable[..., Mutation[Mission]], verb: str, args: Namespace) -> int:
+    more = {"reason": args.reason} if "reason" in args else {}
     with Fleet() as client:
-        mission = client.call(request(mission_id=mission_id(client, args.mission_id)))
+        mission = client.call(request(mission_id=mission_id(client, args.mission_id), **more))
     return console.result(args, mission, f"Mission {verb}: {mission.id}  {mission.title}")
 
 
@@ -240,7 +222,13 @@ def _run_list(args: Namespace) -> int:
             MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
         )
     rows = [
-        (each.id, state(each), console.bar(each.progress_percent), each.priority, titled(each))
+        (
+            each.id,
+            state(each),
+            console.percent_bar(each.progress_percent),
+            each.priority,
+            titled(each),
+        )
         for each in page.missions
     ]
     return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
@@ -263,7 +251,7 @@ def _run_update(args: Namespace) -> int:
 
 def _run_current(args: Namespace) -> int:
     with Fleet() as client:
-        mission = selected(client, "work").mission
+        mission = select_mission(client, "work").mission
         directory = _directory(client, mission)
     return console.show(args, mission, lambda _: show_mission(mission, directory))
 
@@ -281,25 +269,41 @@ def _run_delete(args: Namespace) -> int:
 
 def _run_timeline(args: Namespace) -> int:
     # Imported here: no other command of the group needs it.
-    from ..output.views.timeline import show_story
+    from fleetd.protocol.timestamps import iso
+
+    from ..output.views.timeline import show_timeline
 
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties
         now = console.now_ms()
-        entries, complete = _entries(args, mission, newest(client, mission_id=mission.id), now)
+        entries, complete = _entries(
+            args, mission, newest_events(client, mission_id=mission.id), now
+        )
     if args.since is not None:
         entries = [entry for entry in entries if entry.ended >= now - args.since]
     limit = len(entries) if args.all or args.since is not None else ENTRIES
     left_out = max(len(entries) - (args.limit or limit), 0)
     entries = entries[left_out:]
     if args.json:
-        console.print_json([_document(entry) for entry in entries])
+        console.print_json(
+            [
+                {
+                    "kind": entry.kind,
+                    "begun_at": iso(entry.begun),
+                    "ended_at": iso(entry.ended),
+                    "agent_id": entry.agent,
+                    "text": entry.text,
+                    "events": [event.seq for event in entry.events],
+                }
+                for entry in entries
+            ]
+        )
         return 0
-    show_story(mission, sorties, entries, whole=args.full)
+    show_timeline(mission, sorties, entries, whole=args.full)
     if not entries:
         console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
-    elif left_out and console.humane():
+    elif left_out and console.human_readable():
         print()
         known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"
         console.line(f"{known} before these; --all shows them.")
@@ -314,13 +318,14 @@ def _entries(
     Its oldest line may be half of one, so that there has to be one more. Returns also whether
     those are all events there are.
     """
-    from ..output.views.timeline import story
+
+    from ..output.views.timeline import timeline_entries
 
     known: list[Event] = []
     while True:
         most = 2 * len(known) or EVENTS
         known += islice(events, most - len(known))
-        entries = story(
+        entries = timeline_entries(
             known[::-1],
             now,
             inside=mission.project_dir,
@@ -335,16 +340,3 @@ def _entries(
             enough = len(entries) > (args.limit or ENTRIES)
         if enough and not args.all:
             return entries, False
-
-
-def _document(entry: "Entry") -> dict[str, Any]:
-    from fleetd.protocol.timestamps import iso
-
-    return {
-        "kind": entry.kind,
-        "begun_at": iso(entry.begun),
-        "ended_at": iso(entry.ended),
-        "agent_id": entry.agent,
-        "text": entry.text,
-        "events": [event.seq for event in entry.events],
-    }

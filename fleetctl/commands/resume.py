@@ -23,15 +23,15 @@ from ..client.models import (
     RecoveryDetect,
     RecoveryRestore,
 )
-from ..context import failing_as, selected
+from ..context import prefix_errors, select_mission
 from ..output import console
 from ..prompts import confirm_or_cancel, interactive, show_preview
 from ._recovery import (
     QUESTION,
     RestoreTarget,
+    alternatives,
     announcement,
     candidate_target,
-    choices,
     show_outcome,
 )
 
@@ -81,8 +81,22 @@ def run(args: Namespace) -> int:
         target = _choose(client, args)
         if not args.dry_run:
             _announce(args, target)
-        with failing_as("Failed to restore from checkpoint"):
-            outcome = client.call(_request(args, target))
+        with prefix_errors("Failed to restore from checkpoint"):
+            outcome = client.call(
+                RecoveryRestore(
+                    # Without a named one the daemon may pass over a damaged one to that before.
+                    checkpoint_id=target.checkpoint_id if args.checkpoint else None,
+                    mission_id=None if args.checkpoint else target.mission_id,
+                    requested_by=args.requested_by,
+                    agent_id=args.agent,
+                    take_over_from=args.take_over_from,
+                    # One lost agent is no reason to touch the others.
+                    scope=args.scope or ("agent" if args.take_over_from else "mission"),
+                    dry_run=args.dry_run,
+                    force_locks=args.force_locks,
+                    rewind=args.rewind,
+                )
+            )
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
         # The newest one was damaged in both copies, or expired; the warnings say which.
         console.line(f"Used checkpoint: {outcome.checkpoint_id}")
@@ -90,7 +104,7 @@ def run(args: Namespace) -> int:
     status = console.show(args, outcome, show_outcome)
     if args.dry_run and not args.json and target.others:
         print()
-        console.lines(choices(target))
+        console.lines(alternatives(target))
     return status
 
 
@@ -104,7 +118,7 @@ def _choose(client: Fleet, args: Namespace) -> RestoreTarget:
         return _named_checkpoint(client, args.checkpoint, args.mission)
     if args.mission:
         return _mission(client, client.call(MissionGet(mission_id=args.mission)))
-    found = selected(
+    found = select_mission(
         client,
         "recovery",
         agent=args.agent,
@@ -172,19 +186,3 @@ def _announce(args: Namespace, target: RestoreTarget) -> None:
     if ask:
         confirm_or_cancel(QUESTION, "Recovery cancelled.")
         print(file=sys.stderr if args.json else sys.stdout)
-
-
-def _request(args: Namespace, target: RestoreTarget) -> RecoveryRestore:
-    return RecoveryRestore(
-        # Without a named checkpoint the daemon may pass over a damaged one to the one before.
-        checkpoint_id=target.checkpoint_id if args.checkpoint else None,
-        mission_id=None if args.checkpoint else target.mission_id,
-        requested_by=args.requested_by,
-        agent_id=args.agent,
-        take_over_from=args.take_over_from,
-        # One lost agent is no reason to touch the others.
-        scope=args.scope or ("agent" if args.take_over_from else "mission"),
-        dry_run=args.dry_run,
-        force_locks=args.force_locks,
-        rewind=args.rewind,
-    )

@@ -16,7 +16,7 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, limit_option, whole
+from ..args import Subparsers, UsageError, command, group, limit_option, whole_number
 from ..client import Fleet, call
 from ..client.models import (
     DeclaredCompliance,
@@ -42,7 +42,7 @@ from ..context import absolute, cwd, this_agent
 from ..output import console, tables
 from ..output.progress import call_with_bar
 from ..output.tables import Column
-from ..output.views.snapshot import joined, show_snapshot, step_told
+from ..output.views.snapshot import show_snapshot, source_line, step_text
 from ._prune import options, prune
 
 EXAMPLES = """\
@@ -93,26 +93,6 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers, "snapshot", "Record, list, show, verify and prune snapshots of runs."
     )
-    _register_record(actions)
-    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
-    listing.add_argument(
-        "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
-    )
-    limit_option(listing, 10)
-
-    shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
-    shown.add_argument(
-        "which",
-        metavar="SNAPSHOT|RUN",
-        completes="snapshot",
-        nargs="?",
-        help=f"a snapshot, or a run for its newest (default: {MINE})",
-    )
-    shown.add_argument("--agent", completes="agent", help="the newest of this agent's run")
-    _register_upkeep(actions)
-
-
-def _register_record(actions: Subparsers) -> None:
     parser = command(actions, "record", _run_record, "Record where a run stands.", EXAMPLES)
     parser.add_argument("--run", dest="run_id", completes="run", help=f"the run (default: {MINE})")
     parser.add_argument(
@@ -124,7 +104,24 @@ def _register_record(actions: Subparsers) -> None:
         "--source", choices=get_args(SnapshotSource), help="what made you record (default: manual)"
     )
     parser.add_argument("--status", choices=get_args(RunStatus), help="how the run is")
-    _step_options(parser)
+    parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
+    parser.add_argument("--step", completes="nothing", help="the step of the plan")
+    parser.add_argument(
+        "--ordinal",
+        type=whole_number(1, 1_000_000),
+        metavar="N",
+        help="its place in the plan, from 1",
+    )
+    parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
+    parser.add_argument(
+        "--next", action="append", metavar="TEXT", help="what comes next; may be repeated"
+    )
+    parser.add_argument(
+        "--violation",
+        action="append",
+        metavar="TEXT",
+        help="how the plan is not kept as plans are to be; may be repeated",
+    )
     parser.add_argument(
         "--pressure", choices=get_args(WindowPressure), help="how full the context window is"
     )
@@ -149,27 +146,21 @@ def _register_record(actions: Subparsers) -> None:
         help="the parameters of snapshot.record as a JSON object, instead of the options above "
         "but --run and --agent; - reads them from stdin",
     )
-
-
-def _step_options(parser: CommandParser) -> None:
-    parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
-    parser.add_argument("--step", completes="nothing", help="the step of the plan")
-    parser.add_argument(
-        "--ordinal", type=whole(1, 1_000_000), metavar="N", help="its place in the plan, from 1"
+    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
+    listing.add_argument(
+        "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
     )
-    parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
-    parser.add_argument(
-        "--next", action="append", metavar="TEXT", help="what comes next; may be repeated"
-    )
-    parser.add_argument(
-        "--violation",
-        action="append",
-        metavar="TEXT",
-        help="how the plan is not kept as plans are to be; may be repeated",
-    )
+    limit_option(listing, 10)
 
-
-def _register_upkeep(actions: Subparsers) -> None:
+    shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
+    shown.add_argument(
+        "which",
+        metavar="SNAPSHOT|RUN",
+        completes="snapshot",
+        nargs="?",
+        help=f"a snapshot, or a run for its newest (default: {MINE})",
+    )
+    shown.add_argument("--agent", completes="agent", help="the newest of this agent's run")
     verifying = command(
         actions,
         "verify",
@@ -218,8 +209,8 @@ def outcome(text: str) -> DeclaredOutcome:
         "name": name,
         "result": result,
         "duration_ms": int(ms or 0),
+        "summary": summary or "",
     }
-    parts["summary"] = summary or ""
     try:
         msgspec.convert(parts, snapshot.DeclaredOutcome)
     except ValueError as error:
@@ -246,12 +237,22 @@ def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
     Those the daemon checks, which says best what is wrong with them.
     """
     if args.json_in is None:
+        step = _given(
+            plan_path=absolute(args.plan) if args.plan else args.plan,
+            step_id=args.step,
+            step_ordinal=args.ordinal,
+            step_status=args.step_status,
+            todo_compliance=DeclaredCompliance(result="FAIL", violations=args.violation)
+            if args.violation
+            else None,
+            resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
+        )
         context = _given(window_pressure=args.pressure, protected_artifacts=args.protect)
         return SnapshotRecord(
             **_run_of(args.run_id, args.agent) | {"cwd": cwd()},
             source=args.source or "manual",
             status=args.status,
-            step_state=_step(args),
+            step_state=DeclaredStep(**step) if step else None,
             context_digest=DeclaredDigest(**context) if context else None,
             command_outcomes=args.outcome or [],
             note=args.note,
@@ -270,22 +271,8 @@ def _run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
     return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}
 
 
-def _step(args: Namespace) -> DeclaredStep | None:
-    told = _given(
-        plan_path=absolute(args.plan) if args.plan else args.plan,
-        step_id=args.step,
-        step_ordinal=args.ordinal,
-        step_status=args.step_status,
-        todo_compliance=DeclaredCompliance(result="FAIL", violations=args.violation)
-        if args.violation
-        else None,
-        resume_hints=DeclaredHints(next_actions=args.next) if args.next else None,
-    )
-    return DeclaredStep(**told) if told else None
-
-
-def _given(**told: Any) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -337,7 +324,7 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
         f"Joined snapshot {what} {how}: nothing that matters has changed since."
         if snapshot.source_details
         else f"Snapshot {what} recorded {how}.",
-        *(f"Joined by: {joined(each)}" for each in snapshot.source_details),
+        *(f"Joined by: {source_line(each)}" for each in snapshot.source_details),
         *(f"File: {path}" for path in written or ["not written yet"]),
     ]
 
@@ -360,7 +347,7 @@ def _row(each: SnapshotSummary) -> tuple[str, ...]:
         each.created_at,
         each.source,
         each.status,
-        step_told(each.step_ordinal, each.step_status),
+        step_text(each.step_ordinal, each.step_status),
         each.window_pressure,
         str(each.outcome_count),
         console.size(each.size_bytes),

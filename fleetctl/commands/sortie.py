@@ -2,11 +2,21 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 from fleetd.protocol.patterns import Priority, SortieStatus
 
-from ..args import CommandParser, Run, Subparsers, UsageError, command, group, mission_option, whole
+from ..args import (
+    CommandParser,
+    Run,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    mission_option,
+    whole_number,
+)
 from ..client import Fleet, call
 from ..client.models import (
     Mutation,
@@ -32,8 +42,6 @@ EXAMPLES = """\
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
   fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
-
-
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -42,36 +50,24 @@ COLUMNS = (
     Column("TITLE", cut="end", least=18),
 )
 
+# The commands that report on a sortie: name, summary, what completes its id, request, outcome.
+REPORTS: tuple[tuple[str, str, str, Callable[..., Mutation[Sortie]], str], ...] = (
+    ("block", "Say that a sortie cannot go on.", "sortie.begun", SortieBlock, "blocked"),
+    (
+        "unblock",
+        "Say that a sortie can go on again.",
+        "sortie.blocked",
+        SortieUnblock,
+        "unblocked",
+    ),
+    ("complete", "Complete a sortie.", "sortie.open", SortieComplete, "completed"),
+    ("fail", "Give a sortie up.", "sortie.open", SortieFail, "failed"),
+)
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "sortie", "The pieces of a mission.")
-    _register_create(actions)
-    assign = _on_sortie(
-        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
-    )
-    assign.add_argument("agent", metavar="AGENT")
-    start = _on_sortie(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
-    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
-    _register_reports(actions)
-    summary = "Take out a sortie that nobody has begun."
-    _on_sortie(actions, "remove", _run_remove, summary, "sortie.waiting")
-    _on_sortie(actions, "show", _run_show, "Show a sortie.", "sortie")
-    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
-    mission_option(listing)
-    listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
-
-
-def _on_sortie(
-    actions: Subparsers, name: str, run: Run, summary: str, completes: str
-) -> CommandParser:
-    parser = command(actions, name, run, summary)
-    parser.add_argument("sortie_id", completes=completes)
-    return parser
-
-
-def _register_create(actions: Subparsers) -> None:
     create = command(actions, "create", _run_create, "Add a sortie to a mission.", EXAMPLES)
     create.add_argument("title", metavar="TITLE", help="the piece of work")
     mission_option(create)
@@ -83,34 +79,48 @@ def _register_create(actions: Subparsers) -> None:
     create.add_argument(
         "--priority", choices=get_args(Priority), default="medium", help="default: medium"
     )
-
-
-def _register_reports(actions: Subparsers) -> None:
-    progress = _on_sortie(
+    assign = _sortie_command(
+        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
+    )
+    assign.add_argument("agent", metavar="AGENT")
+    start = _sortie_command(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
+    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
+    progress = _sortie_command(
         actions, "progress", _run_progress, "Report how far a sortie is.", "sortie.begun"
     )
     progress.add_argument(
-        "--percent", type=whole(0, 100), metavar="N", help="how much of it is done"
+        "--percent", type=whole_number(0, 100), metavar="N", help="how much of it is done"
     )
     progress.add_argument("--notes", metavar="TEXT", help="what is done, what is missing")
     progress.add_argument(
         "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
     )
-    block = _on_sortie(
-        actions, "block", _run_block, "Say that a sortie cannot go on.", "sortie.begun"
-    )
-    block.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    unblock = _on_sortie(
-        actions, "unblock", _run_unblock, "Say that a sortie can go on again.", "sortie.blocked"
-    )
-    complete = _on_sortie(actions, "complete", _run_complete, "Complete a sortie.", "sortie.open")
-    complete.add_argument("--result", metavar="TEXT", help="what came of it")
-    fail = _on_sortie(actions, "fail", _run_fail, "Give a sortie up.", "sortie.open")
-    fail.add_argument("--reason", metavar="TEXT", required=True, help="why")
-    for parser in (progress, block, unblock, complete, fail):
+    reports = {
+        name: _sortie_command(actions, name, partial(_report, request, verb), summary, completes)
+        for name, summary, completes, request, verb in REPORTS
+    }
+    reports["block"].add_argument("--reason", metavar="TEXT", required=True, help="why")
+    reports["complete"].add_argument("--result", metavar="TEXT", help="what came of it")
+    reports["fail"].add_argument("--reason", metavar="TEXT", required=True, help="why")
+    for parser in (progress, *reports.values()):
         parser.add_argument(
             "--agent", completes="agent", help="who reports (default: its own agent)"
         )
+    summary = "Take out a sortie that nobody has begun."
+    _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
+    _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
+    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
+    mission_option(listing)
+    listing.add_argument("--status", choices=get_args(SortieStatus))
+    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
+
+
+def _sortie_command(
+    actions: Subparsers, name: str, run: Run, summary: str, completes: str
+) -> CommandParser:
+    parser = command(actions, name, run, summary)
+    parser.add_argument("sortie_id", completes=completes)
+    return parser
 
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
@@ -118,11 +128,9 @@ def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
     return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
 
 
-def _report(
-    args: Namespace, verb: str, request: Callable[..., Mutation[Sortie]], **more: object
-) -> int:
-    sortie = call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more))
-    return _done(args, sortie, verb)
+def _report(request: Callable[..., Mutation[Sortie]], verb: str, args: Namespace) -> int:
+    more = {name: getattr(args, name) for name in ("reason", "result") if name in args}
+    return _done(args, call(request(sortie_id=args.sortie_id, agent_id=args.agent, **more)), verb)
 
 
 def _run_create(args: Namespace) -> int:
@@ -175,22 +183,6 @@ def _run_progress(args: Namespace) -> int:
     return console.result(args, sortie, f"Sortie progress: {sortie.id}  {sortie.progress}%")
 
 
-def _run_block(args: Namespace) -> int:
-    return _report(args, "blocked", SortieBlock, reason=args.reason)
-
-
-def _run_unblock(args: Namespace) -> int:
-    return _report(args, "unblocked", SortieUnblock)
-
-
-def _run_complete(args: Namespace) -> int:
-    return _report(args, "completed", SortieComplete, result=args.result)
-
-
-def _run_fail(args: Namespace) -> int:
-    return _report(args, "failed", SortieFail, reason=args.reason)
-
-
 def _run_remove(args: Namespace) -> int:
     deleted = call(SortieRemove(sortie_id=args.sortie_id))
     return console.result(args, deleted, f"Sortie removed: {args.sortie_id}")
@@ -228,7 +220,13 @@ def _run_list(args: Namespace) -> int:
             SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
         )
     rows = [
-        (each.id, each.status, console.bar(each.progress), each.assigned_to or "", each.title)
+        (
+            each.id,
+            each.status,
+            console.percent_bar(each.progress),
+            each.assigned_to or "",
+            each.title,
+        )
         for each in page.sorties
     ]
     return tables.show(args, page.sorties, COLUMNS, rows, "No sorties found.")

@@ -17,8 +17,6 @@ STATES = {
     "briefed": "briefed, not at work again yet",
     "unconfirmed": "briefed, and not heard of since",
 }
-
-
 MISSIONS = (
     Column(""),
     Column("", matters=5),
@@ -143,7 +141,7 @@ def _show_missions(status: Status, counts: Counts) -> None:
     rows = [
         (
             each.mission_id,
-            console.bar(each.progress_percent),
+            console.percent_bar(each.progress_percent),
             f"({each.completed_sorties}/{each.total_sorties})",
             console.silence(each.silence_ms),
             _agents(each),
@@ -156,7 +154,7 @@ def _show_missions(status: Status, counts: Counts) -> None:
         tables.table(MISSIONS, rows, indent="  ")
         return
     console.line("  none")
-    if console.humane():
+    if console.human_readable():
         console.lines(NEXT if counts.missions else FIRST)
 
 

@@ -1,4 +1,4 @@
-"""``fleetctl uninstall``: takes fleetd out of whatever it was put into, and says what is left.
+"""``fleetctl uninstall``: takes fleetd out of all settings and services, and lists leftovers.
 
 Of what is stored only what has a name of fleetd's is removed; whatever else lies there stays.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _ENDINGS = ("", "-wal", "-shm", "-journal", "-mark", "-lock", ".ballast")
 # What damage or a vanished directory had fleetd put aside.
 _KEPT = ("-wal.damaged-*", ".rescued-*")
-_OF_THE_MACHINE = ("machine-id", "machine-nonces")
+_MACHINE_FILES = ("machine-id", "machine-nonces")
 # Where a restore or a move has put what it replaced.
 _REPLACED = "replaced-*"
 
@@ -52,8 +52,8 @@ def _stored(config: "Config") -> dict[str, list[Path]]:
     here = config.database.parent
     state = paths.state_path()
     found = {
-        "database": _beside(config.database),
-        "machine id": [here / name for name in _OF_THE_MACHINE],
+        "database": _database_files(config.database),
+        "machine id": [here / name for name in _MACHINE_FILES],
         "checkpoints": [config.checkpoints],
         "replaced": [*here.glob(_REPLACED), *config.checkpoints.parent.glob(_REPLACED)],
         "spool": [paths.spool_path()],
@@ -64,7 +64,7 @@ def _stored(config: "Config") -> dict[str, list[Path]]:
     return {what: places for what, places in there.items() if places}
 
 
-def _beside(database: Path) -> Iterator[Path]:
+def _database_files(database: Path) -> Iterator[Path]:
     for ending in _ENDINGS:
         yield database.with_name(database.name + ending)
     for pattern in _KEPT:
@@ -113,7 +113,7 @@ def _check_unused(config: "Config") -> None:
 _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
 
-class Removal(NamedTuple):
+class UninstallStep(NamedTuple):
     """One thing to be taken out; ``take_out`` does it and returns what is to be said of it."""
 
     what: str
@@ -133,27 +133,27 @@ class UninstallPlan:
     """What is to be taken out, what was done of it, and what went wrong with the rest."""
 
     def __init__(self) -> None:
-        self.parts: list[Removal] = []
-        self.removed: list[Removal] = []
-        self.said: list[str] = []
+        self.removals: list[UninstallStep] = []
+        self.removed: list[UninstallStep] = []
+        self.notes: list[str] = []
         self.errors: list[tuple[str, FleetError]] = []
 
-    def add(self, what: str, found: Callable[[], Iterator[Removal]]) -> None:
-        """Look for parts; what cannot be looked at stops nothing else."""
+    def add(self, what: str, found: Callable[[], Iterator[UninstallStep]]) -> None:
+        """Look for removals; what cannot be looked at stops nothing else."""
         try:
-            self.parts += found()
+            self.removals += found()
         except FleetError as error:
             self.errors.append((what, error))
 
     def carry_out(self) -> None:
-        """Take every part out that can be."""
-        for part in self.parts:
+        """Take every removal out that can be."""
+        for removal in self.removals:
             try:
-                self.said += part.take_out()
+                self.notes += removal.take_out()
             except FleetError as error:
-                self.errors.append((f"{part.what} {part.where}", error))
+                self.errors.append((f"{removal.what} {removal.where}", error))
             else:
-                self.removed.append(part)
+                self.removed.append(removal)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -182,15 +182,15 @@ def run(args: Namespace) -> int:
     settings, plan = loaded_settings(), UninstallPlan()
     for harness in HARNESSES.values():
         for what, planned in (
-            (f"hooks of {harness.name}", hooks.uninstalling),
-            (f"MCP entry of {harness.name}", servers.uninstalling),
+            (f"hooks of {harness.name}", hooks.plan_uninstall),
+            (f"MCP entry of {harness.name}", servers.plan_uninstall),
         ):
             plan.add(what, partial(_setting, what, partial(planned, harness, None)))
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
     plan.add("fleetd", _daemon)
     if args.delete_data:
-        plan.parts += _data(settings)
+        plan.removals += _data(settings)
     _ask(args, plan, settings)
     if not args.dry_run:
         plan.carry_out()
@@ -199,7 +199,7 @@ def run(args: Namespace) -> int:
     return 1 if plan.errors else 0
 
 
-def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Removal]:
+def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[UninstallStep]:
     """Yield the settings file of an agent CLI, if there is anything of ours in it."""
     change = planned()
 
@@ -212,18 +212,18 @@ def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Remova
         return [f"Took the {what} out of {now.file.path}"]
 
     if change.changes:
-        yield Removal(what, change.file.where, take_out)
+        yield UninstallStep(what, change.file.where, take_out)
 
 
-def _completions(shell: str) -> Iterator[Removal]:
+def _completions(shell: str) -> Iterator[UninstallStep]:
     for file in shells.installed(shell):
-        yield Removal(f"completions for {shell}", file.where, partial(shells.remove, file))
+        yield UninstallStep(f"completions for {shell}", file.where, partial(shells.remove, file))
 
 
-def _daemon() -> Iterator[Removal]:
+def _daemon() -> Iterator[UninstallStep]:
     removal = ServiceRemoval(service())
     if removal:
-        yield Removal(removal.title, ", ".join(removal.shown()), removal.carry_out)
+        yield UninstallStep(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
         raise InvalidState(
             "A service manager runs fleetd by files that are not yours, which stay.",
@@ -231,10 +231,10 @@ def _daemon() -> Iterator[Removal]:
         )
 
 
-def _data(settings: "Loaded") -> list[Removal]:
+def _data(settings: "Loaded") -> list[UninstallStep]:
     config = settings.config
     return [
-        Removal(what, str(places[0]), partial(_delete, config, places))
+        UninstallStep(what, str(places[0]), partial(_delete, config, places))
         for what, places in _stored(config).items()
     ]
 
@@ -242,25 +242,25 @@ def _data(settings: "Loaded") -> list[Removal]:
 def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
     """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
     stream = sys.stderr if args.json else sys.stdout
-    if plan.parts:
+    if plan.removals:
         print("This goes:", file=stream)
-        for part in plan.parts:
-            print(console.clean(f"  {part.what}: {part.where}"), file=stream)
+        for removal in plan.removals:
+            print(console.clean(f"  {removal.what}: {removal.where}"), file=stream)
     if args.dry_run:
         return
-    if plan.parts and not args.yes and not confirm("Take all of this out?"):
+    if plan.removals and not args.yes and not confirm("Take all of this out?"):
         raise Cancelled("Nothing was changed.")
     if args.yes or args.delete_data or not interactive():
         return
     if found := _data(settings):
-        for part in found:
-            print(console.clean(f"  {part.what}: {part.where}"), file=sys.stderr)
+        for removal in found:
+            print(console.clean(f"  {removal.what}: {removal.where}"), file=sys.stderr)
         if confirm(_DATA):
-            plan.parts += found
+            plan.removals += found
 
 
 def _document(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> dict[str, Any]:
-    going = plan.parts if args.dry_run else plan.removed
+    going = plan.removals if args.dry_run else plan.removed
     return {
         "changed": bool(plan.removed),
         "removed": [{"what": each.what, "where": each.where} for each in going],
@@ -268,23 +268,23 @@ def _document(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> dic
         "errors": [
             {"what": what, "message": error.message, **error.data()} for what, error in plan.errors
         ],
-        "notes": plan.said,
+        "notes": plan.notes,
     }
 
 
 def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
-    console.lines(plan.said)
-    if not plan.parts and not plan.errors:
+    console.lines(plan.notes)
+    if not plan.removals and not plan.errors:
         console.line("Nothing of fleetd is installed here.")
     if args.dry_run:
         console.line("[DRY RUN] Nothing was changed.")
     sys.stdout.flush()
     for what, error in plan.errors:
-        console.complain("Error:", f"{what}: {error.message}", "red")
+        console.print_error("Error:", f"{what}: {error.message}", "red")
         if error.hint:
-            console.complain("Hint:", error.hint)
+            console.print_error("Hint:", error.hint)
     if plan.errors:
-        console.complain("Hint:", "When that is mended, run fleetctl uninstall again.")
+        console.print_error("Hint:", "When that is mended, run fleetctl uninstall again.")
     console.bullets(
         "Left",
         [f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "") for each in left],

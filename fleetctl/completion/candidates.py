@@ -60,11 +60,11 @@ def _ask_daemon(kind: str, prefix: str) -> "list[Completion]":
 
 # Calls a method that changes nothing and returns its result.
 Ask = Callable[..., Any]
-MOST = 100
+LIMIT = 100
 # Whatever else could be an id in a shell's line is never offered.
-FIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,127}")
+VALID_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,127}")
 # What commands can do something with, by the status of a record; the first come first.
-PARTS = {
+STATUSES = {
     "mission.pending": ("pending",),
     "mission.begun": ("in_progress",),
     "mission.open": ("in_progress", "pending"),
@@ -93,20 +93,20 @@ def candidates(kind: str, prefix: str, ask: Ask) -> list[Completion]:
     """Return what begins with a prefix: what the kind's commands want, else all there is."""
     noun = kind.partition(".")[0]
     found: dict[str, Completion] = {}
-    for each in NOUNS[noun](ask):
-        if FIT.fullmatch(each.id) and each.id.startswith(prefix):
+    for each in SOURCES[noun](ask):
+        if VALID_ID.fullmatch(each.id) and each.id.startswith(prefix):
             found.setdefault(each.id, each)
-    wanted = PARTS.get(kind, ())
+    wanted = STATUSES.get(kind, ())
     fitting = [each for each in found.values() if each.status in wanted]
     fitting.sort(key=lambda each: wanted.index(each.status))
-    return (fitting or list(found.values()))[:MOST]
+    return (fitting or list(found.values()))[:LIMIT]
 
 
 def _missions(ask: Ask) -> Iterator[Completion]:
     """Yield missions: those in progress, then the newest; a part of them may be long ago."""
-    begun = ask("mission.list", status="in_progress", limit=MOST).missions
-    pending = ask("mission.list", status="pending", limit=MOST).missions
-    newest = ask("mission.list", limit=MOST).missions
+    begun = ask("mission.list", status="in_progress", limit=LIMIT).missions
+    pending = ask("mission.list", status="pending", limit=LIMIT).missions
+    newest = ask("mission.list", limit=LIMIT).missions
     for each in (*begun, *pending, *newest):
         progress = f" {each.progress_percent}%" if each.status == "in_progress" else ""
         state = endings.state(each.status, each.closed_reason)
@@ -131,8 +131,8 @@ def _checkpoints(ask: Ask) -> Iterator[Completion]:
     """Yield checkpoints, newest first: this directory's mission's, then everybody's; undo last."""
     found: list[Any] = []
     for mission in _current(ask)[:1]:
-        found += ask("checkpoint.list", mission_id=mission, limit=MOST).checkpoints
-    found += ask("checkpoint.list", limit=MOST).checkpoints
+        found += ask("checkpoint.list", mission_id=mission, limit=LIMIT).checkpoints
+    found += ask("checkpoint.list", limit=LIMIT).checkpoints
     for each in sorted(found, key=lambda each: each.undo):
         why = each.trigger_details or ("undo" if each.undo else "")
         when = _when(each.timestamp)
@@ -140,15 +140,15 @@ def _checkpoints(ask: Ask) -> Iterator[Completion]:
 
 
 def _snapshots(ask: Ask) -> Iterator[Completion]:
-    found = ask("snapshot.list", limit=MOST).snapshots
+    found = ask("snapshot.list", limit=LIMIT).snapshots
     for each in found:
-        told = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
-        yield Completion(each.snapshot_id, told)
+        text = f"{_when(each.created_at)}  {each.source} {each.status}  {each.run_id}"
+        yield Completion(each.snapshot_id, text)
     yield from _of_runs(found)
 
 
 def _runs(ask: Ask) -> Iterator[Completion]:
-    yield from _of_runs(ask("snapshot.list", limit=MOST).snapshots)
+    yield from _of_runs(ask("snapshot.list", limit=LIMIT).snapshots)
 
 
 def _of_runs(snapshots: Iterable[Any]) -> Iterator[Completion]:
@@ -165,8 +165,8 @@ def _locks(ask: Ask) -> Iterator[Completion]:
 def _messages(ask: Ask) -> Iterator[Completion]:
     for each in reversed(ask("message.list").messages):
         owed = any(to.status != "acked" for to in each.deliveries)
-        told = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
-        yield Completion(each.id, told, "open" if owed else "acked")
+        text = f"{each['from']} to {', '.join(each.to)}  {each.subject}"
+        yield Completion(each.id, text, "open" if owed else "acked")
 
 
 def _threads(ask: Ask) -> Iterator[Completion]:
@@ -180,8 +180,8 @@ def _agents(ask: Ask) -> Iterator[Completion]:
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
-        told = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
-        yield Completion(each.id, told, each.status)
+        text = f"{each.status} {each.role}  {each.harness or ''} {console.path(each.cwd or '')}"
+        yield Completion(each.id, text, each.status)
 
 
 def _sessions(ask: Ask) -> Iterator[Completion]:
@@ -197,7 +197,7 @@ def _when(timestamp: str) -> str:
     return times.ago(timestamp, console.now_ms())
 
 
-NOUNS: dict[str, Callable[[Ask], Iterator[Completion]]] = {
+SOURCES: dict[str, Callable[[Ask], Iterator[Completion]]] = {
     "mission": _missions,
     "sortie": _sorties,
     "checkpoint": _checkpoints,
@@ -209,7 +209,7 @@ NOUNS: dict[str, Callable[[Ask], Iterator[Completion]]] = {
     "thread": _threads,
     "agent": _agents,
 }
-KINDS = (*NOUNS, *PARTS)
+KINDS = (*SOURCES, *STATUSES)
 
 
 def line(candidate: Completion, columns: int | None = None) -> str:

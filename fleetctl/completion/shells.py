@@ -68,8 +68,8 @@ def install(args: Namespace, shell: str) -> int:
         said = [line for path, text in pending.items() for line in _written(found[path], text)]
         said += remarks
     changed = bool(pending) and not args.dry_run
-    told = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
-    return console.result(args, told, *said, *_needs(shell))
+    document = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
+    return console.result(args, document, *said, *_instructions(shell))
 
 
 def installed(shell: str) -> list[config_file.SettingsFile]:
@@ -105,7 +105,7 @@ def _show(pending: dict[Path, str]) -> None:
     sys.stdout.flush()
 
 
-def _needs(shell: str) -> list[str]:
+def _instructions(shell: str) -> list[str]:
     if shell == "bash":
         return [
             "bash-completion loads them in new shells. Without it, ~/.bashrc needs this line:",

@@ -84,12 +84,12 @@ class EventFollower(Fleet):
 _SECTION = re.compile(r"^### (.+)$", re.MULTILINE)
 _SORTIE = re.compile(r"^- (srt-\w+) (.+?): (\w+), (\d+)%", re.MULTILINE)
 _LOCK = re.compile(r"^- (\S+) \(.*?token (\d+),", re.MULTILINE)
-_LETTER = re.compile(r"^- (msg-\w+) from (\S+): “(.*)”$", re.MULTILINE)
+_MESSAGE = re.compile(r"^- (msg-\w+) from (\S+): “(.*)”$", re.MULTILINE)
 _CHANGED = re.compile(r"^- Changed: +\S+ (\S+)$", re.MULTILINE)
 
 
-class Letter(NamedTuple):
-    """A letter that waits."""
+class QueuedMessage(NamedTuple):
+    """A message that waits."""
 
     id: str
     sender: str
@@ -102,7 +102,7 @@ class PromptFacts(NamedTuple):
     mission: str
     sorties: list[str]
     tokens: dict[str, int]
-    letters: list[Letter]
+    messages: list[QueuedMessage]
     mail: str
     changed: list[str]
 
@@ -112,7 +112,8 @@ def read(prompt: str) -> PromptFacts:
     mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
     if mission is None:
         raise ValueError("The prompt names no mission.")
-    sections = _sections(prompt)
+    parts = _SECTION.split(prompt)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     mail = sections.get("Messages Awaiting You", "")
     return PromptFacts(
         mission=mission[1],
@@ -120,15 +121,10 @@ def read(prompt: str) -> PromptFacts:
         tokens={
             found[1]: int(found[2]) for found in _LOCK.finditer(sections.get("Locks You Hold", ""))
         },
-        letters=[Letter(*found.groups()) for found in _LETTER.finditer(mail)],
+        messages=[QueuedMessage(*found.groups()) for found in _MESSAGE.finditer(mail)],
         mail=mail,
         changed=[found[1] for found in _CHANGED.finditer(sections.get("Repository", ""))],
     )
-
-
-def _sections(prompt: str) -> dict[str, str]:
-    parts = _SECTION.split(prompt)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 INDEX = ".git/index"
@@ -158,30 +154,25 @@ class Worker:
         self.client.call(AgentDeregister(agent_id=self.id, reason="done"))
 
     def write(self, to: str, subject: str, body: str | None = None) -> None:
-        """Send a letter."""
+        """Send a message."""
         self.client.call(
             MessageSend(
                 sender=self.id, to=[to], subject=subject, body=body, mission_id=self.mission_id
             )
         )
 
-    def letters(self) -> list[Message]:
-        """Return the letters that wait for an acknowledgement."""
+    def inbox(self) -> list[Message]:
+        """Return the messages that wait for an acknowledgement."""
         return self.client.call(MessageInbox(agent_id=self.id)).messages
 
     def acknowledge(self, message_id: str) -> None:
-        """Say that a letter is dealt with."""
+        """Say that a message is dealt with."""
         self.client.call(MessageAck(message_id=message_id, agent_id=self.id))
 
-    def await_letter(self, wanted: Callable[[Message], bool], what: str) -> None:
-        """Wait for a letter and acknowledge it."""
-        letter = self.client.until(lambda: next(filter(wanted, self.letters()), None), what)
-        self.acknowledge(letter.id)
-
-    def sorties(self) -> list[Sortie]:
-        """Return the sorties of this agent, in their order."""
-        page = self.client.call(SortieList(mission_id=self.mission_id, assigned_to=self.id))
-        return page.sorties
+    def await_message(self, wanted: Callable[[Message], bool], what: str) -> None:
+        """Wait for a message and acknowledge it."""
+        message = self.client.until(lambda: next(filter(wanted, self.inbox()), None), what)
+        self.acknowledge(message.id)
 
     def lock(self, file: str, purpose: str = "edit") -> Lock:
         """Lock a file, waiting for whoever has it."""
@@ -289,11 +280,11 @@ def dispatch(client: EventFollower, agent_id: str) -> None:
 
 
 def _all_done(me: Worker) -> bool | None:
-    for letter in me.letters():
-        if letter.subject == QUESTION:
-            me.write(letter.sender, f"Re: {letter.subject}", RULING)
+    for message in me.inbox():
+        if message.subject == QUESTION:
+            me.write(message.sender, f"Re: {message.subject}", RULING)
             me.write(FIRST, GO_AHEAD)
-        me.acknowledge(letter.id)
+        me.acknowledge(message.id)
     mission = me.client.call(MissionGet(mission_id=me.mission_id))
     return True if mission.completed_sorties == mission.total_sorties else None
 
@@ -301,13 +292,14 @@ def _all_done(me: Worker) -> bool | None:
 def specialist(client: EventFollower, agent_id: str, mission_id: str) -> None:
     """Work through the sorties that the dispatch assigned."""
     me = Worker(client, agent_id, "specialist", mission_id)
-    me.await_letter(lambda letter: letter.subject == ORDERS, "for orders")
-    for sortie in me.sorties():
+    me.await_message(lambda message: message.subject == ORDERS, "for orders")
+    mine = client.call(SortieList(mission_id=mission_id, assigned_to=agent_id))
+    for sortie in mine.sorties:
         name = project.piece_of(sortie.files[0]).name
         if name == project.HALF_DONE:
             _begin_and_think(me, sortie)
         if name == project.NEEDS_WORDS:
-            me.await_letter(lambda letter: letter.subject == GO_AHEAD, "for words.py")
+            me.await_message(lambda message: message.subject == GO_AHEAD, "for words.py")
         if name == project.NEEDS_ALL:
             _wait_for_readability(me, sortie)
         me.do(sortie)
@@ -341,12 +333,8 @@ def _wait_for_readability(me: Worker, sortie: Sortie) -> None:
         SortieBlock(sortie_id=sortie.id, reason=f"readability.py of {SECOND} is missing")
     )
     me.write(SECOND, WAITING, "report.py calls reading_ease(). Write to me when it works.")
-    me.await_letter(_answers_the_wait, "for readability.py")
+    me.await_message(lambda message: message.subject == f"Re: {WAITING}", "for readability.py")
     me.client.call(SortieUnblock(sortie_id=sortie.id, agent_id=me.id))
-
-
-def _answers_the_wait(letter: Message) -> bool:
-    return letter.subject == f"Re: {WAITING}"
 
 
 def successor(client: EventFollower, agent_id: str) -> None:
@@ -359,10 +347,10 @@ def successor(client: EventFollower, agent_id: str) -> None:
             _finish_half(me, sortie, facts)
         elif sortie.status != "completed":
             me.do(sortie)
-    for letter in facts.letters:
-        if letter.subject == WAITING:
-            me.write(letter.sender, f"Re: {letter.subject}", "reading_ease() works.")
-        me.acknowledge(letter.id)
+    for message in facts.messages:
+        if message.subject == WAITING:
+            me.write(message.sender, f"Re: {message.subject}", "reading_ease() works.")
+        me.acknowledge(message.id)
     me.leave()
 
 

@@ -45,6 +45,11 @@ class FinalState(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the checkpoints that have a file."""
     seen: Observations
 
+    @property
+    def completions(self) -> list[Event]:
+        """Return the events of completed sorties."""
+        return [each for each in self.events if each.type == "sortie_completed"]
+
 
 def read(client: Fleet, mission_id: str, files: Path, seen: Observations) -> FinalState:
     """Ask the daemon for everything it knows; ``files`` is its directory of checkpoints."""
@@ -97,14 +102,10 @@ def _mission(final: FinalState) -> str:
 def _sorties_once(final: FinalState) -> str:
     wrong = []
     for sortie in final.sorties:
-        times = sum(_is_about(event, "sortie_completed", sortie.id) for event in final.events)
+        times = [e.data["sortie_id"] for e in final.completions].count(sortie.id)
         if sortie.status != "completed" or times != 1:
             wrong.append(f"{sortie.title} is {sortie.status}, completed {times} times")
     return "; ".join(wrong) or ("" if final.sorties else "there are no sorties")
-
-
-def _is_about(event: Event, kind: str, sortie_id: str) -> bool:
-    return event.type == kind and event.data.get("sortie_id") == sortie_id
 
 
 def _nothing_reopened(final: FinalState) -> str:
@@ -120,7 +121,7 @@ def _nothing_reopened(final: FinalState) -> str:
 
 
 def _credit(final: FinalState) -> str:
-    by = {e.data["sortie_id"]: e.agent_id for e in final.events if e.type == "sortie_completed"}
+    by = {e.data["sortie_id"]: e.agent_id for e in final.completions}
     wrong = [
         f"{sortie.title} was completed by {by[sortie.id]}, but is with {sortie.assigned_to}"
         for sortie in final.sorties
@@ -163,13 +164,12 @@ def _agents(final: FinalState) -> str:
         for agent in final.agents
         if agent.status != ("lost" if agent.id == SECOND else "gone")
     ]
-    names = {agent.id for agent in final.agents}
-    absent = {SECOND, SUCCESSOR} - names
+    absent = {SECOND, SUCCESSOR} - {agent.id for agent in final.agents}
     return "; ".join([*wrong, *(f"{name} is unknown" for name in sorted(absent))])
 
 
 def _successor(final: FinalState) -> str:
-    by = {e.data["sortie_id"]: e.agent_id for e in final.events if e.type == "sortie_completed"}
+    by = {e.data["sortie_id"]: e.agent_id for e in final.completions}
     left = [each.title for each in final.sorties if by.get(each.id) is None]
     return ", ".join(left) or ("" if SUCCESSOR in by.values() else f"{SUCCESSOR} completed none")
 

@@ -7,7 +7,7 @@ language model would bring it along.
 from pathlib import Path
 from typing import NamedTuple
 
-# Who plays, and the letters they know each other by.
+# Who plays, and the messages they know each other by.
 DISPATCH = "dispatch-1"
 FIRST = "specialist-1"
 SECOND = "specialist-2"
@@ -159,13 +159,13 @@ def half(piece: Module) -> str:
     return piece.code[: piece.code.index('"e"):')]
 
 
-def rest(piece: Module, half_written: str, letters: str) -> str:
+def rest(piece: Module, half_written: str, mail: str) -> str:
     """Return what is missing behind a half-written module.
 
-    How it goes on depends on a ruling that came by mail; raises NoRuling when ``letters`` do not
+    How it goes on depends on a ruling that came by mail; raises NoRuling when ``mail`` does not
     hold it, and ValueError when the file is not the one that was left behind.
     """
-    if RULING not in letters:
+    if RULING not in mail:
         raise NoRuling(f"No letter answers the question: {QUESTION}")
     if not half_written or not piece.code.startswith(half_written):
         raise ValueError(f"{piece.file} does not go on from what was left behind")

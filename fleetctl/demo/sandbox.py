@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 
 from fleetd.host import paths
 
@@ -24,7 +25,13 @@ _FOLDERS = ("home", "run", "data", "config", "state", "cache")
 @contextmanager
 def temporary_directory(*, keep: bool) -> Iterator[Path]:
     """Provide a directory with a place for everything; removes it at the end unless kept."""
-    directory = _make()
+    socket_path = Path(tempfile.gettempdir(), "fleet-demo-12345678", "run", "fleetd.sock")
+    try:
+        paths.check_socket_length(socket_path)
+        directory = Path(tempfile.mkdtemp(prefix="fleet-demo-"))
+    except paths.PathRefused:
+        # Where a path is short enough for a socket.
+        directory = Path(tempfile.mkdtemp(prefix="fleet-demo-", dir="/tmp"))
     try:
         for name in _FOLDERS:
             (directory / name).mkdir(mode=0o700)
@@ -34,43 +41,27 @@ def temporary_directory(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _make() -> Path:
-    """Make the directory, where a path is short enough for a socket."""
-    socket_path = Path(tempfile.gettempdir(), "fleet-demo-12345678", "run", "fleetd.sock")
-    try:
-        paths.check_socket_length(socket_path)
-    except paths.PathRefused:
-        return Path(tempfile.mkdtemp(prefix="fleet-demo-", dir="/tmp"))
-    return Path(tempfile.mkdtemp(prefix="fleet-demo-"))
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C, once, so that nothing is left behind.
 
+    The function that is provided has all signals ignored: the end must not stop half way.
+    """
+    ignored = Event()
 
-class Interruption:
-    """Turns the first signal into KeyboardInterrupt and is deaf to all that follow."""
-
-    def __init__(self) -> None:
-        self._deaf = False
-
-    def ignore(self) -> None:
-        """Let nothing interrupt what comes now: the end must not stop half way."""
-        self._deaf = True
-
-    def __call__(self, number: int, _frame: object) -> None:
-        """Take a signal."""
-        if not self._deaf:
-            self._deaf = True
+    def interrupt(number: int, _frame: object) -> None:
+        if not ignored.is_set():
+            ignored.set()
             raise KeyboardInterrupt(signal.Signals(number).name)
 
-
-@contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, so that nothing is left behind."""
-    interruption = Interruption()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interruption) for number in numbers]
+    before = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
-        yield interruption
+        yield ignored.set
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 
@@ -264,13 +255,13 @@ def open_stage(*, keep: bool) -> Iterator[Stage]:
     """Provide a stage; ends its processes and removes its directory, whatever happens."""
     if shutil.which("git") is None:
         raise StageFailed("The demo works in a git repository, but git is not installed.")
-    with interruptible() as interruption, temporary_directory(keep=keep) as directory:
+    with interruptible() as ignore_signals, temporary_directory(keep=keep) as directory:
         stage = Stage(directory)
         try:
             try:
                 yield stage
             finally:
-                interruption.ignore()
+                ignore_signals()
         finally:
             # Two steps: a signal that comes just before it is ignored does not skip this.
             stage.close()

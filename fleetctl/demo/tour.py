@@ -57,23 +57,22 @@ class Narrator:
 
     def scene(self, title: str) -> None:
         """Begin a part of the story."""
-        self._print()
-        self._print(self._styled(f"== {title}", "bold"))
+        self.print()
+        self.print(self._styled(f"== {title}", "bold"))
 
     def tell(self, text: str) -> None:
         """Say what happens and why."""
-        self._print()
+        self.print()
         # A path stays whole, so that it can be copied.
-        self._print(
-            textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False)
-        )
+        self.print(textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False))
 
     def typed(self, *command: str, output: str) -> None:
         """Show a command as a person types it, and what it prints."""
-        self._print()
-        self._print(INDENT + self._styled(f"$ {_as_typed(command)}", "green"))
+        self.print()
+        typed = command[0] if len(command) == 1 else shlex.join(command)
+        self.print(INDENT + self._styled(f"$ {typed}", "green"))
         for line in output.rstrip("\n").splitlines():
-            self._print(self._folded(console.clean(line)))
+            self.print(self._folded(console.clean(line)))
 
     def _folded(self, line: str) -> str:
         """Fold a line that is too long for the terminal, its rest further in."""
@@ -95,39 +94,32 @@ class Narrator:
         by_itself = event.type == "fleet_checkpointed"
         who = "fleetd" if by_itself else event.agent_id or "the mission"
         text = console.clean(f"{who:<13} {told(event.data)}")
-        style = "yellow" if event.type == "fleet_checkpointed" else "dim"
+        style = "yellow" if by_itself else "dim"
         room = self._width - len(INDENT)
         fitting = text if len(text) <= room else text[: room - 1] + "…"
-        self._print(INDENT + self._styled(fitting, style))
+        self.print(INDENT + self._styled(fitting, style))
 
-    def check(self, verdicts: Sequence[Verdict]) -> None:
+    def show_verdicts(self, verdicts: Sequence[Verdict]) -> None:
         """Print what was checked and how it came out."""
         self.scene("The check")
-        self._print()
+        self.print()
         for verdict in verdicts:
             word = ("ok    ", "green") if verdict.ok else ("FAILED", "red")
-            self._print(f"{INDENT}{self._styled(*word)}  {verdict.check}")
+            self.print(f"{INDENT}{self._styled(*word)}  {verdict.check}")
             if not verdict.ok:
-                self._print(self._folded(f"        {console.clean(verdict.detail)}"))
+                self.print(self._folded(f"        {console.clean(verdict.detail)}"))
 
     def log(self, lines: Sequence[str]) -> None:
         """Show the last lines of the daemon's log."""
         for line in lines:
-            self._print(self._folded(console.clean(line)))
-
-    def blank(self) -> None:
-        """Leave a line free."""
-        self._print()
+            self.print(self._folded(console.clean(line)))
 
     def _styled(self, text: str, style: str) -> str:
         return console.styled(text, style, self._stream)
 
-    def _print(self, text: str = "") -> None:
+    def print(self, text: str = "") -> None:
+        """Print a line as it is."""
         print(text, file=self._stream, flush=True)
-
-
-def _as_typed(command: tuple[str, ...]) -> str:
-    return command[0] if len(command) == 1 else shlex.join(command)
 
 
 HEIR = ("--agent", SUCCESSOR, "--take-over-from", SECOND, "--scope", "agent")
@@ -157,7 +149,9 @@ class Tour:
             self._look()
             self._lose_one(client)
             self._resume()
-            self._until(client, _recovers, "for the recovery", show=False)
+            self._until(
+                client, lambda e: e.type == "fleet_recovered", "for the recovery", show=False
+            )
             self._fence()
             self._finish(client)
             self._look_again()
@@ -198,12 +192,16 @@ class Tour:
             "Three processes start. The dispatch plans the mission and hands out its sorties; two "
             "specialists lock files, edit, test and commit. This is the event log as it grows:"
         )
-        self._narrator.blank()
+        self._narrator.print()
         self._stage.start_agent("dispatch", DISPATCH)
         started = self._until(client, lambda e: e.type == "mission_created", "for a mission")
         for name in (FIRST, SECOND):
             self._stage.start_agent("specialist", name, str(started.mission_id))
-        self._until(client, _asks_for_help, f"for {FIRST} to need {SECOND}")
+        self._until(
+            client,
+            lambda e: e.type == "message_sent" and e.data["subject"] == WAITING,
+            f"for {FIRST} to need {SECOND}",
+        )
 
     def _until(
         self,
@@ -264,8 +262,12 @@ class Tour:
             "orphaned, its file breaks off in the middle of a line, and its mail lies unread. "
             "fleetd watches the processes of its agents, and keeps the state:"
         )
-        self._narrator.blank()
-        self._until(client, _keeps_the_state, f"for {SECOND} to be missed")
+        self._narrator.print()
+        self._until(
+            client,
+            lambda e: e.type == "fleet_checkpointed" and e.data["trigger"] == "error",
+            f"for {SECOND} to be missed",
+        )
         file = f"{project.PACKAGE}/{project.HALF_DONE}.py"
         self._git("status", "--short")
         tail = (self._stage.project / file).read_text().splitlines()[-2:]
@@ -310,7 +312,7 @@ class Tour:
             f"{SUCCESSOR} is a new process. It gets the recovery prompt on stdin and nothing else: "
             "from it, it learns its sorties, its lock, its mail and which file is half written."
         )
-        self._narrator.blank()
+        self._narrator.print()
         self._stage.start_agent("successor", SUCCESSOR)
         self._stage.tell(SUCCESSOR, self._prompt)
         self._until(client, lambda e: e.type == "mission_completed", "for the mission to end")
@@ -335,18 +337,6 @@ class Tour:
         return next(str(e.mission_id) for e in self._events if e.type == "mission_created")
 
 
-def _recovers(event: Event) -> bool:
-    return event.type == "fleet_recovered"
-
-
-def _asks_for_help(event: Event) -> bool:
-    return event.type == "message_sent" and event.data["subject"] == WAITING
-
-
-def _keeps_the_state(event: Event) -> bool:
-    return event.type == "fleet_checkpointed" and event.data["trigger"] == "error"
-
-
 def run(args: Namespace) -> int:
     """Play the demo; return 0 when everything came out as it must, else 1."""
     narrator = Narrator(sys.stderr if args.json else sys.stdout)
@@ -355,31 +345,11 @@ def run(args: Namespace) -> int:
         with open_stage(keep=args.keep) as stage:
             verdicts = _play(stage, narrator)
     except StageFailed as error:
-        verdicts = [_broken_off(error)]
+        verdicts = _broken_off(error)
     else:
         if args.keep:
             narrator.tell(f"The directory stays: {stage.directory}")
-    return _conclude(args, narrator, verdicts, time.monotonic() - began)
-
-
-def _play(stage: Stage, narrator: Narrator) -> list[Verdict]:
-    try:
-        verdicts = Tour(stage, narrator).play()
-    except (StageFailed, FleetError) as error:
-        verdicts = [_broken_off(error)]
-    narrator.check(verdicts)
-    if not all(verdict.ok for verdict in verdicts):
-        narrator.tell("The last lines that fleetd and the agents logged:")
-        narrator.log(stage.log_tail())
-    return verdicts
-
-
-def _broken_off(error: Exception) -> Verdict:
-    return Verdict(check="the demo runs to its end", ok=False, detail=str(error))
-
-
-def _conclude(args: Namespace, narrator: Narrator, verdicts: list[Verdict], seconds: float) -> int:
-    """Say how it came out and return the exit status."""
+    seconds = time.monotonic() - began
     failed = sum(not verdict.ok for verdict in verdicts)
     narrator.tell(
         f"{len(verdicts) - failed} of {len(verdicts)} checks are ok, after {seconds:.1f} s."
@@ -388,3 +358,19 @@ def _conclude(args: Namespace, narrator: Narrator, verdicts: list[Verdict], seco
         checks = msgspec.to_builtins(verdicts)
         console.print_json({"ok": not failed, "seconds": round(seconds, 1), "checks": checks})
     return 1 if failed else 0
+
+
+def _play(stage: Stage, narrator: Narrator) -> list[Verdict]:
+    try:
+        verdicts = Tour(stage, narrator).play()
+    except (StageFailed, FleetError) as error:
+        verdicts = _broken_off(error)
+    narrator.show_verdicts(verdicts)
+    if not all(verdict.ok for verdict in verdicts):
+        narrator.tell("The last lines that fleetd and the agents logged:")
+        narrator.log(stage.log_tail())
+    return verdicts
+
+
+def _broken_off(error: Exception) -> list[Verdict]:
+    return [Verdict(check="the demo runs to its end", ok=False, detail=str(error))]

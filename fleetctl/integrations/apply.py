@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -17,11 +18,11 @@ from .hook_plan import PlannedChange
 from .registry import HARNESSES, Harness
 
 
-def changing(
+def add_changing_command(
     actions: Subparsers, name: str, run: Run, summary: str, examples: str
 ) -> CommandParser:
     """Add a command that changes settings."""
-    parser = looking(actions, name, run, summary, examples)
+    parser = add_settings_command(actions, name, run, summary, examples)
     parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
     parser.add_argument("--diff", action="store_true", help="also show every line that changes")
     parser.add_argument(
@@ -31,7 +32,9 @@ def changing(
     return parser
 
 
-def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: str) -> CommandParser:
+def add_settings_command(
+    actions: Subparsers, name: str, run: Run, summary: str, examples: str
+) -> CommandParser:
     """Add a command that looks at settings."""
     parser = command(actions, name, run, summary, examples)
     parser.add_argument(
@@ -45,7 +48,7 @@ def looking(actions: Subparsers, name: str, run: Run, summary: str, examples: st
     return parser
 
 
-def chosen(args: Namespace) -> list[Harness]:
+def chosen_harnesses(args: Namespace) -> list[Harness]:
     """Return the agent CLIs that were named, or all; raises UsageError."""
     if unknown := [name for name in args.harness if name not in HARNESSES]:
         raise UsageError(f"{unknown[0]!r} is none of: {', '.join(HARNESSES)}.")
@@ -57,16 +60,16 @@ def chosen(args: Namespace) -> list[Harness]:
     return [each for name, each in HARNESSES.items() if name in args.harness or not args.harness]
 
 
-def chosen_here(args: Namespace, group: str, what: str) -> list[Harness]:
+def chosen_here(args: Namespace, hint: str) -> list[Harness]:
     """Return the agent CLIs to install something for, with --all those on this machine.
 
-    Raises UsageError, and NotFound when there is none.
+    Raises UsageError, and NotFound with the hint when there is none.
     """
-    found = [each for each in chosen(args) if each.is_here() or not args.all]
+    found = [each for each in chosen_harnesses(args) if each.is_here() or not args.all]
     if not found:
         raise NotFound(
             f"None of these was found on this machine: {', '.join(HARNESSES)}.",
-            hint=f"Name one to install {what} all the same: fleetctl {group} install claude",
+            hint=hint,
         )
     return found
 
@@ -79,16 +82,14 @@ def project(args: Namespace) -> Path | None:
 _STYLES = {"+": "green", "-": "red"}
 
 
+@dataclass
 class ChangeOutcome:
     """What became of one harness: a change, or the reason why there is none."""
 
-    def __init__(
-        self, harness: Harness, change: PlannedChange | None = None, error: FleetError | None = None
-    ) -> None:
-        self.harness = harness
-        self.change = change
-        self.error = error
-        self.copy: Path | None = None
+    harness: Harness
+    change: PlannedChange | None = None
+    error: FleetError | None = None
+    copy: Path | None = None
 
     @property
     def pending(self) -> PlannedChange | None:

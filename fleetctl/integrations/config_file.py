@@ -31,15 +31,6 @@ def target_of(path: Path, project: Path | None) -> Path:
     return target
 
 
-def leads_elsewhere(path: Path, target: Path, project: Path | None) -> bool:
-    """Return whether a file is not where its name says, be it that the home itself is a link."""
-    base = Path.home() if project is None else project
-    if path.is_relative_to(base):
-        path = os.path.realpath(base) / path.relative_to(base)
-    # Not Path.absolute, which keeps "..".
-    return os.path.abspath(path) != str(target)  # noqa: PTH100
-
-
 @contextmanager
 def opened(directory: Path, *, make: int | None = None) -> Iterator[int]:
     """Open a directory by its real path: a link that came into its way since is an error.
@@ -95,15 +86,21 @@ class SettingsFile(NamedTuple):
     @property
     def where(self) -> str:
         """Return its path, and that of the file behind the links where it is another."""
-        elsewhere = leads_elsewhere(self.path, self.target, self.project)
-        return f"{self.path} -> {self.target}" if elsewhere else str(self.path)
+        return f"{self.path} -> {self.target}" if self._leads_elsewhere() else str(self.path)
 
     @property
     def remarks(self) -> list[str]:
         """Return what a person has to know before anything is written there."""
-        elsewhere = leads_elsewhere(self.path, self.target, self.project)
-        leads = [f"{self.path} leads to {self.target}."] if elsewhere else []
+        leads = [f"{self.path} leads to {self.target}."] if self._leads_elsewhere() else []
         return [*leads, *filter(None, [self.exposed])]
+
+    def _leads_elsewhere(self) -> bool:
+        """Return whether it is not where its name says, be it that the home itself is a link."""
+        base, path = self.project or Path.home(), self.path
+        if path.is_relative_to(base):
+            path = os.path.realpath(base) / path.relative_to(base)
+        # Not Path.absolute, which keeps "..".
+        return os.path.abspath(path) != str(self.target)  # noqa: PTH100
 
     @property
     def exposed(self) -> str:
@@ -128,16 +125,30 @@ class SettingsFile(NamedTuple):
                 hint="Save it as UTF-8, then try again. Nothing was changed.",
             ) from error
 
-    def same_as(self, other: "SettingsFile") -> bool:
-        """Return whether another look found the same file, unchanged, behind the same links."""
-        same = (self.target, self.data) == (other.target, other.data)
-        return same and self.identity == other.identity
+    def diff(self, after: bytes | None, plugin: str = "") -> Iterator[str]:
+        """Yield the lines by which new content differs, as ``diff -u`` has them.
 
-    @property
-    def identity(self) -> tuple[int, ...] | None:
-        """Return what a file keeps as long as nobody exchanges it or gives it away."""
+        A ``plugin`` that comes or goes whole takes one line: its text would hide all the others.
+        """
+        old, new = ("/dev/null" if each is None else str(self.path) for each in (self.data, after))
+        before, now = (
+            [] if each is None else each.decode(errors="replace").splitlines()
+            for each in (self.data, after)
+        )
+        if plugin and not (before and now):
+            told = f"the plugin, {len(before or now)} lines, as in {plugin}"
+            yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {told}")
+            return
+        # Imported here: nobody who only looks needs it.
+        import difflib
+
+        yield from difflib.unified_diff(before, now, old, new, lineterm="")
+
+    def identity(self) -> tuple[object, ...]:
+        """Return what stays as long as nobody changes the file, its links, or whose it is."""
         info = self.info
-        return info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
+        whose = info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
+        return self.target, self.data, whose
 
 
 def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> SettingsFile:
@@ -226,15 +237,20 @@ def write(file: SettingsFile, data: bytes | None) -> None:
                 check()
                 os.unlink(file.target.name, dir_fd=above)
             else:
-                put(above, file.target.name, data, file.mode, check)
+                mask = os.umask(0o077)
+                os.umask(mask)
+                mode = _FILE_MODE & ~mask if file.mode is None else file.mode
+                put(above, file.target.name, data, mode, check)
     except OSError as error:
-        raise _unwritten(file.path, error) from error
+        raise Storage(
+            f"{file.path} cannot be written: {error.strerror}.", hint="Nothing was changed in it."
+        ) from error
 
 
 def _check_unchanged(file: SettingsFile, above: int | None = None) -> None:
     """Look again, also whether the open directory is still the one that the path leads to."""
     try:
-        same = file.same_as(read(file.path, file.mark, file.project))
+        same = file.identity() == read(file.path, file.mark, file.project).identity()
         if above is not None:
             here, there = os.fstat(above), file.target.parent.lstat()
             same = same and os.path.samestat(here, there)
@@ -248,7 +264,7 @@ def put(
     above: int,
     name: str,
     data: bytes,
-    mode: int | None = None,
+    mode: int,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Write beside the place, then rename: a reader sees the old file or the new one.
@@ -262,7 +278,7 @@ def put(
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), _default_mode() if mode is None else mode)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         check()
         os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
@@ -270,15 +286,3 @@ def put(
         with suppress(OSError):
             os.unlink(temporary, dir_fd=above)
         raise
-
-
-def _default_mode() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return _FILE_MODE & ~mask
-
-
-def _unwritten(path: Path, error: OSError) -> Storage:
-    return Storage(
-        f"{path} cannot be written: {error.strerror}.", hint="Nothing was changed in it."
-    )

@@ -152,7 +152,7 @@ def _codex_setting(section: str, name: str) -> dict[str, object]:
     # Imported here: most that load this module need it never.
     import tomllib
 
-    path = CODEX.directory(os.environ) / "config.toml"
+    path = CODEX.directory() / "config.toml"
     try:
         table = tomllib.loads(path.read_text("utf-8")).get(section, {}).get(name, {})
     except (OSError, ValueError, AttributeError):

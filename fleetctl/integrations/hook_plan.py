@@ -42,22 +42,8 @@ class PlannedChange(NamedTuple):
         return self.after != self.file.data
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of the change, as ``diff -u`` has them.
-
-        A plugin that comes or goes as a whole takes one line: its text would hide all the others.
-        """
-        name = str(self.file.path)
-        old = "/dev/null" if self.file.data is None else name
-        new = "/dev/null" if self.after is None else name
-        before, after = _lines(self.file.data), _lines(self.after)
-        if self.whole and not (before and after):
-            whole = f"the plugin, {len(before or after)} lines, as in {self.whole}"
-            yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {whole}")
-            return
-        # Imported here: nobody who only looks needs it.
-        import difflib
-
-        yield from difflib.unified_diff(before, after, old, new, lineterm="")
+        """Yield the lines of the change, as ``diff -u`` has them."""
+        return self.file.diff(self.after, self.whole)
 
     def install(self) -> Path | None:
         """Write the file and return where its copy is; None when there was nothing to copy."""
@@ -72,11 +58,7 @@ class PlannedChange(NamedTuple):
         settings_backups.remove(self.file)
 
 
-def _lines(data: bytes | None) -> list[str]:
-    return [] if data is None else data.decode(errors="replace").splitlines()
-
-
-def installing(
+def plan_install(
     harness: Harness, project: Path | None, installation: Installation, *, enforce: bool | None
 ) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must not be touched.
@@ -109,7 +91,7 @@ def installing(
     return checked(change._replace(todo=[harness.trust] if harness.trust else []))
 
 
-def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
+def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.settings_file(project), project=project)
     if harness is OPENCODE:

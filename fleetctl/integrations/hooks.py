@@ -93,9 +93,8 @@ def _check(good: bool, complaint: str) -> None:
 
 
 def _said(node: Node) -> str:
-    return {"object": "an object", "array": "a list", "string": "a text"}.get(
-        node.kind, json.dumps(node.scalar)
-    )
+    kinds = {"object": "an object", "array": "a list", "string": "a text"}
+    return kinds.get(node.kind, json.dumps(node.scalar))
 
 
 def _ours(root: Node, harness: Harness) -> Iterator[InstalledHook]:
@@ -123,9 +122,7 @@ def _one(
 
 def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
     root = _root(text, harness)
-    hooks = root.member("hooks")
-    if hooks is None:
-        return append(text, root, _section(harness, [(event, command)]), key="hooks", levels=2)
+    hooks = root.items[root.keys.index("hooks")]
     entries = hooks.member(event.name)
     if entries is None:
         return append(text, hooks, [harness.entry(command, event)], key=event.name, levels=1)
@@ -149,10 +146,8 @@ def _document(harness: Harness, wanted: Wanted) -> str:
 def _put_again(text: str, harness: Harness, before: str) -> str | None:
     """Return what our hooks, as they are in ``text``, would have made of the text before them."""
     known = {event.name: event for event in harness.events}
-    again = [
-        (known.get(each.event, HookEvent(each.event)), each.command)
-        for each in found(text, harness)
-    ]
+    ours = found(text, harness)
+    again = [(known.get(each.event, HookEvent(each.event)), each.command) for each in ours]
     try:
         return put_in(before, harness, again) if again else None
     except (ValueError, UnusableSettings):

@@ -72,7 +72,7 @@ class McpStatus:
     problem: str = ""
 
 
-def installing(harness: Harness, project: Path | None, command: ServerCommand) -> PlannedChange:
+def plan_install(harness: Harness, project: Path | None, command: ServerCommand) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must stay."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
     text, form = file.text or "", _form(harness.mcp)
@@ -91,7 +91,7 @@ def installing(harness: Harness, project: Path | None, command: ServerCommand) -
     return checked(change._replace(todo=[harness.mcp.note] if harness.mcp.note else []))
 
 
-def uninstalling(harness: Harness, project: Path | None) -> PlannedChange:
+def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
     """Return what uninstalling would change; raises InvalidState for a file it cannot read."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
     text, form = file.text or "", _form(harness.mcp)

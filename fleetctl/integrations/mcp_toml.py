@@ -63,9 +63,7 @@ def _set(text: str, section: str, name: str, key: str, value: Any) -> str:
     """Return the text with another value for a key that stands on one line, or a new line."""
     blocks = _blocks(text, section, name)
     if not blocks:
-        raise UnusableSettings(
-            f"its {section}.{name} is written in a way that fleetd does not change"
-        )
+        raise _unusable(section, name)
     start, end = blocks[0]
     line = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=.*$", re.MULTILINE)
     match = line.search(text, start, end)
@@ -88,11 +86,10 @@ def _value(value: Any) -> str:
 def _checked(after: str, before: str, section: str, name: str, entry: Any) -> str:
     """Return a text in which nothing but the entry is another; raises UnusableSettings."""
     wanted = tomllib.loads(before)
-    servers = dict(wanted.get(section) or {})
+    servers = dict(wanted.pop(section, None) or {})
     servers.pop(name, None)
     if entry is not None:
         servers[name] = entry
-    wanted = {key: value for key, value in wanted.items() if key != section}
     if servers:
         wanted[section] = servers
     try:
@@ -102,7 +99,9 @@ def _checked(after: str, before: str, section: str, name: str, entry: Any) -> st
     if not made.get(section):
         made.pop(section, None)
     if made != wanted:
-        raise UnusableSettings(
-            f"its {section}.{name} is written in a way that fleetd does not change"
-        )
+        raise _unusable(section, name)
     return after
+
+
+def _unusable(section: str, name: str) -> UnusableSettings:
+    return UnusableSettings(f"its {section}.{name} is written in a way that fleetd does not change")

@@ -21,8 +21,6 @@ BEFORE_COMPACTION_S = 10
 # What a server of tools needs to find the daemon and its agent, where a CLI does not hand all on.
 PASSED_ON = ("FLEET_AGENT_ID", "FLEET_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
-Env = Mapping[str, str]
-
 
 class HookEvent(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none.
@@ -48,7 +46,7 @@ class ServerCommand(NamedTuple):
 class McpSettings(NamedTuple):
     """An agent CLI's settings for servers of tools: where they are, and how one is written."""
 
-    file: Callable[[Env], Path]
+    file: Callable[[], Path]
     project_file: str
     section: str
     entry: Callable[[ServerCommand], dict[str, Any]]
@@ -58,7 +56,7 @@ class McpSettings(NamedTuple):
 
     def settings_file(self, project: Path | None) -> Path:
         """Return the settings file of a project, or of the user."""
-        return self.file(os.environ) if project is None else project / self.project_file
+        return self.file() if project is None else project / self.project_file
 
 
 class Harness(NamedTuple):
@@ -67,7 +65,7 @@ class Harness(NamedTuple):
     name: str
     title: str
     executables: tuple[str, ...]
-    directory: Callable[[Env], Path]
+    directory: Callable[[], Path]
     file: str
     project_file: str
     mcp: McpSettings
@@ -86,9 +84,9 @@ class Harness(NamedTuple):
     tolerant_since: tuple[int, ...] = ()
     always: int = 0
 
-    def user_file(self, env: Env = os.environ) -> Path:
+    def user_file(self) -> Path:
         """Return the settings file that holds for every project of this user."""
-        return self.directory(env) / self.file
+        return self.directory() / self.file
 
     def settings_file(self, project: Path | None) -> Path:
         """Return the settings file of a project, or of the user."""
@@ -100,25 +98,25 @@ class Harness(NamedTuple):
 
     def is_here(self) -> bool:
         """Return whether this machine has the harness, as far as one can see."""
-        return self.executable() is not None or self.directory(os.environ).is_dir()
+        return self.executable() is not None or self.directory().is_dir()
 
 
-def _home(variable: str, *default: str) -> Callable[[Env], Path]:
+def _home(variable: str, *default: str) -> Callable[[], Path]:
     """Return where a harness lives: what a variable names, else a directory of the home."""
 
-    def directory(env: Env) -> Path:
-        value = env.get(variable) if variable else ""
+    def directory() -> Path:
+        value = os.environ.get(variable)
         return Path(value).expanduser() if value else Path.home().joinpath(*default)
 
     return directory
 
 
-def _gemini_home(env: Env) -> Path:
-    return Path(env.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
+def _gemini_home() -> Path:
+    return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
-def _opencode_home(env: Env) -> Path:
-    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
+def _opencode_home() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
 
 
 def _in_group(command: str, event: HookEvent) -> dict[str, Any]:
@@ -142,11 +140,11 @@ def _flat_bash(command: str, event: HookEvent) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
 
 
-def _in(directory: Callable[[Env], Path], *names: str) -> Callable[[Env], Path]:
+def _in(directory: Callable[[], Path], *names: str) -> Callable[[], Path]:
     """Return the first of these files in a directory that is there, else the last."""
 
-    def file(env: Env) -> Path:
-        places = [directory(env) / name for name in names]
+    def file() -> Path:
+        places = [directory() / name for name in names]
         return next((each for each in places if each.exists()), places[-1])
 
     return file

@@ -15,12 +15,10 @@ from fleetd.protocol.errors import FleetError, InvalidState, Storage
 from . import config_file
 from .config_file import SettingsFile, opened
 
-_NAME = "settings-backups"
-
 
 def directory() -> Path:
     """Return where all of them lie."""
-    return paths.state_path() / _NAME
+    return paths.state_path() / "settings-backups"
 
 
 def place(file: SettingsFile) -> Path:

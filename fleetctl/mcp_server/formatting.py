@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleetd.protocol import endings
-from fleetd.protocol.display import attributed, clean, clean_block, clean_path, duration, quote
+from fleetd.protocol.display import attributed, clean, clean_block, duration, escaped, quote
 from fleetd.protocol.errors import FleetError, LockConflict, NotFound, Unavailable
 from fleetd.protocol.records import (
     Agent,
@@ -79,7 +79,7 @@ def words(
 
 def path(name: str) -> str:
     """Return a file's name on one line, with escapes for what nobody sees in it."""
-    line = clean_path(name)
+    line = escaped(name)
     return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
 
 
@@ -127,8 +127,8 @@ def lock_line(lock: Lock, name: str, me: str | None) -> str:
     return f"{path(name)}: held by {who} ({purpose}) {until(lock.expires_at)}"
 
 
-def letter(message: Message, me: str) -> str:
-    """Return a letter as its recipient reads it."""
+def message_block(message: Message, me: str) -> str:
+    """Return a message as its recipient reads it."""
     marks = [f"priority {message.priority}"] if message.priority != "medium" else []
     marks += [f"thread {cut(message.thread_id)}"] if message.thread_id else []
     marks += [f"also to {', '.join(each for each in message.to if each != me)}"] * (
@@ -141,7 +141,7 @@ def letter(message: Message, me: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the lines of a letter, each marked as its sender's."""
+    """Return the lines of a message, each marked as its sender's."""
     return "\n".join(f"> {line}".rstrip() for line in bounded(text, BODY_CHARS).splitlines())
 
 
@@ -187,11 +187,8 @@ def _told(error: FleetError) -> str:
         return _conflict(held, error.values.get("file", held.get("file")))
     if isinstance(error, Unavailable):
         return f"{error.message.partition(' Start it with')[0]} {_AWAY}"
-    return " ".join(filter(None, (_sentence(error.message), _next(error))))
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    end = "" if error.message.endswith((".", "!", "?")) else "."
+    return " ".join(filter(None, (error.message + end, _next(error))))
 
 
 def _next(error: FleetError) -> str:
@@ -207,7 +204,7 @@ def _next(error: FleetError) -> str:
 
 def _conflict(held: dict[str, Any], file: object) -> str:
     """Say who holds a file, by the name by which it was asked for."""
-    holder, file = held.get("held_by"), clean_path(str(file))
+    holder, file = held.get("held_by"), escaped(str(file))
     purpose = quote(str(held.get("purpose")))
     return (
         f"{file} is held by {holder} ({purpose}) {until(held.get('expires_at'))}."

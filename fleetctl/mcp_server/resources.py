@@ -1,7 +1,6 @@
 """What a client can read without a tool: the mission, its checkpoints, the briefing."""
 
 import re
-from typing import NamedTuple
 
 from fleetd.protocol.display import quote
 from fleetd.protocol.errors import FleetError, NotFound
@@ -23,18 +22,13 @@ KNOWN = f"There are {MISSION}, {CHECKPOINTS}, {BRIEFING}, and {MISSION}/ with a 
 _ONE = re.compile(r"fleet://(mission|checkpoint)/([^/]+)")
 
 
-class Readable(NamedTuple):
-    """Something to read."""
-
-    uri: str
-    name: str
-    description: str
-
+# A URI, a name and a description.
+Readable = tuple[str, str, str]
 
 _ALWAYS = (
-    Readable(MISSION, "mission", "Your mission and its sorties"),
-    Readable(CHECKPOINTS, "checkpoints", "The checkpoints of your mission, newest first"),
-    Readable(BRIEFING, "briefing", "What to know after your context was lost"),
+    (MISSION, "mission", "Your mission and its sorties"),
+    (CHECKPOINTS, "checkpoints", "The checkpoints of your mission, newest first"),
+    (BRIEFING, "briefing", "What to know after your context was lost"),
 )
 
 
@@ -50,7 +44,7 @@ async def readables(session: Session) -> list[Readable]:
     return [
         *_ALWAYS,
         *(
-            Readable(f"fleet://checkpoint/{each.id}", each.id, formatting.checkpoint_line(each))
+            (f"fleet://checkpoint/{each.id}", each.id, formatting.checkpoint_line(each))
             for each in page.checkpoints
         ),
     ]
@@ -59,7 +53,7 @@ async def readables(session: Session) -> list[Readable]:
 async def read(session: Session, uri: str) -> str:
     """Return the text behind a URI; raises NotFound for one that names nothing."""
     if uri == BRIEFING:
-        return await tools.briefed(session)
+        return await tools.briefing(session, tools.NoArguments())
     agent = await session.known()
     me = agent.id if agent else None
     if uri == CHECKPOINTS:

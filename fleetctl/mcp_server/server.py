@@ -20,6 +20,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from fleetd import __version__
 from fleetd.protocol.errors import FleetError
 
+from ..client import AsyncFleet
 from . import formatting, resources
 from .formatting import fit
 from .schema import schema
@@ -52,9 +53,8 @@ def serve(agent_id: str | None) -> int:
 
 
 async def _serve(agent_id: str | None) -> None:
-    client = DaemonClient()
-    session = Session(client, agent_id)
-    notices = Notifications(client, session)
+    session = Session(DaemonClient(), agent_id)
+    notices = Notifications(session)
     server = McpServer(session, notices).server
     async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
         tasks.start_soon(notices.follow)
@@ -81,8 +81,7 @@ def described(tool: Tool) -> types.Tool:
 class Notifications:
     """Who listens to what, and what has happened since they were told."""
 
-    def __init__(self, client: DaemonClient, session: Session) -> None:
-        self._client = client
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._bus = InMemorySubscriptionBus()
         self._stream = ListenHandler(self._bus)
@@ -118,7 +117,7 @@ class Notifications:
             tasks.start_soon(self._tell)
             while True:
                 try:
-                    async with self._client.events() as events:
+                    async with AsyncFleet() as fleet, fleet.events() as events:
                         async for event in events:
                             if event.mission_id is not None:
                                 self._missions.add(event.mission_id)
@@ -197,13 +196,10 @@ class McpServer:
 
     async def _list_resources(self, ctx: Any, _params: Any) -> types.ListResourcesResult:
         await self._meet(ctx)
-        found = await resources.readables(self._session)
         return types.ListResourcesResult(
             resources=[
-                types.Resource(
-                    uri=each.uri, name=each.name, description=each.description, mime_type=_TEXT
-                )
-                for each in found
+                types.Resource(uri=uri, name=name, description=about, mime_type=_TEXT)
+                for uri, name, about in await resources.readables(self._session)
             ]
         )
 
@@ -211,21 +207,17 @@ class McpServer:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=uri, name=name, description=description, mime_type=_TEXT
+                    uri_template=uri, name=name, description=about, mime_type=_TEXT
                 )
-                for name, (uri, description) in resources.TEMPLATES.items()
+                for name, (uri, about) in resources.TEMPLATES.items()
             ]
         )
 
     async def _read_resource(
         self, ctx: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        await self._meet(ctx)
-        try:
-            text = await resources.read(self._session, params.uri)
-        except FleetError as error:
-            raise _refused(error) from error
-        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=fit(text))
+        text = await self._read(ctx, params.uri)
+        contents = types.TextResourceContents(uri=params.uri, mime_type=_TEXT, text=text)
         return types.ReadResourceResult(contents=[contents])
 
     async def _list_prompts(self, _ctx: Any, _params: Any) -> types.ListPromptsResult:
@@ -239,13 +231,18 @@ class McpServer:
     ) -> types.GetPromptResult:
         if params.name != resources.RECOVER:
             raise MCPError(INVALID_PARAMS, f"There is no prompt {params.name[:80]}.")
+        text = await self._read(ctx, resources.BRIEFING)
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(messages=[message])
+
+    async def _read(self, ctx: Any, uri: str) -> str:
+        """Return the text of a resource; raises MCPError."""
         await self._meet(ctx)
         try:
-            text = await resources.read(self._session, resources.BRIEFING)
+            return fit(await resources.read(self._session, uri))
         except FleetError as error:
-            raise _refused(error) from error
-        message = types.PromptMessage(role="user", content=types.TextContent(text=fit(text)))
-        return types.GetPromptResult(messages=[message])
+            code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
+            raise MCPError(code, formatting.told(error), {"kind": error.kind}) from error
 
     async def _meet(self, ctx: Any) -> None:
         """Learn who the client is, and the first time where it works."""
@@ -275,11 +272,6 @@ class McpServer:
 
 def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=fit(text))], is_error=wrong)
-
-
-def _refused(error: FleetError) -> MCPError:
-    code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
-    return MCPError(code, formatting.told(error), {"kind": error.kind})
 
 
 def listing() -> bytes:

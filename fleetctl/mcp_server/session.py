@@ -7,9 +7,8 @@ daemon, which has only so many, and none of it goes stale. Sessions change under
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
 from fleetd.protocol.errors import FleetError, InvalidState, NotFound, Unavailable
@@ -21,9 +20,9 @@ from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
 from fleetd.protocol.types import OPEN_MISSION
 
-from ..client import AsyncEvents, AsyncFleet, ConnectionLost, TooSlow
+from ..client import AsyncFleet, ConnectionLost, TooSlow
 from ..client.retry import RESTART_S, keyed, new_key
-from ..context import KEYS
+from ..context import LOCK_KEY_PREFIXES
 from ..integrations.registry import HARNESSES
 
 R = TypeVar("R")
@@ -33,19 +32,14 @@ KEPT_S = 120.0
 _What = tuple[str, bytes]
 
 
-class _UnansweredCall(NamedTuple):
-    key: str
-    until: float
-    """By the clock of the link."""
-
-
 class DaemonClient:
     """Carries requests to the daemon, over its restarts; only the client sends one again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._was_there = False
         self._clock = clock
-        self._unknown: dict[_What, _UnansweredCall] = {}
+        # The keys of calls that nobody knows the outcome of, each with the time it is kept until.
+        self._unknown: dict[_What, tuple[str, float]] = {}
 
     async def call(self, request: Request[R], *, once: bool = False) -> R:
         """Return the answer to a request; raises FleetError.
@@ -57,12 +51,13 @@ class DaemonClient:
         what = (request.method, request.encoded())
         key = self._kept(what) if once else new_key()
         try:
-            answer = await self._once(keyed(request, key))
+            async with AsyncFleet(away_s=RESTART_S if self._was_there else 0) as fleet:
+                answer = await fleet.call(keyed(request, key))
         except FleetError as error:
             self._was_there = not isinstance(error, Unavailable)
             # Whoever cancels a call knows that it may be done; to ask again is a new wish then.
             if once and isinstance(error, ConnectionLost | TooSlow):
-                self._unknown[what] = _UnansweredCall(key, self._clock() + KEPT_S)
+                self._unknown[what] = (key, self._clock() + KEPT_S)
             raise
         self._was_there = True
         return answer
@@ -70,19 +65,8 @@ class DaemonClient:
     def _kept(self, what: _What) -> str:
         """Return the key of the same call when nobody knows what became of it, else a new one."""
         now = self._clock()
-        self._unknown = {each: kept for each, kept in self._unknown.items() if kept.until > now}
-        kept = self._unknown.pop(what, None)
-        return kept.key if kept else new_key()
-
-    @asynccontextmanager
-    async def events(self) -> AsyncIterator[AsyncEvents]:
-        """Follow the event log from now on, over restarts; raises FleetError."""
-        async with AsyncFleet() as fleet, fleet.events() as events:
-            yield events
-
-    async def _once(self, request: Request[R]) -> R:
-        async with AsyncFleet(away_s=RESTART_S if self._was_there else 0) as fleet:
-            return await fleet.call(request)
+        self._unknown = {each: kept for each, kept in self._unknown.items() if kept[1] > now}
+        return self._unknown.pop(what, (new_key(), now))[0]
 
 
 # How many missions that nobody has started are looked at.
@@ -96,7 +80,7 @@ class Session:
     """
 
     def __init__(self, client: DaemonClient, wanted: str | None) -> None:
-        self._client = client
+        self.ask = client.call
         self._wanted = wanted
         self.cwd = os.getcwd()  # noqa: PTH109 - as it is named, links and all
         self.client_name = ""
@@ -112,14 +96,6 @@ class Session:
     def real_cwd(self) -> str:
         """Return the directory with its links resolved, as missions name theirs."""
         return os.path.realpath(self.cwd)
-
-    async def ask(self, request: Request[R], *, once: bool = False) -> R:
-        """Return the daemon's answer; raises FleetError.
-
-        ``once`` is for what would be there twice if the agent called again, see
-        ``DaemonClient.call``.
-        """
-        return await self._client.call(request, once=once)
 
     async def me(self) -> Agent:
         """Return the agent that this is, registered now if nobody did that yet."""
@@ -221,6 +197,6 @@ def harness_of(client: str) -> str | None:
 
 def absolute(session: Session, file: str) -> str:
     """Return a file's path, against the directory of the server; the key of a lock as it is."""
-    if file.startswith(KEYS):
+    if file.startswith(LOCK_KEY_PREFIXES):
         return file
     return os.path.normpath(os.path.join(session.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118

@@ -58,6 +58,47 @@ from .session import Session, absolute, is_automatic
 # What a harness takes whole, in characters.
 BRIEFING_CHARS = 9_500
 
+Act = Callable[[Session, Any], Awaitable[str]]
+
+
+class Tool(NamedTuple):
+    """One tool, as its agent reads of it.
+
+    ``repeats`` says that to call it again with the same arguments changes nothing more.
+    """
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    act: Act
+    reads: bool
+    destroys: bool
+    repeats: bool
+
+    async def call(self, session: Session, given: dict[str, Any] | None) -> str:
+        """Do what was asked and return what the agent reads of it; raises FleetError."""
+        return await self.act(session, taken(self.arguments, given))
+
+
+TOOLS: dict[str, Tool] = {}
+
+
+def tool(
+    description: str, *, reads: bool = False, destroys: bool = False, repeats: bool = False
+) -> Callable[[Act], Act]:
+    """Register a function as a tool of its name, with the arguments that it is annotated with."""
+
+    def register(act: Act) -> Act:
+        name, arguments = act.__name__, list(act.__annotations__.values())[1]
+        TOOLS[name] = Tool(name, description, arguments, act, reads, destroys, repeats)
+        return act
+
+    return register
+
+
+class NoArguments(Arguments, frozen=True, kw_only=True):
+    """No arguments."""
+
 
 class MissionArguments(Arguments, frozen=True, kw_only=True):
     """The mission to show, by default the agent's own."""
@@ -65,6 +106,7 @@ class MissionArguments(Arguments, frozen=True, kw_only=True):
     mission_id: MissionId | None = None
 
 
+@tool("Your mission: goal, progress, sorties (its pieces of work) with ids and states.", reads=True)
 async def mission(session: Session, asked: MissionArguments) -> str:
     """Show a mission and its sorties."""
     agent = await session.known()
@@ -93,6 +135,7 @@ class PlanArguments(Arguments, frozen=True, kw_only=True):
     sorties: Annotated[list[NewSortieArguments], Meta(max_length=200)] | None = None
 
 
+@tool("Add sorties to your mission. With goal: begin a mission where you have none.")
 async def plan(session: Session, asked: PlanArguments) -> str:
     """Begin a mission, or add to the one that there is, by one request: all of it or nothing."""
     if not asked.goal and not asked.sorties:
@@ -160,6 +203,7 @@ class SortieArguments(Arguments, frozen=True, kw_only=True):
     text: Annotated[Text, Meta(description="notes, result, or why")] | None = None
 
 
+@tool("Say how a sortie stands. To start one makes it yours.", repeats=True)
 async def sortie(session: Session, asked: SortieArguments) -> str:
     """Start, report, block, unblock, complete or fail a sortie."""
     if asked.state in ("block", "fail") and not asked.text:
@@ -177,25 +221,18 @@ async def sortie(session: Session, asked: SortieArguments) -> str:
 
 async def _changed(session: Session, agent_id: str, asked: SortieArguments) -> Sortie:
     ident, text = asked.sortie_id, asked.text
-    match asked.state:
-        case "start":
-            started = await session.ask(SortieStart(ident, agent_id))
-            if asked.percent is None and text is None:
-                return started
-            return await session.ask(
-                SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
-            )
-        case "progress":
-            request = SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id)
-            return await session.ask(request)
-        case "block":
-            return await session.ask(SortieBlock(ident, text or "", agent_id=agent_id))
-        case "unblock":
-            return await session.ask(SortieUnblock(ident, agent_id=agent_id))
-        case "complete":
-            return await session.ask(SortieComplete(ident, result=text, agent_id=agent_id))
-        case "fail":
-            return await session.ask(SortieFail(ident, text or "", agent_id=agent_id))
+    requests: dict[str, Request[Sortie]] = {
+        "start": SortieStart(ident, agent_id),
+        "progress": SortieProgress(ident, asked.percent, notes=text, agent_id=agent_id),
+        "block": SortieBlock(ident, text or "", agent_id=agent_id),
+        "unblock": SortieUnblock(ident, agent_id=agent_id),
+        "complete": SortieComplete(ident, result=text, agent_id=agent_id),
+        "fail": SortieFail(ident, text or "", agent_id=agent_id),
+    }
+    changed = await session.ask(requests[asked.state])
+    if asked.state == "start" and (asked.percent is not None or text is not None):
+        changed = await session.ask(requests["progress"])
+    return changed
 
 
 def _next(sorties: list[Sortie], me: str) -> str:
@@ -217,6 +254,7 @@ class FinishArguments(Arguments, frozen=True, kw_only=True):
     reason: Annotated[Text, Meta(description="for fail, cancel")] | None = None
 
 
+@tool("End your mission for everybody. complete is refused while a sortie is open.", destroys=True)
 async def finish(session: Session, asked: FinishArguments) -> str:
     """End the mission."""
     if asked.outcome != "complete" and not asked.reason:
@@ -224,13 +262,12 @@ async def finish(session: Session, asked: FinishArguments) -> str:
     agent = await session.me()
     mission = await session.my_mission(agent)
     await _refuse_others(session, agent, mission)
-    if asked.outcome == "complete":
-        ended = await session.ask(MissionComplete(mission.id))
-    elif asked.outcome == "fail":
-        ended = await session.ask(MissionFail(mission.id, asked.reason or ""))
-    else:
-        ended = await session.ask(MissionCancel(mission.id, asked.reason or ""))
-    return formatting.mission_head(ended, agent.id)
+    requests: dict[str, Request[Mission]] = {
+        "complete": MissionComplete(mission.id),
+        "fail": MissionFail(mission.id, asked.reason or ""),
+        "cancel": MissionCancel(mission.id, asked.reason or ""),
+    }
+    return formatting.mission_head(await session.ask(requests[asked.outcome]), agent.id)
 
 
 def _goal(mission: Mission, agent: Agent) -> str:
@@ -259,6 +296,10 @@ class NoteArguments(Arguments, frozen=True, kw_only=True):
     blockers: Lines | None = None
 
 
+@tool(
+    "Leave yourself a note for when your context is lost. A field replaces the one before.",
+    repeats=True,
+)
 async def note(session: Session, asked: NoteArguments) -> str:
     """Keep what the agent declares."""
     given = (asked.last_action, asked.next_steps, asked.blockers)
@@ -280,6 +321,7 @@ class CheckpointArguments(Arguments, frozen=True, kw_only=True):
     reason: Text | None = None
 
 
+@tool("Save how your mission stands now.")
 async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
     """Take a checkpoint of the mission."""
     agent = await session.me()
@@ -291,13 +333,12 @@ async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
     return f"Checkpoint {made.id} of {mission.id} at {mission.progress_percent}%."
 
 
-async def briefing(session: Session, _asked: Arguments) -> str:
-    """Tell the agent where it is; what it reads changes nothing."""
-    return await briefed(session)
-
-
-async def briefed(session: Session) -> str:
-    """Return the briefing of this agent, or of the mission where nobody knows the agent."""
+@tool(
+    "Read where you were, what is next, your locks and mail. Use it when you lost context.",
+    reads=True,
+)
+async def briefing(session: Session, _asked: NoArguments) -> str:
+    """Brief this agent, or on the mission where nobody knows the agent; that changes nothing."""
     agent = await session.known()
     mission = await session.my_mission(agent)
     told = await session.ask(
@@ -313,7 +354,7 @@ async def briefed(session: Session) -> str:
 # Agent CLIs give up on a tool after a minute.
 LONGEST_WAIT_S = 50
 DEFAULT_LEASE_S = 600
-LETTERS = 20
+MESSAGES = 20
 
 Lease = Annotated[
     int, Meta(ge=1, le=LONGEST_LEASE_MS // 1_000, description=f"default {DEFAULT_LEASE_S}")
@@ -330,6 +371,10 @@ class LockArguments(Arguments, frozen=True, kw_only=True):
     wait_s: Wait = 0
 
 
+@tool(
+    "Hold a file before you edit it, so that other agents keep away. Again: renews.",
+    repeats=True,
+)
 async def lock(session: Session, asked: LockArguments) -> str:
     """Take a lock, or renew the agent's own."""
     agent = await session.me()
@@ -356,6 +401,7 @@ class UnlockArguments(Arguments, frozen=True, kw_only=True):
     file: Path | None = None
 
 
+@tool("Give back your lock on a file; without file, all of yours.", repeats=True)
 async def unlock(session: Session, asked: UnlockArguments) -> str:
     """Give back a lock, or all of them."""
     agent = await session.me()
@@ -380,6 +426,7 @@ class LocksArguments(Arguments, frozen=True, kw_only=True):
     file: Path | None = None
 
 
+@tool("Who holds a file; without file, all locks of this repository.", reads=True)
 async def locks(session: Session, asked: LocksArguments) -> str:
     """Say who holds a file, or all that is held in this repository."""
     agent = await session.known()
@@ -395,7 +442,7 @@ async def locks(session: Session, asked: LocksArguments) -> str:
 
 
 class SendArguments(Arguments, frozen=True, kw_only=True):
-    """A letter to write."""
+    """A message to write."""
 
     to: Recipients
     subject: Title
@@ -403,11 +450,12 @@ class SendArguments(Arguments, frozen=True, kw_only=True):
     thread_id: ThreadId | None = None
 
 
+@tool("Write to other agents.")
 async def send(session: Session, asked: SendArguments) -> str:
-    """Post a letter."""
+    """Send a message."""
     agent = await session.me()
     mission = await session.mission(agent)
-    # Asked before: what fails after the letter was sent would have it sent again.
+    # Asked before: what fails after the message was sent would have it sent again.
     known = {each.id for each in (await session.ask(AgentList())).agents}
     sent = await session.ask(
         MessageSend(
@@ -425,24 +473,26 @@ async def send(session: Session, asked: SendArguments) -> str:
     return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers come into your inbox."
 
 
-async def inbox(session: Session, _asked: Arguments) -> str:
+@tool("Read your mail that is not acked yet.", repeats=True)
+async def inbox(session: Session, _asked: NoArguments) -> str:
     """Show the agent's mail, oldest first."""
     agent = await session.me()
-    found = (await session.ask(MessageInbox(agent.id, limit=LETTERS))).messages
+    found = (await session.ask(MessageInbox(agent.id, limit=MESSAGES))).messages
     if not found:
         return "No mail."
-    letters = [f"{formatting.letter(each, agent.id)}\n" for each in found]
-    return f"{formatting.listed(letters)}\nack what you dealt with, by its id."
+    blocks = [f"{formatting.message_block(each, agent.id)}\n" for each in found]
+    return f"{formatting.listed(blocks)}\nack what you dealt with, by its id."
 
 
 class AckArguments(Arguments, frozen=True, kw_only=True):
-    """Letters that are dealt with."""
+    """Messages that are dealt with."""
 
     message_ids: Annotated[list[MessageId], Meta(min_length=1, max_length=100)]
 
 
+@tool("Say that letters are dealt with.", repeats=True)
 async def ack(session: Session, asked: AckArguments) -> str:
-    """Acknowledge letters; one that cannot be keeps none of the others from it."""
+    """Acknowledge messages; one that cannot be keeps none of the others from it."""
     agent = await session.me()
     done: list[str] = []
     refused: list[FleetError] = []
@@ -457,7 +507,8 @@ async def ack(session: Session, asked: AckArguments) -> str:
     return formatting.listed(lines)
 
 
-async def agents(session: Session, _asked: Arguments) -> str:
+@tool("Who works on this machine now, and at what.", reads=True)
+async def agents(session: Session, _asked: NoArguments) -> str:
     """Say who else works."""
     agent = await session.known()
     found = (await session.ask(AgentList())).agents
@@ -466,129 +517,3 @@ async def agents(session: Session, _asked: Arguments) -> str:
     return (
         formatting.listed(formatting.agent_line(each, me) for each in here) or "Nobody works here."
     )
-
-
-Act = Callable[[Session, Any], Awaitable[str]]
-
-
-class Tool(NamedTuple):
-    """One tool, as its agent reads of it.
-
-    ``repeats`` says that to call it again with the same arguments changes nothing more.
-    """
-
-    name: str
-    description: str
-    arguments: type[Arguments]
-    act: Act
-    reads: bool = False
-    destroys: bool = False
-    repeats: bool = False
-
-    async def call(self, session: Session, given: dict[str, Any] | None) -> str:
-        """Do what was asked and return what the agent reads of it; raises FleetError."""
-        return await self.act(session, taken(self.arguments, given))
-
-
-class NoArguments(Arguments, frozen=True, kw_only=True):
-    """No arguments."""
-
-
-_ALL = (
-    Tool(
-        "mission",
-        "Your mission: goal, progress, sorties (its pieces of work) with ids and states.",
-        MissionArguments,
-        mission,
-        reads=True,
-    ),
-    Tool(
-        "plan",
-        "Add sorties to your mission. With goal: begin a mission where you have none.",
-        PlanArguments,
-        plan,
-    ),
-    Tool(
-        "sortie",
-        "Say how a sortie stands. To start one makes it yours.",
-        SortieArguments,
-        sortie,
-        repeats=True,
-    ),
-    Tool(
-        "finish",
-        "End your mission for everybody. complete is refused while a sortie is open.",
-        FinishArguments,
-        finish,
-        destroys=True,
-    ),
-    Tool(
-        "note",
-        "Leave yourself a note for when your context is lost. A field replaces the one before.",
-        NoteArguments,
-        note,
-        repeats=True,
-    ),
-    Tool(
-        "checkpoint",
-        "Save how your mission stands now.",
-        CheckpointArguments,
-        checkpoint,
-    ),
-    Tool(
-        "briefing",
-        "Read where you were, what is next, your locks and mail. Use it when you lost context.",
-        NoArguments,
-        briefing,
-        reads=True,
-    ),
-    Tool(
-        "lock",
-        "Hold a file before you edit it, so that other agents keep away. Again: renews.",
-        LockArguments,
-        lock,
-        repeats=True,
-    ),
-    Tool(
-        "unlock",
-        "Give back your lock on a file; without file, all of yours.",
-        UnlockArguments,
-        unlock,
-        repeats=True,
-    ),
-    Tool(
-        "locks",
-        "Who holds a file; without file, all locks of this repository.",
-        LocksArguments,
-        locks,
-        reads=True,
-    ),
-    Tool(
-        "send",
-        "Write to other agents.",
-        SendArguments,
-        send,
-    ),
-    Tool(
-        "inbox",
-        "Read your mail that is not acked yet.",
-        NoArguments,
-        inbox,
-        repeats=True,
-    ),
-    Tool(
-        "ack",
-        "Say that letters are dealt with.",
-        AckArguments,
-        ack,
-        repeats=True,
-    ),
-    Tool(
-        "agents",
-        "Who works on this machine now, and at what.",
-        NoArguments,
-        agents,
-        reads=True,
-    ),
-)
-TOOLS = {tool.name: tool for tool in _ALL}

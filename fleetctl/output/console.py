@@ -28,20 +28,20 @@ USUAL = 80
 _exact = False
 
 
-def be_exact(wanted: bool) -> None:
+def set_exact(wanted: bool) -> None:
     """Print from now on as if nobody looked on, or not."""
     global _exact
     _exact = wanted
 
 
-def humane() -> bool:
+def human_readable() -> bool:
     """Return whether a person reads this as it comes, and did not ask for exact output."""
     return not _exact and sys.stdout.isatty()
 
 
 def columns() -> int | None:
     """Return how wide a line may be; None when nothing is to be cut."""
-    return terminal_width() if humane() else None
+    return terminal_width() if human_readable() else None
 
 
 def terminal_width() -> int:
@@ -53,13 +53,15 @@ def terminal_width() -> int:
             continue
         if found:
             return max(found, NARROWEST)
-    told = os.environ.get("COLUMNS", "")
+    given = os.environ.get("COLUMNS", "")
     return (
-        max(int(told), NARROWEST) if told.isdecimal() and told.isascii() and told != "0" else USUAL
+        max(int(given), NARROWEST)
+        if given.isdecimal() and given.isascii() and given != "0"
+        else USUAL
     )
 
 
-def draws() -> bool:
+def has_unicode() -> bool:
     """Return whether stdout has more characters than ASCII: bars and ellipses."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
@@ -145,8 +147,7 @@ def lines(texts: Iterable[str]) -> None:
 
 def heading(text: str) -> None:
     """Print the title of a section, after a blank line."""
-    print()
-    print(styled(clean(text), "bold"))
+    print("\n" + styled(clean(text), "bold"))
 
 
 def bullets(title: str, items: Sequence[str]) -> None:
@@ -272,10 +273,10 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
 def warn(*texts: str) -> None:
     """Print warnings on stderr."""
     for text in texts:
-        complain("Warning:", text, "yellow")
+        print_error("Warning:", text, "yellow")
 
 
-def complain(label: str, text: str, style: str = "") -> None:
+def print_error(label: str, text: str, style: str = "") -> None:
     """Print something on stderr behind its label; on a terminal broken between words."""
     text = clean(text)
     if sys.stderr.isatty():
@@ -305,20 +306,20 @@ def silence(ms: int) -> str:
 
 def span(ms: int) -> str:
     """Return a length of time: ``2 h 5 min`` on a terminal, else ``2h 5m``."""
-    return times.span(ms) if humane() else duration(ms)
+    return times.span(ms) if human_readable() else duration(ms)
 
 
 def ago(text: Text) -> Text:
     """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
-    return times.ago(text, now_ms()) if text and humane() else text
+    return times.ago(text, now_ms()) if text and human_readable() else text
 
 
-def bar(percent: int) -> str:
+def percent_bar(percent: int) -> str:
     """Return ``50%``, on a terminal with a small bar before it."""
-    if not humane():
+    if not human_readable():
         return f"{percent}%"
     full = min(max(percent, 0), 100) * BAR // 100
-    done, left = ("█", "░") if draws() else ("#", "-")
+    done, left = ("█", "░") if has_unicode() else ("#", "-")
     return f"{done * full}{left * (BAR - full)} {percent:>3}%"
 
 

@@ -5,7 +5,7 @@ what happened, in the words of ``fleetd.protocol.event_types``. What stands in a
 agents and tools: clean it before it reaches a terminal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleetd.protocol import endings
@@ -54,23 +54,23 @@ def sentence(event: "Event", *, inside: str | None = None) -> str:
 
     Files are named from the directory ``inside`` where they lie in it.
     """
-    told = _EventFields(event, inside)
+    fields = _EventFields(event, inside)
     pieces = event_type(event.type).sentence
     if event.type == "hook_noted":
-        pieces = _NOTED.get(told["what"], pieces)
+        pieces = _NOTED.get(fields["what"], pieces)
     if not pieces:
         what = event.type.replace("_", " ")
         return f"{event.agent_id}: {what}" if event.agent_id else what.capitalize()
-    return _joined(pieces, told)
+    return _filled_in(pieces, fields)
 
 
-def _joined(pieces: tuple[str, ...], told: "_EventFields | _RunFields") -> str:
+def _filled_in(pieces: tuple[str, ...], fields: "_EventFields | _RunFields") -> str:
     """Return the pieces of a sentence, the first one and those whose fields are there."""
     first, *more = pieces
-    return first.format_map(told) + "".join(
-        piece.format_map(told)
+    return first.format_map(fields) + "".join(
+        piece.format_map(fields)
         for piece in more
-        if all(told.found(part.partition("}")[0]) for part in piece.split("{")[1:])
+        if all(fields.lookup(part.partition("}")[0]) for part in piece.split("{")[1:])
     )
 
 
@@ -79,25 +79,19 @@ def tone(name: str) -> str | None:
     return event_type(name).tone or None
 
 
-class _EventFields(Mapping[str, str]):
-    """The fields of an event as they are told; one that is missing is told as ``?``."""
+class _EventFields:
+    """The fields of an event for a sentence; a missing one is ``?``."""
 
     def __init__(self, event: "Event", inside: str | None) -> None:
         self._event = event
         self._data = event.data if isinstance(event.data, dict) else {}
         self._inside = inside.rstrip("/") + "/" if inside else None
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
     def __getitem__(self, name: str) -> str:
-        return self.found(name) or _INSTEAD.get(name, "?")
+        return self.lookup(name) or _INSTEAD.get(name, "?")
 
-    def found(self, name: str) -> str:
-        """Return a field as it is told, empty when it is not there."""
+    def lookup(self, name: str) -> str:
+        """Return a field for a sentence, empty when it is not there."""
         if name in ("who", "someone"):
             return self._event.agent_id or (OPERATOR if name == "who" else "Somebody")
         if name == "silence":
@@ -138,29 +132,23 @@ class _EventFields(Mapping[str, str]):
         return text.replace("_", " ") if name == "status" else text
 
 
-def told_together(events: "Sequence[Event]", inside: str | None) -> str:
+def summarize(events: "Sequence[Event]", inside: str | None) -> str:
     """Return several events of one type and agent as one sentence."""
-    return _joined(event_type(events[0].type).repeated, _RunFields(events, inside))
+    return _filled_in(event_type(events[0].type).repeated, _RunFields(events, inside))
 
 
-class _RunFields(Mapping[str, str]):
-    """The fields of several events of one type, as they are told together."""
+class _RunFields:
+    """The fields of several events of one type, for one sentence about all."""
 
     def __init__(self, events: "Sequence[Event]", inside: str | None) -> None:
         self._events = events
         self._inside = inside
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._events[-1].data)
-
-    def __len__(self) -> int:
-        return len(self._events[-1].data)
-
     def __getitem__(self, name: str) -> str:
-        return str(self.found(name))
+        return str(self.lookup(name))
 
-    def found(self, name: str) -> object:
-        """Return what is told under a name: of all of them, else what the last one says."""
+    def lookup(self, name: str) -> object:
+        """Return a field of all of them, else that of the last one."""
         events = self._events
         match name:
             case "who":

@@ -27,18 +27,18 @@ _WORDS = {"database": "reading the whole database", "files": "looking at the fil
 
 
 @contextmanager
-def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
+def progress_bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
     """Give what draws how far a call is, or None where nobody would see it."""
     if not drawable(args):
         yield None
         return
     begin, shown = time.monotonic() + WAIT_S, False
 
-    def show(told: Progress) -> None:
+    def show(update: Progress) -> None:
         nonlocal shown
         if time.monotonic() >= begin:
             shown = True
-            draw(line(title, told, _columns(), plain=_plain()))
+            draw(line(title, update, _columns(), plain=_plain()))
 
     try:
         yield show
@@ -49,7 +49,7 @@ def bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | No
 
 def call_with_bar(args: Namespace, title: str, client: Fleet, request: Request[R]) -> R:
     """Send a request that takes long, and draw how far it is."""
-    with bar(args, title) as progress:
+    with progress_bar(args, title) as progress:
         return client.call(request, progress=progress)
 
 
@@ -69,9 +69,9 @@ def _columns() -> int:
     return os.get_terminal_size(sys.stderr.fileno()).columns - 1
 
 
-def line(title: str, told: Progress, columns: int, *, plain: bool) -> str:
+def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:
     """Return how far it is in so many columns at most: words, and a bar where there is room."""
-    what, done, total = told
+    what, done, total = update
     if not total:
         counted = f"{done:,} {what}" if done else _WORDS.get(what, what)
         return f"{title}: {counted}"[:columns]

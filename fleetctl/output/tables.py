@@ -117,7 +117,7 @@ def show_list(
         page()
     else:
         line(empty)
-        if console.humane():
+        if console.human_readable():
             lines(HINTS.get(empty, ()))
     return 0
 
@@ -138,7 +138,7 @@ def table(
     """
     columns = [Column(each) if isinstance(each, str) else each for each in headers]
     cells = [
-        [clean(_told(column, cell)) or "-" for column, cell in zip(columns, row, strict=True)]
+        [clean(_cell_text(column, cell)) or "-" for column, cell in zip(columns, row, strict=True)]
         for row in rows
     ]
     room = console.columns()
@@ -160,8 +160,8 @@ def table(
         print(joined(map(styled, line_of(row), styles)))
 
 
-def _told(column: Column, cell: str) -> str:
+def _cell_text(column: Column, cell: str) -> str:
     """Return a cell as it is told where people look on, else as it is."""
-    if not column.times or not console.humane():
+    if not column.times or not console.human_readable():
         return cell
     return (times.lease if column.times == "lease" else times.ago)(cell, console.now_ms())

@@ -127,8 +127,8 @@ def _left(ms: int) -> str:
 def clock(at: int, *, seconds: bool = False) -> str:
     """Return the local time of day of a moment in ms: ``14:02``, ``14:02:31``."""
     then = time.localtime(at // SECOND)
-    told = f"{then.tm_hour:02}:{then.tm_min:02}"
-    return f"{told}:{then.tm_sec:02}" if seconds else told
+    text = f"{then.tm_hour:02}:{then.tm_min:02}"
+    return f"{text}:{then.tm_sec:02}" if seconds else text
 
 
 def day(at: int) -> str:

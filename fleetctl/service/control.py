@@ -39,7 +39,7 @@ def start() -> tuple[Running, str]:
         return process.start(path), "started in the background"
     with _log_of(manager):
         manager.start()
-    return answering(path, manager), f"started by {manager.KIND}"
+    return wait_until_answering(path, manager), f"started by {manager.KIND}"
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def _log_of(manager: Service) -> Iterator[None]:
         raise
 
 
-def answering(path: Path, manager: Service | None) -> Running:
+def wait_until_answering(path: Path, manager: Service | None) -> Running:
     """Return the daemon once it answers; raises InvalidState when it does not."""
     deadline = time.monotonic() + process.READY_S
     while time.monotonic() < deadline:
@@ -94,7 +94,7 @@ def restart() -> tuple[Running, str]:
         return found, "started anew"
     with _log_of(manager):
         manager.restart()
-    return answering(paths.socket_path(), manager), f"started anew by {manager.KIND}"
+    return wait_until_answering(paths.socket_path(), manager), f"started anew by {manager.KIND}"
 
 
 LOOK_PAUSE_S = 1.0

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
@@ -18,12 +18,11 @@ from .manager import Service, UnitFile
 from .spec import ServiceSpec
 
 
-class InstallReport:
+class InstallReport(NamedTuple):
     """What was done, for people as sentences, and for programs."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.said: list[str] = []
-        self.told = told
+    said: list[str]
+    told: dict[str, Any]
 
 
 def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallReport:
@@ -31,12 +30,11 @@ def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallRepo
 
     Raises Cancelled and InvalidParams from the question, and what went wrong.
     """
-    changes = manager.installing(spec)
+    changes = manager.plan_install(spec)
     pending = [each for each in changes if each.changes]
-    report = InstallReport(
-        told={"kind": manager.KIND, "files": [str(each.path) for each in changes]}
-    )
-    report.told["changed"] = bool(pending) and not args.dry_run
+    files = [str(each.path) for each in changes]
+    changed = bool(pending) and not args.dry_run
+    report = InstallReport([], {"kind": manager.KIND, "files": files, "changed": changed})
     if pending:
         _show(pending, manager, whole=args.dry_run, stream=_stream(args))
     if args.dry_run:
@@ -51,7 +49,7 @@ def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallRepo
     manager.enable()
     _begin(args, manager, report)
     _linger(args, manager, report)
-    report.said += _unheard(spec)
+    report.said.extend(_unheard(spec))
     return report
 
 
@@ -75,7 +73,7 @@ def _take_over(manager: Service, report: InstallReport) -> None:
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
         return
-    report.said += _end()
+    report.said.extend(_end())
 
 
 def _end() -> list[str]:
@@ -101,7 +99,7 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
     """See that the service answers, or say when it will."""
     path = paths.socket_path()
     if manager.runs():
-        found = control.answering(path, manager)
+        found = control.wait_until_answering(path, manager)
         report.said.append(
             f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
             "with the first client from now on."
@@ -157,7 +155,7 @@ class ServiceRemoval:
     """
 
     def __init__(self, manager: Service | None) -> None:
-        every = manager.uninstalling() if manager else []
+        every = manager.plan_uninstall() if manager else []
         self.pending = [each for each in every if each.changes]
         seen = manager.state() if manager and not self.pending else None
         self.foreign = seen is not None and (seen.active or seen.listening)
@@ -200,10 +198,9 @@ def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
     """Stop fleetd, whoever runs it, and remove the service; raises Cancelled from the question."""
     removal = ServiceRemoval(manager)
     kind = manager.KIND if manager else "background"
-    report = InstallReport(
-        told={"kind": kind, "files": [str(each.path) for each in removal.pending]}
-    )
-    report.told["changed"] = bool(removal) and not args.dry_run
+    files = [str(each.path) for each in removal.pending]
+    changed = bool(removal) and not args.dry_run
+    report = InstallReport([], {"kind": kind, "files": files, "changed": changed})
     if not removal:
         what = f"The {manager.TITLE} is not installed" if manager else "There is no service"
         end = "and fleetd does not run"
@@ -220,7 +217,7 @@ def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
         report.said.append("[DRY RUN] Nothing was removed.")
         return report
     _ask(args, "Remove this?" if removal.pending else "Stop it?")
-    report.said += removal.carry_out()
+    report.said.extend(removal.carry_out())
     report.said.append("What fleetd remembers is left where it is: fleetctl config says where.")
     return report
 

@@ -12,7 +12,7 @@ from fleetd.protocol.errors import InvalidState
 
 from ..integrations import config_file
 from . import manager, process
-from .manager import ServiceState, UnitFile, marked, planned
+from .manager import ServiceState, UnitFile, plan_unit_file, with_digest_line
 from .process import END_S, PAUSE_S
 from .spec import ServiceSpec
 
@@ -66,17 +66,17 @@ def rendered(spec: ServiceSpec) -> str:
     ).decode()
     # The declaration must come first.
     head, _, rest = document.partition("\n")
-    return f"{head}\n{marked(rest, '<!-- ', ' -->')}"
+    return f"{head}\n{with_digest_line(rest, '<!-- ', ' -->')}"
 
 
-def installing(spec: ServiceSpec) -> list[UnitFile]:
+def plan_install(spec: ServiceSpec) -> list[UnitFile]:
     """Return what installing would write; raises InvalidState for a file it must not touch."""
-    return [planned(file(), rendered(spec))]
+    return [plan_unit_file(file(), rendered(spec))]
 
 
-def uninstalling() -> list[UnitFile]:
+def plan_uninstall() -> list[UnitFile]:
     """Return what uninstalling would remove."""
-    return [planned(file(), None)]
+    return [plan_unit_file(file(), None)]
 
 
 def waiting() -> str:
@@ -110,21 +110,11 @@ def summary(changes: list[UnitFile]) -> list[str]:
     return said
 
 
-def stop_before_change() -> None:
-    """Unload the agent before its file is changed."""
-    stop()
-
-
 def enable() -> None:
     """Load the agent, which starts it; without a session launchd does that at the next login."""
     if runs():
-        manager.ask("launchctl", "enable", _target())
+        manager.run("launchctl", "enable", _target())
         start()
-
-
-def disable() -> None:
-    """Unload the agent."""
-    stop()
 
 
 def forget() -> None:
@@ -139,19 +129,23 @@ def start() -> None:
     """Load the agent, or start the one that is loaded; raises InvalidState when that fails."""
     process.log_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _loaded():
-        manager.tell("launchctl", "kickstart", _target())
+        manager.run_checked("launchctl", "kickstart", _target())
     else:
-        manager.tell("launchctl", "bootstrap", _domain(), str(file()))
+        manager.run_checked("launchctl", "bootstrap", _domain(), str(file()))
 
 
 def stop() -> None:
     """Unload the agent until the next login or start, and wait until it is gone."""
     if not _loaded():
         return
-    manager.tell("launchctl", "bootout", _target())
+    manager.run_checked("launchctl", "bootout", _target())
     deadline = time.monotonic() + END_S
     while _loaded() and time.monotonic() < deadline:
         time.sleep(PAUSE_S)
+
+
+# launchd keeps nothing of an agent that is unloaded.
+disable = stop_before_change = stop
 
 
 def restart() -> None:
@@ -162,7 +156,7 @@ def restart() -> None:
 
 def state() -> ServiceState:
     """Return how the agent stands."""
-    seen = manager.ask("launchctl", "print", _target())
+    seen = manager.run("launchctl", "print", _target())
     lines = [line.partition("=") for line in seen.stdout.splitlines()]
     condition = next((value.strip() for key, _, value in lines if key.strip() == "state"), "")
     return ServiceState(

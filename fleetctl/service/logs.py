@@ -2,13 +2,14 @@
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from fleetd.protocol.errors import NotFound
 
 from ..output import console
 from . import process
-from .manager import Service, ask
+from .manager import Service, run
 
 _PAUSE_S = 0.3
 _CHUNK = 65_536
@@ -23,7 +24,7 @@ def command_of(manager: Service | None) -> list[str]:
 def last_lines(manager: Service | None, count: int) -> list[str]:
     """Return the last lines; none when there are none or they cannot be read."""
     if command := command_of(manager):
-        return ask(*command, "--output=cat", f"--lines={count}").stdout.splitlines()
+        return run(*command, "--output=cat", f"--lines={count}").stdout.splitlines()
     return process.last_lines(count)
 
 
@@ -54,7 +55,10 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
 
 def _follow(file: Path) -> None:
     """Print what is added to a file, also to the one that takes its place."""
-    inode, position = _end(file)
+    inode = position = 0
+    with suppress(FileNotFoundError):
+        info = file.stat()
+        inode, position = info.st_ino, info.st_size
     rest = bytearray()
     while True:
         time.sleep(_PAUSE_S)
@@ -73,11 +77,3 @@ def _follow(file: Path) -> None:
                 *whole, rest = rest.split(b"\n") if b"\n" in data else [rest]
                 console.lines(line.decode(errors="replace") for line in whole)
         sys.stdout.flush()
-
-
-def _end(file: Path) -> tuple[int, int]:
-    try:
-        info = file.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return info.st_ino, info.st_size

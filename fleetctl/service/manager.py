@@ -26,7 +26,7 @@ _MARK = "Written by fleetctl daemon install; its own text has the digest"
 _MARKED = re.compile(rf"{_MARK} ([0-9a-f]{{16}})")
 
 
-def ask(*words: str) -> "subprocess.CompletedProcess[str]":
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
     """Run a program and return what it said; one that is missing or hangs has failed."""
     try:
         return run_program(words, env={**os.environ, **_session()}, timeout_s=CALL_S)
@@ -40,12 +40,12 @@ def ask(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def succeeds(*words: str) -> bool:
     """Return whether a program can be run and ends well."""
-    return ask(*words).returncode == 0
+    return run(*words).returncode == 0
 
 
-def tell(*words: str) -> None:
+def run_checked(*words: str) -> None:
     """Run a program that must succeed; raises InvalidState with what it complained of."""
-    done = ask(*words)
+    done = run(*words)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         complaint = lines[-1] if lines else f"status {done.returncode}"
@@ -56,7 +56,7 @@ def tell(*words: str) -> None:
 
 def properties(*words: str) -> Mapping[str, str]:
     """Return ``Name=value`` lines that a program prints; empty when it fails."""
-    done = ask(*words)
+    done = run(*words)
     lines = () if done.returncode else done.stdout.splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
@@ -92,13 +92,7 @@ class UnitFile(NamedTuple):
 
     def diff(self) -> Iterator[str]:
         """Yield the lines of the change, as ``diff -u`` has them."""
-        name = str(self.path)
-        old = "/dev/null" if self.file.data is None else name
-        new = "/dev/null" if self.after is None else name
-        before, after = _lines(self.file.data), _lines(self.after)
-        import difflib
-
-        yield from difflib.unified_diff(before, after, old, new, lineterm="")
+        return self.file.diff(self.after)
 
     def carry_out(self) -> Path | None:
         """Write or remove the file; return where the text is kept that somebody had edited.
@@ -112,7 +106,7 @@ class UnitFile(NamedTuple):
         return kept
 
 
-def planned(path: Path, text: str | None) -> UnitFile:
+def plan_unit_file(path: Path, text: str | None) -> UnitFile:
     """Return what becomes of a file; raises InvalidState when it may not be touched."""
     if path.is_symlink():
         raise InvalidState(
@@ -125,12 +119,12 @@ def planned(path: Path, text: str | None) -> UnitFile:
     return change
 
 
-def marked(text: str, before: str, after: str = "") -> str:
+def with_digest_line(text: str, before: str, after: str = "") -> str:
     """Return a text with the line that names its digest, between the marks of a comment."""
     return f"{before}{_MARK} {_digest(text)}{after}\n{text}"
 
 
-def marks(line: str) -> bool:
+def is_digest_line(line: str) -> bool:
     """Return whether a line is the one that names the digest."""
     return _MARKED.search(line) is not None
 
@@ -147,10 +141,6 @@ def _digest(text: str) -> str:
     import hashlib
 
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return [] if data is None else data.decode(errors="replace").splitlines()
 
 
 class ServiceState(NamedTuple):
@@ -190,10 +180,10 @@ class Service(Protocol):
     def installed(self) -> bool:
         """Return whether there are files of ours."""
 
-    def installing(self, spec: "ServiceSpec") -> list[UnitFile]:
+    def plan_install(self, spec: "ServiceSpec") -> list[UnitFile]:
         """Return what installing would write."""
 
-    def uninstalling(self) -> list[UnitFile]:
+    def plan_uninstall(self) -> list[UnitFile]:
         """Return what uninstalling would remove."""
 
     def summary(self, changes: list[UnitFile]) -> list[str]:

@@ -183,6 +183,7 @@ def start(path: Path) -> Running:
     # Imported here: most that load this module need it never.
     import subprocess
 
+    env = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     log = _open_log()
     before = os.fstat(log).st_size
     try:
@@ -192,7 +193,7 @@ def start(path: Path) -> Running:
             stdout=log,
             stderr=log,
             cwd=Path.home(),
-            env=_environment(),
+            env=env | places(),
             start_new_session=True,
         )
     finally:
@@ -219,11 +220,6 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, logged: in
         f"fleetd (pid {process.pid}) does not answer after {READY_S:.0f} s; it goes on starting.",
         hint=f"A start may find much to do. Its log says what: {log_file()}",
     )
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    return kept | places()
 
 
 def _open_log() -> int:

@@ -12,7 +12,7 @@ from fleetd.protocol.errors import FleetError, InvalidState
 from ..client import Fleet
 from ..client.models import Finding, SystemStatus
 from . import process, service
-from .manager import Service, ServiceState, UnitFile, marks
+from .manager import Service, ServiceState, UnitFile, is_digest_line
 from .spec import this_spec
 
 LOOK_S = 3.0
@@ -112,7 +112,8 @@ def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
     """Yield what there is to say about an installed service."""
     if not seen.installed:
         return
-    yield _files(manager)
+    ok, told = _files(manager)
+    yield Finding(check="service", ok=ok, subject=manager.KIND, detail=told)
     if seen.enabled is False:
         told = "it does not start by itself; run: fleetctl daemon install"
         yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=told)
@@ -133,24 +134,21 @@ def _matters(change: UnitFile) -> bool:
     told = [
         line
         for line in change.diff()
-        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not marks(line)
+        if line[:1] in "+-" and not line.startswith(("+++", "---")) and not is_digest_line(line)
     ]
     return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in told)
 
 
-def _files(manager: Service) -> Finding:
-    """Compare the files with what would be installed now."""
+def _files(manager: Service) -> tuple[bool, str]:
+    """Return whether the files are what would be installed now, and what to say of them."""
     if (program := manager.program()) and not os.access(program, os.X_OK):
-        told = f"{program}, which it starts, is not there; run: fleetctl daemon install"
-        return Finding(check="service", ok=False, subject=manager.KIND, detail=told)
+        return False, f"{program}, which it starts, is not there; run: fleetctl daemon install"
     try:
-        differing = [each for each in manager.installing(this_spec()) if _matters(each)]
+        differing = [each for each in manager.plan_install(this_spec()) if _matters(each)]
     except FleetError as error:
-        return Finding(check="service", ok=False, subject=manager.KIND, detail=error.message)
+        return False, error.message
     if not differing:
-        told = "its files are those of this version"
-        return Finding(check="service", ok=True, subject=manager.KIND, detail=told)
+        return True, "its files are those of this version"
     names = ", ".join(str(each.path) for each in differing)
     why = "edited" if any(each.edited for each in differing) else "of another version or shell"
-    told = f"{names}: {why}; to renew: fleetctl daemon install"
-    return Finding(check="service", ok=False, subject=manager.KIND, detail=told)
+    return False, f"{names}: {why}; to renew: fleetctl daemon install"

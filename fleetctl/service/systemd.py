@@ -16,7 +16,7 @@ from fleetd.protocol.errors import InvalidState, Storage
 
 from ..integrations import config_file
 from . import manager
-from .manager import ServiceState, UnitFile, marked, planned
+from .manager import ServiceState, UnitFile, plan_unit_file, with_digest_line
 from .spec import ServiceSpec
 
 SERVICE, SOCKET = "fleetd.service", "fleetd.socket"
@@ -43,12 +43,12 @@ def rendered(spec: ServiceSpec) -> dict[str, str]:
         },
     )
     socket = _replaced(_source(SOCKET), {"ListenStream": [listen]})
-    return {SERVICE: marked(service, "# "), SOCKET: marked(socket, "# ")}
+    return {SERVICE: with_digest_line(service, "# "), SOCKET: with_digest_line(socket, "# ")}
 
 
 def drop_in() -> str:
     """Return the text of what a service adds whose store is reached over the network."""
-    return marked(_source(SYNCED, "[Service]"), "# ")
+    return with_digest_line(_source(SYNCED, "[Service]"), "# ")
 
 
 def _source(name: str, begin: str = "[Unit]") -> str:
@@ -139,22 +139,22 @@ def directory() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "systemd/user"
 
 
-def installing(spec: ServiceSpec) -> list[UnitFile]:
+def plan_install(spec: ServiceSpec) -> list[UnitFile]:
     """Return what installing would write; raises InvalidState for files it must not touch."""
-    units = [planned(directory() / name, text) for name, text in rendered(spec).items()]
+    units = [plan_unit_file(directory() / name, text) for name, text in rendered(spec).items()]
     return [*units, *_networked(drop_in() if spec.networked else None)]
 
 
-def uninstalling() -> list[UnitFile]:
+def plan_uninstall() -> list[UnitFile]:
     """Return what uninstalling would remove. Drop-ins of the user's own stay."""
-    units = [planned(directory() / name, None) for name in (SERVICE, SOCKET)]
+    units = [plan_unit_file(directory() / name, None) for name in (SERVICE, SOCKET)]
     return [*units, *_networked(None)]
 
 
 def _networked(text: str | None) -> list[UnitFile]:
     """Return what becomes of the drop-in that lets the service use the network, if anything."""
     path = directory() / f"{SERVICE}.d" / SYNCED
-    return [planned(path, text)] if text is not None or path.exists() else []
+    return [plan_unit_file(path, text)] if text is not None or path.exists() else []
 
 
 def installed() -> bool:
@@ -172,14 +172,14 @@ def summary(changes: list[UnitFile]) -> list[str]:
 def stop_before_change() -> None:
     """Stop what runs of the units before they are changed: a socket stays with its path."""
     if runs():
-        manager.ask(*_USER, "stop", SOCKET, SERVICE)
+        manager.run(*_USER, "stop", SOCKET, SERVICE)
 
 
 def enable() -> None:
     """Have the socket made now, if the manager runs, and at every login."""
     if runs():
-        manager.tell(*_USER, "daemon-reload")
-        manager.tell(*_USER, "enable", SOCKET)
+        manager.run_checked(*_USER, "daemon-reload")
+        manager.run_checked(*_USER, "enable", SOCKET)
         start_listening()
         return
     # What "systemctl --user enable" does, which needs the manager for it.
@@ -195,14 +195,14 @@ def enable() -> None:
 
 def start_listening() -> None:
     """Start the socket; also one that was given up after too many failures."""
-    manager.ask(*_USER, "reset-failed", SOCKET, SERVICE)
-    manager.tell(*_USER, "start", SOCKET)
+    manager.run(*_USER, "reset-failed", SOCKET, SERVICE)
+    manager.run_checked(*_USER, "start", SOCKET)
 
 
 def disable() -> None:
     """Stop the units and let nothing start them again."""
     if runs():
-        manager.ask(*_USER, "disable", "--now", SOCKET, SERVICE)
+        manager.run(*_USER, "disable", "--now", SOCKET, SERVICE)
     for folder, name in _WANTS:
         link = directory() / folder / name
         with suppress(OSError):
@@ -216,25 +216,25 @@ def forget() -> None:
     with suppress(OSError):
         (directory() / f"{SERVICE}.d").rmdir()  # unless something of the user's is in it
     if runs():
-        manager.ask(*_USER, "daemon-reload")
-        manager.ask(*_USER, "reset-failed", SOCKET, SERVICE)
+        manager.run(*_USER, "daemon-reload")
+        manager.run(*_USER, "reset-failed", SOCKET, SERVICE)
 
 
 def start() -> None:
     """Start socket and service; raises InvalidState when that fails."""
     start_listening()
-    manager.tell(*_USER, "start", SERVICE)
+    manager.run_checked(*_USER, "start", SERVICE)
 
 
 def stop() -> None:
     """Stop socket and service, until the next login or start."""
-    manager.tell(*_USER, "stop", SOCKET, SERVICE)
+    manager.run_checked(*_USER, "stop", SOCKET, SERVICE)
 
 
 def restart() -> None:
     """Start the service anew; its clients wait at the socket meanwhile."""
     start_listening()
-    manager.tell(*_USER, "restart", SERVICE)
+    manager.run_checked(*_USER, "restart", SERVICE)
 
 
 def state() -> ServiceState:
@@ -295,4 +295,4 @@ def lingering() -> bool | None:
 
 def linger() -> None:
     """Have the user's services outlive logouts; raises InvalidState where that is not allowed."""
-    manager.tell("loginctl", "enable-linger")
+    manager.run_checked("loginctl", "enable-linger")

@@ -35,49 +35,39 @@ CHECKPOINTS = 30
 LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
 
 
-def _agents(client: Fleet, _: str | None) -> Any:
-    return [agent for status in LIVING for agent in client.call(AgentList(status=status)).agents]
-
-
-def _locks(client: Fleet, _: str | None) -> Any:
-    """Return the locks, each with its file as it is called where this runs."""
-    page: Any = client.call(LockList(cwd=cwd_or_root()))
-    return [PlainRecord(each, file=page.paths.get(each.id, each.file)) for each in page.locks]
-
-
-def _sorties(client: Fleet, mission_id: str | None) -> Any:
-    return client.call(SortieList(mission_id=mission_id)).sorties if mission_id else []
-
-
-def _checkpoints(client: Fleet, mission_id: str | None) -> Any:
-    if mission_id is None:
-        return []
-    return client.call(CheckpointList(mission_id=mission_id, limit=CHECKPOINTS)).checkpoints
-
-
-def _events(client: Fleet, _: str | None) -> Any:
-    since = max(0, position_of(client) - TAIL)
-    return client.call(EventList(since=since, limit=TAIL)).events
-
-
-_READINGS: dict[Part, Callable[[Fleet, str | None], Any]] = {
-    "status": lambda client, _: overview(client),
-    "missions": lambda client, _: client.call(MissionList(limit=LISTED)).missions,
-    "sorties": _sorties,
-    "agents": _agents,
-    "locks": _locks,
-    "mail": lambda client, _: client.call(MessageList(newest=True, limit=MESSAGES)).messages,
-    "checkpoints": _checkpoints,
-    "events": _events,
-}
-
-
 def read(client: Fleet, part: Part, mission_id: str | None) -> Any:
     """Return a part of the state; nothing of a mission that is not there any more."""
     try:
-        return _READINGS[part](client, mission_id)
+        return _read(client, part, mission_id)
     except NotFound:
         return []
+
+
+def _read(client: Fleet, part: Part, mission_id: str | None) -> Any:
+    match part:
+        case "status":
+            return overview(client)
+        case "missions":
+            return client.call(MissionList(limit=LISTED)).missions
+        case "agents":
+            pages = [client.call(AgentList(status=status)) for status in LIVING]
+            return [agent for page in pages for agent in page.agents]
+        case "locks":
+            # Each with its file as it is called where this runs.
+            page: Any = client.call(LockList(cwd=cwd_or_root()))
+            return [
+                PlainRecord(each, file=page.paths.get(each.id, each.file)) for each in page.locks
+            ]
+        case "mail":
+            return client.call(MessageList(newest=True, limit=MESSAGES)).messages
+        case "events":
+            since = max(0, position_of(client) - TAIL)
+            return client.call(EventList(since=since, limit=TAIL)).events
+    if mission_id is None:
+        return []
+    if part == "sorties":
+        return client.call(SortieList(mission_id=mission_id)).sorties
+    return client.call(CheckpointList(mission_id=mission_id, limit=CHECKPOINTS)).checkpoints
 
 
 RECONNECT_S = 0.5
@@ -103,7 +93,7 @@ class Poller:
 
     def start(self) -> None:
         """Begin; the threads end with the process, whatever they wait for."""
-        for work in (self._hear, self._read):
+        for work in (self._hear, self._poll):
             threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
     def stop(self) -> None:
@@ -160,7 +150,7 @@ class Poller:
             self._urgent |= urgent
             self._changed.notify_all()
 
-    def _read(self) -> None:
+    def _poll(self) -> None:
         client: Fleet | None = None
         while not self._stopped.is_set():
             parts = self._next()
@@ -180,8 +170,9 @@ class Poller:
                     client.close()
                 client = None
                 self._want(frozenset(parts))
-            took = time.monotonic() - began
-            self._rest(min(max(PAUSE_S, PATIENCE * took), LONGEST_S))
+            pause_s = min(max(PAUSE_S, PATIENCE * (time.monotonic() - began)), LONGEST_S)
+            with self._changed:
+                self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), pause_s)
 
     def _answer(self, client: Fleet, parts: set[Part]) -> None:
         mission_id = self._mission_id
@@ -203,10 +194,6 @@ class Poller:
 
     def _has_work(self) -> bool:
         return bool(self._wanted and self._there) or self._stopped.is_set()
-
-    def _rest(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._urgent or self._stopped.is_set(), seconds)
 
 
 def _trouble(error: FleetError) -> str:

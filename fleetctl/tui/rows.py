@@ -64,9 +64,7 @@ def _mission(seen: MissionSeen, _state: WatchState, _view: View, columns: int) -
 
 
 def _counted(count: int, noun: str) -> str:
-    if not count:
-        return ""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return console.plural(count, noun) if count else ""
 
 
 def _silence(seen: MissionSeen) -> Line:
@@ -165,7 +163,7 @@ def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -
     details = checkpoint.trigger_details or ("before a recovery" if checkpoint.undo else "")
     held = [(checkpoint.sortie_count, "sortie"), (checkpoint.lock_count, "lock")]
     if columns >= ROOMY:
-        told = ", ".join(_counted(count, noun) for count, noun in held if count)
+        told = ", ".join(console.plural(count, noun) for count, noun in held if count)
         end = _GAP + _text(told, 22, "dim") + end
     room = columns - sum(width(text) for text, _ in line + end)
     return fitted([*line, *_text(details, room, "dim"), *end], columns)

@@ -16,7 +16,7 @@ from .layout import PANES, PaneArea, places
 from .rows import Row
 from .state import WatchState
 from .visible import View
-from .widgets import Pane, TextLines
+from .widgets import Pane, TextLines, scrolled
 
 BACK_MS = 8_000
 NARROW, ROOMY = 72, 100
@@ -175,7 +175,7 @@ stays as it was, and is right again as soon as fleetd is back."""
 
 # How the lines of pages begin that tell what differs.
 _STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### ": "title"}
-_HEADS = ("Error:", "Warning:")
+_STYLES |= {"Error:": "warn", "Warning:": "warn"}
 
 
 class Overlay(Screen[None]):
@@ -244,10 +244,15 @@ class Page(Overlay):
     def show(self) -> None:
         """Show the part of the text that there is room for."""
         columns, lines = self.size
-        body, room = self._body(columns), max(1, lines - 2)
+        body: list[Line] = [
+            [(" ", ""), (part, _style(line))]
+            for line in self._text
+            for part in wrapped(line, min(columns, 120) - 2)
+        ]
+        room = max(1, lines - 2)
         self._top = max(0, min(self._top, len(body) - room))
         below = max(0, len(body) - self._top - room)
-        more = f" ↑{self._top}" * bool(self._top) + f" ↓{below}" * bool(below) + " ━"
+        more = scrolled(self._top, below) + " ━"
         start: Line = [("━ ", "rule"), (f"{shown(self._title)} ", "title")]
         rest = columns - width(more)
         start = fitted([*start, ("━" * columns, "rule")], rest)
@@ -256,13 +261,6 @@ class Page(Overlay):
         self.query_one("#title", TextLines).show_lines([[*start, (more, "rule")]])
         self.query_one("#text", TextLines).show_lines(body[self._top : self._top + room])
         self.query_one("#footer", TextLines).show_lines([footer(PAGE_KEYS, columns)])
-
-    def _body(self, columns: int) -> list[Line]:
-        return [
-            [(" ", ""), (part, _style(line))]
-            for line in self._text
-            for part in wrapped(line, min(columns, 120) - 2)
-        ]
 
     def action_move(self, by: int) -> None:
         """Move the text by lines."""
@@ -280,13 +278,8 @@ class Page(Overlay):
 
 
 def _style(line: str) -> str:
-    found = next((style for start, style in _STYLES.items() if line.startswith(start)), "")
-    if found:
-        return found
-    if line.startswith(_HEADS):
-        return "warn"
-    head = line.endswith(":") and not line.startswith(" ")
-    return "strong" if head else ""
+    head = "strong" if line.endswith(":") and not line.startswith(" ") else ""
+    return next((style for start, style in _STYLES.items() if line.startswith(start)), head)
 
 
 class Checkpoints(Overlay):
@@ -377,18 +370,14 @@ class Board(Screen[None]):
         self.set_focus(self.pane("missions"))
         self.place_all()
 
-    def on_resize(self) -> None:
-        """Put everything in its place again."""
-        self.place_all()
-
-    def on_descendant_focus(self) -> None:
-        """On a small screen the pane with the keys takes another's place."""
-        self.place_all()
-
     def place_all(self) -> None:
         """Put every pane in its place, and fill all of them."""
         self._placed = {}
         self.show()
+
+    on_resize = place_all
+    # On a small screen the pane with the keys takes another's place.
+    on_descendant_focus = place_all
 
     def _arranged(self, alerts: int) -> dict[str, PaneArea]:
         """Return where everything stands on a screen of this size, with what there is to show."""
@@ -404,13 +393,6 @@ class Board(Screen[None]):
             "footer": PaneArea(0, lines - 1, columns, 1),
         }
 
-    def _put(self, name: str, place: PaneArea | None) -> None:
-        widget = self.query_one(f"#{name}")
-        widget.display = place is not None
-        if place is not None:
-            widget.styles.offset = (place.x, place.y)
-            widget.styles.width, widget.styles.height = place.width, place.height
-
     def show(self) -> None:
         """Show what the state holds by now."""
         columns, lines = self.size
@@ -418,8 +400,12 @@ class Board(Screen[None]):
         arranged = self._arranged(len(told))
         if arranged != self._placed:
             self._placed = arranged
-            for name in ("header", "alerts", *PANES, "footer"):
-                self._put(name, arranged.get(name))
+            for widget in self.query(TextLines):
+                place = arranged.get(str(widget.id))
+                widget.display = place is not None
+                if place is not None:
+                    widget.styles.offset = (place.x, place.y)
+                    widget.styles.width, widget.styles.height = place.width, place.height
         line = header(self.state, self.view, columns, self.waiting)
         self.query_one("#header", TextLines).show_lines([line])
         self.query_one("#alerts", TextLines).show_lines(told)

@@ -6,7 +6,8 @@ daemon's timestamps are of; ``tick_ms`` is a clock that nobody steps, by which s
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,10 +76,10 @@ class WatchState:
 
     def away(self, trouble: str, tick_ms: int) -> None:
         """Note that the daemon is not there; what it told stays, to be looked at."""
-        gone = "waiting" if self.connection in ("starting", "waiting") else "away"
+        gone: ConnectionState = "waiting" if self.connection in ("starting", "waiting") else "away"
         if self.connection != gone:
             self.connection_since = tick_ms
-        self.connection, self.trouble = ("waiting" if gone == "waiting" else "away"), trouble
+        self.connection, self.trouble = gone, trouble
 
     def forget(self) -> None:
         """Forget all that was told."""
@@ -101,8 +102,6 @@ class WatchState:
         """Take in what the daemon answered; ``subject`` is the mission it was asked about."""
         if part == "status":
             self.status, self.status_at = answer, tick_ms
-        elif part == "missions":
-            self.listed = answer
         elif part == "sorties":
             # What is worked on first; once, since there may be thousands.
             answer = sorted(answer, key=lambda sortie: _RANK.get(sortie.status, 2))
@@ -110,20 +109,13 @@ class WatchState:
         elif part == "checkpoints":
             self.checkpoints, self.checkpoints_of = answer, subject
         elif part == "events":
-            self._tail(answer)
-        elif part == "mail":
-            self.messages = answer
-        elif part == "agents":
-            self.agents = answer
+            # The newest events go before those that came meanwhile.
+            last = answer[-1].seq if answer else 0
+            newer = [event for event in self.events if event.seq > last]
+            self.events.clear()
+            self.events.extend([*answer, *newer])
         else:
-            self.locks = answer
-
-    def _tail(self, events: list[Any]) -> None:
-        """Put the newest events before those that came meanwhile."""
-        last = events[-1].seq if events else 0
-        newer = [event for event in self.events if event.seq > last]
-        self.events.clear()
-        self.events.extend([*events, *newer])
+            setattr(self, {"missions": "listed", "mail": "messages"}.get(part, part), answer)
 
 
 class UpdateQueue:
@@ -145,34 +137,30 @@ class UpdateQueue:
     def connected(self, epoch: str) -> None:
         """Say that the daemon is there."""
         now = self._tick()
-        with self._lock:
+        with self._adding():
             # Answers and events of before belong to another connection, maybe another store.
             self._answers.clear()
             self._events.clear()
             self._connection_changes.append(lambda state: state.connected(epoch, now))
-        self._call()
 
     def away(self, trouble: str) -> None:
         """Say that the daemon is not there, and why."""
         now = self._tick()
-        with self._lock:
+        with self._adding():
             del self._connection_changes[:-1]
             self._connection_changes.append(lambda state: state.away(trouble, now))
-        self._call()
 
     def event(self, event: Any) -> None:
         """Leave an event."""
-        with self._lock:
+        with self._adding():
             self._events.append(event)
             self._count += 1
-        self._call()
 
     def answer(self, part: Part, answer: Any, subject: str | None) -> None:
         """Leave an answer; one to the same question from before is forgotten."""
         now = self._tick()
-        with self._lock:
+        with self._adding():
             self._answers[part] = (answer, subject, now)
-        self._call()
 
     def waiting(self) -> int:
         """Return how many events came that were not taken yet, also those that had no room."""
@@ -191,9 +179,10 @@ class UpdateQueue:
             state.take(part, answer, subject, at)
         state.tell(events)
 
-    def _call(self) -> None:
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
         with self._lock:
-            if self._notified:
-                return
-            self._notified = True
-        self._notify()
+            yield
+            first, self._notified = not self._notified, True
+        if first:
+            self._notify()

@@ -3,6 +3,7 @@
 ``View`` holds what the person chose: which mission, whether only that one.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from fleetd.protocol.event_types import event_type
 from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
+from ..output import console
 from .state import LOST_MS, WatchState, moment
 
 
@@ -54,7 +56,6 @@ class MissionSeen:
 def missions(state: WatchState, view: View) -> list[MissionSeen]:
     """Return missions in progress, then pending ones, then those that are over; newest first."""
     running = {line.mission_id: line for line in state.status.missions} if state.status else {}
-    waiting = {each.mission_id for each in candidates(state)}
     passed = view.tick_ms - state.status_at
     found = []
     for mission in state.listed:
@@ -64,9 +65,11 @@ def missions(state: WatchState, view: View) -> list[MissionSeen]:
         seen.record = mission
         found.append(seen)
     found += [_running(line, passed) for line in running.values()]
+    waiting = {each.mission_id for each in candidates(state)}
     for seen in found:
         seen.waits = seen.id in waiting
-        seen.left = _left(state, seen.id)
+        if state.sorties_of == seen.id:
+            seen.left = sum(each.status not in CLOSED_SORTIE for each in state.sorties)
     return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))
 
 
@@ -74,10 +77,9 @@ _RANK = {"in_progress": 0, "pending": 1}
 
 
 def _running(line: Any, passed: int) -> MissionSeen:
-    title = f"{line.title} (auto)" if line.automatic else line.title
     return MissionSeen(
         id=line.mission_id,
-        title=title,
+        title=console.titled(line.title, automatic=line.automatic),
         status="in_progress",
         percent=line.progress_percent,
         done=line.completed_sorties,
@@ -93,22 +95,13 @@ def _listed(mission: Any) -> MissionSeen:
         id=mission.id,
         title=mission.title,
         # Not in progress as the status says, which is asked more often.
-        status="ended" if mission.status == "in_progress" else _state(mission),
+        status="ended"
+        if mission.status == "in_progress"
+        else endings.state(mission.status, mission.closed_reason),
         percent=mission.progress_percent,
         done=mission.completed_sorties,
         total=mission.total_sorties,
     )
-
-
-def _state(mission: Any) -> str:
-    return endings.state(mission.status, mission.closed_reason)
-
-
-def _left(state: WatchState, mission_id: str) -> int | None:
-    """Return how many sorties of a mission are open, where they are known."""
-    if state.sorties_of != mission_id:
-        return None
-    return sum(each.status not in CLOSED_SORTIE for each in state.sorties)
 
 
 def selected(state: WatchState, view: View) -> MissionSeen | None:
@@ -170,17 +163,14 @@ def messages(state: WatchState, view: View) -> list[Any]:
 
 def deliveries(messages: list[Any]) -> dict[str, int]:
     """Return how many deliveries of these messages are in which state."""
-    counts = {"queued": 0, "delivered": 0, "acked": 0, "failed": 0}
-    for message in messages:
-        for delivery in message.deliveries:
-            counts[delivery.status] = counts.get(delivery.status, 0) + 1
-    return counts
+    states = [delivery.status for message in messages for delivery in message.deliveries]
+    return {"queued": 0, "delivered": 0, "acked": 0, "failed": 0, **Counter(states)}
 
 
 def message_state(message: Any) -> str:
     """Return the state of the delivery that is behind all others."""
-    states = {delivery.status for delivery in message.deliveries}
     order = ("failed", "queued", "delivered", "acked")
+    states = {delivery.status for delivery in message.deliveries}
     return next((state for state in order if state in states), "acked")
 
 

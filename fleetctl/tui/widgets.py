@@ -62,6 +62,11 @@ def _at(lines: list[Line], y: int) -> Line:
     return lines[y] if y < len(lines) else []
 
 
+def scrolled(above: int, below: int) -> str:
+    """Return how many lines are above and below those that are seen."""
+    return f" ↑{above}" * bool(above) + f" ↓{below}" * bool(below)
+
+
 class Pane(TextLines, can_focus=True):
     """A titled list with a cursor, which stays with what it is on when the list changes."""
 
@@ -137,12 +142,10 @@ class Pane(TextLines, can_focus=True):
             self.post_message(self.Opened(self, row))
 
     def on_focus(self) -> None:
-        """Show that the keys go here now."""
+        """Show that the keys go here now, or elsewhere."""
         self._draw()
 
-    def on_blur(self) -> None:
-        """Show that the keys go elsewhere."""
-        self._draw()
+    on_blur = on_focus
 
     def _to(self, position: int) -> None:
         before = self.row
@@ -169,7 +172,7 @@ class Pane(TextLines, can_focus=True):
     def _heading(self, room: int) -> Line:
         """Return the title in a rule; beside it what is above and below those that are seen."""
         above, below = self._top, max(0, len(self._rows) - self._top - room)
-        more = f" ↑{above}" * bool(above) + f" ↓{below}" * bool(below)
+        more = scrolled(above, below)
         rule = "━" if self.has_focus else "─"
         end = f"{more} {rule}" if more else rule
         title = cut(f"{rule} {self._title} ", self._columns - width(end))

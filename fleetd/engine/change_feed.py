@@ -1,4 +1,4 @@
-"""Change feed: a bell that rings with each commit, and one reading of the log for all."""
+"""Change feed: a bell that rings with each commit, and one read of the log for all subscribers."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +11,7 @@ from ..protocol.requests.event import EventPage
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
-# How many are told before others get their turn: each is told by a write to its socket.
+# How many wake before others have a turn: each then writes to its socket.
 AT_ONCE = 32
 _encode = msgspec.json.Encoder().encode
 
@@ -33,7 +33,7 @@ class Bell:
 
 
 class FeedPage(msgspec.Struct, frozen=True):
-    """Events of any kind and mission, in order, each with its text; and up to where that is all."""
+    """All events up to a position, in order, each with its text."""
 
     position: int
     events: list[tuple[Event, bytes]]
@@ -44,56 +44,56 @@ class FeedPage(msgspec.Struct, frozen=True):
         return len(self.events) == PAGE
 
 
-def told(page: EventPage) -> FeedPage:
+def encoded(page: EventPage) -> FeedPage:
     """Return a page with the text of its events."""
     return FeedPage(page.position, [(event, _encode(event)) for event in page.events])
 
 
-class _Reading:
-    """One who reads, and those who wait for what comes of it."""
+class _SharedRead:
+    """A read of one subscriber, and the others that wait for its result."""
 
     def __init__(self) -> None:
         self.waiting = trio.lowlevel.ParkingLot()
-        self.told: FeedPage | None = None
+        self.page: FeedPage | None = None
 
 
 class ChangeFeed:
-    """Tells what follows a position, whenever it comes.
+    """Returns what follows a position of the log, as soon as there is anything.
 
-    Who asks from where somebody waits already waits along: one of them looks when the bell rings.
-    Of 500 subscribers each would read the same rows, and everybody else wait for their readings.
+    Subscribers at one position share a read: when the bell rings, one of them reads the rows. Of
+    500 each would read the same rows, and everybody else would wait for that.
     """
 
     def __init__(self, read: Callable[..., Awaitable[EventPage]], bell: Bell) -> None:
         self._read_when_available = read
         self._bell = bell
-        self._readings: dict[int, _Reading] = {}
+        self._reads: dict[int, _SharedRead] = {}
 
     async def after(self, position: int) -> FeedPage:
         """Return what follows a position, as soon as anything does; raises FleetError."""
-        while (reading := self._readings.get(position)) is not None:
-            await reading.waiting.park()
-            if reading.told is not None:
-                return reading.told
-            # Whoever read has gone, or met an error: of it everybody shall hear for himself.
+        while (shared := self._reads.get(position)) is not None:
+            await shared.waiting.park()
+            if shared.page is not None:
+                return shared.page
+            # The one that read has gone, or met an error: each meets that by itself.
         return await self._read(position)
 
     async def _read(self, position: int) -> FeedPage:
-        reading = self._readings[position] = _Reading()
+        shared = self._reads[position] = _SharedRead()
         try:
-            reading.told = await self._next(position)
+            shared.page = await self._next(position)
         finally:
-            # Before anybody is told: who asks from here on might otherwise miss what is newer.
-            del self._readings[position]
-            if reading.told is None:
-                reading.waiting.unpark_all()
+            # Before the others go on: one that asks from here on might miss what is newer.
+            del self._reads[position]
+            if shared.page is None:
+                shared.waiting.unpark_all()
         try:
-            while reading.waiting:
-                reading.waiting.unpark(count=AT_ONCE)
+            while shared.waiting:
+                shared.waiting.unpark(count=AT_ONCE)
                 await trio.lowlevel.checkpoint()
         finally:
-            reading.waiting.unpark_all()
-        return reading.told
+            shared.waiting.unpark_all()
+        return shared.page
 
     async def _next(self, position: int) -> FeedPage:
         while True:
@@ -101,5 +101,5 @@ class ChangeFeed:
             ticket = self._bell.ticket()
             page = await self._read_when_available(streams.tail, position, PAGE)
             if page.position > position:
-                return told(page)
+                return encoded(page)
             await ticket.wait()

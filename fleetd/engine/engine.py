@@ -93,7 +93,7 @@ class CpuWorker:
 
 
 class Admission:
-    """Stands between clients and the store; what the daemon does by itself goes round it.
+    """Lets clients in, or refuses them; the daemon's own work does not pass here.
 
     It is shut until the daemon has made itself ready, and again while the store is away and until
     everything that has to come first is done: what waits in the spool is older than what comes.
@@ -133,18 +133,18 @@ class Admission:
             retry=True,
         )
 
-    async def admitted(self, beat: Callable[[], None]) -> None:
-        """Wait until it is open, however long, and give a sign of life meanwhile."""
+    async def wait_open(self, beat: Callable[[], None]) -> None:
+        """Wait until it is open, however long, and call ``beat`` meanwhile."""
         while not self._is_open:
             beat()
-            if self._opened.is_set():  # of the last time: it says nothing of the next
+            if self._opened.is_set():  # it was opened before, and is shut again
                 self._opened = trio.Event()
             with trio.move_on_after(ADMISSION_LOOK_S):
                 await self._opened.wait()
 
 
 class Engine:
-    """Holds the store, the backups and the bell together; samples time and ids once a request."""
+    """The store, the record files and all that works with them; runs rules in transactions."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Engine:
         root = loaded.config.checkpoints
         self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
         self.pulled = RecordFiles(root / PULLED)
-        self.store = open_store(loaded, self._committed, self.bell.ring, inline=inline, vfs=vfs)
+        self.store = open_store(loaded, self._apply_effects, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
@@ -183,15 +183,15 @@ class Engine:
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
         self.ready_ms: int | None = None
-        """Since when everybody is let in."""
+        """Since when clients are let in."""
         self.machine = machine or self.store.machine
         self.instance = self.store.instance
         self.files = FileSystem(inline=inline)
         self.projects = Projects(self.config.projects, self.machine, self.files)
         self.waiting_locks: set[int] = set()
-        """The waits for locks that somebody stands behind."""
+        """The waits for locks whose clients are still here."""
         self._new_id = new_id
-        self._trouble_told_ms = 0
+        self._storage_logged_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
         self._itself = OnBehalf(self, DAEMON, Facts())
 
@@ -222,16 +222,14 @@ class Engine:
         self,
         request: Request[R],
         caller: Caller,
-        facts: Facts | None = None,
         *,
         size: int = 0,
         behind: trio.StrictFIFOLock | None = None,
     ) -> R:
-        """Answer a request by its rule or its service; what it holds of secrets is left behind.
+        """Answer a request by its rule or its service, without the secrets that it holds.
 
-        ``facts`` are for rules, from who has looked at the file system and names real paths;
-        services gather their own. ``size`` is how many bytes of text the request can hold at
-        most; none overtakes those before it that stay ``behind`` the same.
+        ``size`` is how many bytes of text the request can hold at most; none overtakes those
+        before it that stay ``behind`` the same.
 
         Raises FleetError for what the caller should know; anything else is a bug.
         """
@@ -240,9 +238,7 @@ class Engine:
             request = without_prompt(request)
         cleaned = await self.cpu_worker.run(partial(without_secrets, request), size, behind)
         with self.files.remembering():
-            if facts is None:
-                cleaned = await with_real_paths(self.files, cleaned)
-            request = self.store.as_stored(cleaned)
+            request = self.store.as_stored(await with_real_paths(self.files, cleaned))
             if self.config.project_ignore and isinstance(request, Mutation):
                 await refuse_ignored(
                     request, self.config.project_ignore, self.machine, self.read, self.files
@@ -251,7 +247,7 @@ class Engine:
             if found is None:
                 raise MethodNotFound("Method not found", method=request.method)
             if found.is_rule:
-                return await self.run(found.answer, request, caller, facts)
+                return await self.run(found.answer, request, caller)
             result: R = await found.answer(self, request, caller)
             return result
 
@@ -343,15 +339,14 @@ class Engine:
                     raise
                 self.store.reuse_wal_soon()
 
-    def _note_trouble(self, refusal: FleetError) -> None:
-        """Say in the log that the disk refuses, once a minute: clients alone would know."""
-        if isinstance(refusal, Storage) and self.clock() - self._trouble_told_ms > 60_000:
-            self._trouble_told_ms = self.clock()
-            log.warning("%s", refusal.message)
-
     async def record_refusal(self, refusal: FleetError, caller: Caller) -> None:
-        """Write what a refusal wants recorded, after its transaction was rolled back."""
-        self._note_trouble(refusal)
+        """Write what a refusal wants recorded, after its transaction was rolled back.
+
+        That the disk refuses is logged once a minute: clients alone would know.
+        """
+        if isinstance(refusal, Storage) and self.clock() - self._storage_logged_ms > 60_000:
+            self._storage_logged_ms = self.clock()
+            log.warning("%s", refusal.message)
         for record in refusal.record:
             try:
                 await self.on_behalf_of(caller).write(record)
@@ -374,15 +369,15 @@ class Engine:
             batches=self.batches,
         )
 
-    def _committed(self, effects: list[Effect]) -> None:
+    def _apply_effects(self, effects: list[Effect]) -> None:
         """Carry out effects in order; one that fails is logged, and takes no other with it."""
         for effect in effects:
             try:
-                self._carry_out(effect)
+                self._apply_effect(effect)
             except Exception:
                 log.exception("%s could not be carried out", type(effect).__name__)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _apply_effect(self, effect: Effect) -> None:
         if isinstance(effect, LogLine):
             log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
         elif isinstance(effect, WriteBackup | RemoveBackup):

@@ -30,9 +30,9 @@ from .services.erasure import finish, finish_these
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0
-AGAIN_S = 5.0
-OWED_S = 600.0
-LAST_WORDS_S = 0.5
+RETRY_S = 5.0
+ERASURE_RETRY_S = 600.0
+FAILURE_GRACE_S = 0.5
 
 
 @asynccontextmanager
@@ -53,19 +53,22 @@ async def open_engine(
     store cannot be opened, StoreFailed out of the block when the disk fails inside it. ``inline``
     runs everything on the trio thread, so that virtual time is exact.
     """
-    engine = _opened(
-        loaded,
-        lambda: Engine(
-            loaded,
-            clock=clock,
-            uptime=uptime,
-            new_id=new_id,
-            inline=inline,
-            vfs=vfs,
-            machine=machine,
-            batches=batches,
-        ),
-    )
+    engine: Engine | None = None
+    while engine is None:
+        try:
+            engine = Engine(
+                loaded,
+                clock=clock,
+                uptime=uptime,
+                new_id=new_id,
+                inline=inline,
+                vfs=vfs,
+                machine=machine,
+                batches=batches,
+            )
+        except StoreFull:  # the last room of the disk is kept for making room
+            if not DiskReserve(loaded.config.database).give():
+                raise
     engine.disk_reserve.close_to_others()
     engine.store.start()
     try:
@@ -90,22 +93,12 @@ async def open_engine(
             await engine.store.aclose()
 
 
-def _opened(loaded: Loaded, engine: Callable[[], Engine]) -> Engine:
-    """Open an engine, in the last room of the disk if need be: else nobody could make any."""
-    while True:
-        try:
-            return engine()
-        except StoreFull:
-            if not DiskReserve(loaded.config.database).give():
-                raise
-
-
 async def _watch_disk(engine: Engine) -> None:
     await engine.store.failed.wait()
     engine.stop_waiting()
-    # Those whose requests just failed still hear of it, and who only reads is answered; nothing
-    # further is stored.
-    await trio.sleep(LAST_WORDS_S)
+    # Clients whose requests just failed still hear of it, and reads are answered; nothing further
+    # is stored.
+    await trio.sleep(FAILURE_GRACE_S)
     raise StoreFailed(str(engine.store.failure))
 
 
@@ -123,11 +116,8 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
     a store that is there refuses what a start needs, StoreRefused when it was moved away.
     """
-    availability, readiness, since = (
-        engine.store.availability,
-        _Readiness(engine),
-        trio.current_time(),
-    )
+    availability, since = engine.store.availability, trio.current_time()
+    readiness = _Readiness(engine)
     while True:
         if availability.away is not None:
             begun.set()
@@ -137,27 +127,22 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
             # Only now it is known what time it is by the store's clock.
             engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
         try:
-            await readiness.restore()
+            await readiness.catch_up()
         except FleetError as error:
             if not down.is_set():
                 if not begun.is_set():
                     raise
                 log.error("fleetd cannot catch up with the store: %s", error.message)
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(RETRY_S)
             continue
         engine.admit_all()
         begun.set()
-        await _serve(readiness, down)
+        while not down.is_set():
+            with trio.move_on_after(ERASURE_RETRY_S) as pause:
+                await down.wait()
+            if pause.cancelled_caught:
+                await readiness.retry_erasures()
         engine.admit_nobody()
-
-
-async def _serve(readiness: "_Readiness", down: trio.Event) -> None:
-    """Wait until the store is away; meanwhile what could not be forgotten is tried again."""
-    while not down.is_set():
-        with trio.move_on_after(OWED_S) as pause:
-            await down.wait()
-        if pause.cancelled_caught:
-            await readiness.finish_later()
 
 
 class _Readiness:
@@ -171,7 +156,7 @@ class _Readiness:
         self._unfinished: list[ErasureTarget] = []
         """What failed to be forgotten: nobody is kept out for it twice."""
 
-    async def restore(self) -> None:
+    async def catch_up(self) -> None:
         """Catch up with everything that was missed; raises FleetError when the store refuses.
 
         Raises StoreRefused for one that was moved away: the other one is what counts now; and
@@ -182,11 +167,11 @@ class _Readiness:
         engine.awake_since_ms = engine.uptime().awake_ms
         if engine.machine:
             await refuse_duplicate_id(engine)
-        await _arrive(engine)
+        await _check_relocation(engine)
         await engine.write(start_up, tuple(engine.waiting_locks))
         self._unfinished += await finish(engine, self._unfinished)
         if not self.complete or lost is not None:
-            async with engine.outbox.at_work:
+            async with engine.outbox.file_lock:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
             log.warning("%s. What is left is served under a new epoch", lost.why)
@@ -195,13 +180,13 @@ class _Readiness:
         if not self.complete:
             await import_legacy(engine)
         await engine.outbox.catch_up()
-        if engine.machine:  # before what their hooks left would have them registered anew
+        if engine.machine:  # before what their hooks left would register them again
             await check_processes(engine)
         with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
             await tidy_spool(engine)
         self.complete = True
 
-    async def finish_later(self) -> None:
+    async def retry_erasures(self) -> None:
         """Try once more to forget what could not be forgotten while everybody waited."""
         unfinished, self._unfinished = self._unfinished, []
         try:
@@ -211,12 +196,16 @@ class _Readiness:
             log.warning("What is to be forgotten has to wait: %s", error.message)
 
 
-async def _arrive(engine: Engine) -> None:
-    """Settle a store that has just come; raises StoreRefused for one that was moved away."""
+async def _check_relocation(engine: Engine) -> None:
+    """Settle a store that was moved here; raises StoreRefused for one that was moved away."""
     found = await engine.write(relocation.arrive)
     if (moved := found.moved_to) is not None:
+        # A database of this machine is named by no setting of the store.
+        advice = "Take the setting store, or FLEET_DATABASE_URL, away"
+        if "://" in moved.where:
+            advice = "Set store to where it is now"
         raise StoreRefused(
-            f"{engine.store.where} was moved to {moved.where} at {moved.at}. {_advice(moved.where)}"
+            f"{engine.store.where} was moved to {moved.where} at {moved.at}. {advice}"
             " (fleetctl config shows what is set), or go on with the old one: fleetctl migrate"
             " --undo"
         )
@@ -227,12 +216,5 @@ async def _arrive(engine: Engine) -> None:
             " one: fleetctl migrate --undo"
         )
     for mission_id, directory in found.unnamed.items():
-        if places := await engine.projects.shared_names(directory):
-            await engine.write(relocation.name_project, mission_id, places[0])
-
-
-def _advice(where: str) -> str:
-    """Say what is to be set; a database of this machine is named by no setting of the store."""
-    if "://" in where:
-        return "Set store to where it is now"
-    return "Take the setting store, or FLEET_DATABASE_URL, away"
+        if names := await engine.projects.shared_names(directory):
+            await engine.write(relocation.name_project, mission_id, names[0])

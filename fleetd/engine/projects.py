@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..domain.agents import agents
 from ..domain.core.context import Here
-from ..domain.locks.keys import of_machine, whose
+from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
 from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
@@ -58,11 +58,11 @@ class Projects:
         by another key two could hold one file.
         """
         if scope == "machine":
-            return of_machine(self._machine, path)
+            return machine_key(self._machine, path)
         if (named := self._configured(path)) is not None:
             return f"project:{':'.join(named)}"
-        key = self._by_repository(await self._repository_of(path), path)
-        return key or of_machine(self._machine, path)
+        key = self._key_in_repository(await self._repository_of(path), path)
+        return key or machine_key(self._machine, path)
 
     async def prefix(self, root: str) -> str:
         """Return how the keys of all files in a real directory begin that are shared by project.
@@ -72,29 +72,29 @@ class Projects:
         if (named := self._configured(root)) is not None:
             key: str | None = f"project:{':'.join(named)}"
         else:
-            key = self._by_repository(await self._repositories.try_around(root), root)
+            key = self._key_in_repository(await self._repositories.try_around(root), root)
         if key is None:
             return ""
         return key[:-1] if key.endswith(":.") else f"{key}/"
 
-    def _by_repository(self, repository: Repository | None, path: str) -> str | None:
+    def _key_in_repository(self, repository: Repository | None, path: str) -> str | None:
         """Return the key of a path by its repository, None for one that is no part of any."""
         if repository is None or (inside := repository.inside(path)) is None:
             return None
         if (shared := self._shared(repository, inside)) is not None:
             return f"project:{':'.join(shared)}"
-        return of_machine(self._machine, f"project:{repository.key}:{inside}")
+        return machine_key(self._machine, f"project:{repository.key}:{inside}")
 
     async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
         """Return where on this machine the file of a key may be, as far as that is known.
 
         Known are the projects that the configuration names, and the repository around a directory.
         """
-        rest = whose(key)[1]
+        rest = split_machine(key)[1]
         if rest.startswith("/"):
             return (rest,)
         roots = [*self._named]
-        here = await self._real(near) if near else None
+        here = await self._real_path(near) if near else None
         repository = await self._repositories.try_around(here) if here else None
         if repository is not None and self._configured(repository.top) is None:
             names = (repository.name, repository.key)
@@ -110,7 +110,7 @@ class Projects:
         """
         if not self._machine or not directory:
             return ()
-        here = await self._real(directory)
+        here = await self._real_path(directory)
         if here is None:
             return ()
         found = self._configured(here)
@@ -142,7 +142,7 @@ class Projects:
         project = await self.prefix(place) if place else ""
         return Here(root=root if any_place else place, place=place, project=project, home=home)
 
-    async def _real(self, directory: str) -> str | None:
+    async def _real_path(self, directory: str) -> str | None:
         """Return the real path of a directory, None where nobody says it in time."""
         with contextlib.suppress(PathUnanswered):
             return await self._files.real_path(directory, None)

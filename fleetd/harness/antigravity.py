@@ -1,6 +1,6 @@
 """Antigravity's hooks: no event names, doubly encoded arguments; nothing that it would honour.
 
-It is put into Claude's words and read as Claude's. Source: hooks, rule 5.
+A payload is put into Claude's words and read as Claude's.
 """
 
 from typing import Any
@@ -37,8 +37,8 @@ class Antigravity(Adapter):
             if event is None or event not in _EVENTS:
                 raise Unfit(f"it has none of {', '.join(_MARKS)}")
             named = event
-        report = self._reader.read(_in_claudes_words(payload, named), None)
-        return msgspec.structs.replace(report, event=named)
+        told = _in_claudes_words(payload, named)
+        return msgspec.structs.replace(self._reader.read(told, None), event=named)
 
 
 def _in_claudes_words(payload: Payload, event: str) -> Payload:

@@ -2,28 +2,29 @@
 
 What others tell in the same way is public: tools, the end, a compaction that nothing follows.
 
-Source: hooks, "Claude Code" and "Others, same pattern"; the types of Claude Code 2.1.330.
+After the types of Claude Code 2.1.330; docs/hooks.md has what each of its events is used for.
 """
 
 import json
 import re
-from collections.abc import Callable
 
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    Handler,
     ToolCall,
     cut,
     event_name,
-    failed,
     finished,
+    happenings_of,
     need,
     path,
     planned,
-    started,
     task,
     text,
+    tool_failed,
+    tool_started,
     window_used,
 )
 from .report import (
@@ -99,19 +100,9 @@ def _prompt(payload: Payload) -> str:
     return "\n".join(filter(None, texts))
 
 
-def tool_started(call: ToolCall) -> Happenings:
-    """Tell that a tool call begins."""
-    return (started(call),)
-
-
 def tool_finished(call: ToolCall) -> Happenings:
     """Tell that a tool call is over, and the plan that it made."""
     return (finished(call), *planned(call))
-
-
-def tool_failed(call: ToolCall) -> Happenings:
-    """Tell that a tool call failed."""
-    return (failed(call),)
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -137,20 +128,14 @@ def _compacted(call: ToolCall) -> Happenings:
     return (Compacted(summary=cut(kept, PROMPT_CHARS) or None),)
 
 
-def _paused(call: ToolCall) -> Happenings:
-    return (Paused(last_message=_answer(call.payload)),)
-
-
 def _subagent_started(call: ToolCall) -> Happenings:
-    if subagent(call.payload) is None:
-        return ()
-    return (SubagentStarted(kind=text(call.payload, "agent_type", "agent_name")),)
+    kind = text(call.payload, "agent_type", "agent_name")
+    return () if subagent(call.payload) is None else (SubagentStarted(kind=kind),)
 
 
 def _subagent_ended(call: ToolCall) -> Happenings:
-    if subagent(call.payload) is None:
-        return ()
-    return (SubagentEnded(last_message=_answer(call.payload)),)
+    answer = SubagentEnded(last_message=_answer(call.payload))
+    return () if subagent(call.payload) is None else (answer,)
 
 
 def _failed(call: ToolCall) -> Happenings:
@@ -184,24 +169,12 @@ def _denied(call: ToolCall) -> Happenings:
     return (Noted(what="permission_denied", message=cut(message, MESSAGE_CHARS)),)
 
 
-def _teammate_idle(call: ToolCall) -> Happenings:
-    return (Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),)
-
-
-def _task_created(call: ToolCall) -> Happenings:
-    return task(call.payload, "pending")
-
-
-def _task_completed(call: ToolCall) -> Happenings:
-    return task(call.payload, "completed")
-
-
 def session_ended(call: ToolCall) -> Happenings:
     """Tell that the session is over."""
     return (SessionEnded(reason=text(call.payload, "reason")),)
 
 
-TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
     "PreToolUse": tool_started,
@@ -209,17 +182,19 @@ TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
     "PostCompact": _compacted,
-    "Stop": _paused,
-    "Interrupt": _paused,
+    "Stop": lambda call: (Paused(last_message=_answer(call.payload)),),
+    "Interrupt": lambda call: (Paused(last_message=_answer(call.payload)),),
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,
-    "TaskCreated": _task_created,
-    "TaskCompleted": _task_completed,
+    "TaskCreated": lambda call: task(call.payload, "pending"),
+    "TaskCompleted": lambda call: task(call.payload, "completed"),
     "Notification": _notified,
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
-    "TeammateIdle": _teammate_idle,
+    "TeammateIdle": lambda call: (
+        Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
+    ),
     "SessionEnd": session_ended,
 }
 
@@ -264,12 +239,11 @@ class Claude(Adapter):
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd, self._silent_failures)
-        tell = TOLD.get(named)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(HANDLERS, named, call),
             subagent=subagent(payload),
             previous_session_id=text(payload, "previous_session_id"),
             cwd=cwd,

@@ -1,14 +1,24 @@
 """Codex's hooks, which are shaped like Claude's.
 
-Source: hooks, "Codex CLI"; the schemas that are part of Codex 0.169, and what that version did.
+After the schemas that are part of Codex 0.169, and what that version did.
 """
 
 import json
 import re
 
-from .claude import TOLD, subagent
+from .claude import HANDLERS, subagent
 from .codex_rollout import told_by
-from .payload import ERROR_CHARS, ToolCall, cut, event_name, listed, need, patched, path
+from .payload import (
+    ERROR_CHARS,
+    ToolCall,
+    cut,
+    event_name,
+    happenings_of,
+    listed,
+    need,
+    patched,
+    path,
+)
 from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
@@ -32,13 +42,12 @@ class Codex(Adapter):
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd, silent=True)
-        tell = _OWN.get(named) or TOLD.get(named)
         inner = subagent(payload)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(HANDLERS | _OWN, named, call),
             subagent=inner,
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),

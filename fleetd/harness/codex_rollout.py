@@ -1,6 +1,6 @@
-"""What the end of a rollout tells, the file in which Codex keeps a session.
+"""Reader of rollouts, the files in which Codex keeps its sessions.
 
-Source: rollouts of Codex 0.169; function calls with their outcome in the output are what versions
+After rollouts of Codex 0.169; function calls with their outcome in the output are what versions
 before it wrote. Lines of other kinds are passed over. Models that call tools from JavaScript write
 their plan into a script of the ``exec`` tool: ``tools.update_plan({plan: [...]})``.
 """
@@ -48,7 +48,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 def told_by(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
-    Calls stand oldest first.
+    Calls come oldest first.
     """
     seen = _Seen()
     for line in tail.split("\n"):  # in a text there may be any other separator of lines

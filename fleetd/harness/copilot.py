@@ -1,37 +1,31 @@
 """Copilot CLI's hooks, in both of its spellings.
 
-Source: hooks, "Copilot CLI"; GitHub's reference of hooks. A hook that is installed under a name in
+After GitHub's reference of hooks. A hook that is installed under a name in
 camel case gets fields in camel case and no name of the event, which comes as a word of the command
 line. Under Claude's names it gets Claude's spelling. Nothing is told after a compaction, so the
-event before it stands for both.
+event before it counts as both.
 """
 
 import json
 import re
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
-import msgspec
-
-from .claude import (
-    compacting_unfollowed,
-    plain_prompt,
-    session_ended,
-    tool_failed,
-    tool_finished,
-    tool_started,
-)
+from .claude import compacting_unfollowed, plain_prompt, session_ended, tool_finished
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     WORD_CHARS,
+    Handler,
     ToolCall,
     cut,
+    decoded,
+    happenings_of,
     need,
     path,
     table,
     text,
+    tool_failed,
+    tool_started,
     whole,
 )
 from .report import (
@@ -92,13 +86,12 @@ class Copilot(Adapter):
         said = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
         named = _event(said, event)
         cwd = path(said.get("cwd"), None)
-        call = ToolCall(_spelled(said), cwd)
-        tell = _TOLD.get(named)
+        call = ToolCall(_in_claudes_fields(said), cwd)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(said, "sessionId"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(_HANDLERS, named, call),
             # Only the end of a subagent has an id, so it goes by its name.
             subagent=text(said, "agentName") if named.startswith("subagent") else None,
             cwd=cwd,
@@ -128,9 +121,8 @@ def _event(said: Payload, word: str | None) -> str:
     told = text(said, "hook_event_name") or cut(word or "", WORD_CHARS)
     if told:
         return _CLAUDES.get(told, told[:1].lower() + told[1:])
-    for fields, name in _SHAPES:
-        if all(field in said for field in fields):
-            return name
+    if shape := next((name for fields, name in _SHAPES if said.keys() >= {*fields}), None):
+        return shape
     raise Unfit("it names no event and has the shape of none")
 
 
@@ -146,11 +138,11 @@ def _moment(said: Payload) -> str | None:
         return written
 
 
-def _spelled(said: Payload) -> Payload:
+def _in_claudes_fields(said: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     given = said.get("toolArgs")
     if isinstance(given, str) and given.startswith("{"):
-        given = _decoded(given)
+        given = decoded(given, given)
     found = _EXIT.search(_result(said)[-200:])
     return {
         **said,
@@ -158,13 +150,6 @@ def _spelled(said: Payload) -> Payload:
         "tool_input": given,
         "tool_result": {"exit_code": int(found[1])} if found else None,
     }
-
-
-def _decoded(given: str) -> Any:
-    try:
-        return msgspec.json.decode(given)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return given
 
 
 def _result(said: Payload) -> str:
@@ -192,9 +177,8 @@ def _subagent_started(call: ToolCall) -> Happenings:
 
 
 def _subagent_ended(call: ToolCall) -> Happenings:
-    if text(call.payload, "agentName") is None:
-        return ()
-    return (SubagentEnded(last_message=text(call.payload, "response", most=MESSAGE_CHARS)),)
+    answer = text(call.payload, "response", most=MESSAGE_CHARS)
+    return () if text(call.payload, "agentName") is None else (SubagentEnded(last_message=answer),)
 
 
 def _error_occurred(call: ToolCall) -> Happenings:
@@ -209,7 +193,7 @@ def _notified(call: ToolCall) -> Happenings:
     return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
 
 
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "sessionStart": _session_started,
     "userPromptSubmitted": plain_prompt,
     "preToolUse": tool_started,

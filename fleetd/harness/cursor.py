@@ -1,23 +1,28 @@
 """Cursor's hooks, in the editor and in its command line.
 
-Source: hooks, "Cursor"; Cursor's reference of hooks. Nothing is told after a compaction, so the
-event before it stands for both. Most of its tools have Claude's names and fields.
+After Cursor's reference of hooks. Nothing is told after a compaction, so the
+event before it counts as both. Most of its tools have Claude's names and fields.
 """
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from .claude import (
-    compacting_unfollowed,
-    plain_prompt,
+from .claude import compacting_unfollowed, plain_prompt, tool_finished
+from .payload import (
+    ERROR_CHARS,
+    MESSAGE_CHARS,
+    Handler,
+    ToolCall,
+    decoded,
+    event_name,
+    happenings_of,
+    need,
+    path,
+    text,
     tool_failed,
-    tool_finished,
     tool_started,
+    window_used,
 )
-from .payload import ERROR_CHARS, MESSAGE_CHARS, ToolCall, event_name, need, path, text, window_used
 from .report import (
     Adapter,
     Answer,
@@ -60,13 +65,14 @@ class CursorCli(Adapter):
         told = event_name(payload, event)
         named = _CLAUDES.get(told, told)
         cwd = _cwd(payload)
-        call = ToolCall(_spelled(payload, named), cwd, silent=named == "afterShellExecution")
-        tell = _TOLD.get(named)
+        call = ToolCall(
+            _in_claudes_fields(payload, named), cwd, silent=named == "afterShellExecution"
+        )
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "parent_conversation_id", "conversation_id", "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(_HANDLERS, named, call),
             subagent=_subagent(payload),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
@@ -103,11 +109,11 @@ def _subagent(payload: Payload) -> str | None:
     return told or (own if above is not None and own != above else None)
 
 
-def _spelled(payload: Payload, named: str) -> Payload:
+def _in_claudes_fields(payload: Payload, named: str) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     spelled = dict(payload)
     spelled["duration_ms"] = payload.get("duration")
-    spelled["tool_output"] = _decoded(payload.get("tool_output"))
+    spelled["tool_output"] = _output(payload.get("tool_output"))
     if (call_id := text(payload, "tool_use_id")) is not None:
         # Two names of the same call, with a line break between them.
         spelled["tool_use_id"] = call_id.split()[0]
@@ -120,14 +126,11 @@ def _spelled(payload: Payload, named: str) -> Payload:
     return spelled
 
 
-def _decoded(output: Any) -> Any:
+def _output(output: Any) -> Any:
     """Return what a tool gave back, which comes as JSON in a text."""
     if not isinstance(output, str):
         return output
-    try:
-        return msgspec.json.decode(output)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
+    return decoded(output)
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -143,22 +146,16 @@ def _stopped(call: ToolCall) -> Happenings:
 
 
 def _subagent_started(call: ToolCall) -> Happenings:
-    if _subagent(call.payload) is None:
-        return ()
-    return (SubagentStarted(kind=text(call.payload, "subagent_type")),)
+    kind = text(call.payload, "subagent_type")
+    return () if _subagent(call.payload) is None else (SubagentStarted(kind=kind),)
 
 
 def _subagent_ended(call: ToolCall) -> Happenings:
-    if _subagent(call.payload) is None:
-        return ()
-    return (SubagentEnded(last_message=text(call.payload, "summary", most=MESSAGE_CHARS)),)
+    answer = text(call.payload, "summary", most=MESSAGE_CHARS)
+    return () if _subagent(call.payload) is None else (SubagentEnded(last_message=answer),)
 
 
-def _ended(call: ToolCall) -> Happenings:
-    return (SessionEnded(reason=text(call.payload, "reason", "final_status")),)
-
-
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "sessionStart": lambda _: (SessionStarted(source="startup"),),
     "beforeSubmitPrompt": plain_prompt,
     "preToolUse": tool_started,
@@ -171,7 +168,7 @@ _TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
     "stop": _stopped,
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,
-    "sessionEnd": _ended,
+    "sessionEnd": lambda call: (SessionEnded(reason=text(call.payload, "reason", "final_status")),),
 }
 
 adapter = CursorCli()

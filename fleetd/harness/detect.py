@@ -97,7 +97,7 @@ OURS = frozenset({"opencode"})
 
 
 def recognise(argument: str, payload: Payload, env: Mapping[str, str]) -> Adapter:
-    """Return the adapter of the harness that sent this (design/hooks.md, rule 5).
+    """Return the adapter of the harness that sent this.
 
     ``argument`` is the name in the settings file that made the call, ``env`` the variables that the
     hook client passes on. Raises Unfit for what fits no harness.

@@ -1,31 +1,33 @@
 """Gemini CLI's hooks, and the log of its session.
 
-Source: hooks, "Gemini CLI"; the reference of hooks and the files of Gemini CLI 0.61, and what that
+After the reference of hooks and the files of Gemini CLI 0.61, and what that
 version did. No event follows a compaction: it shows in the log only. Each line there is a message
-or sets fields anew; one that sets ``messages`` replaces the conversation. That happens after a
+or replaces fields; one that sets ``messages`` replaces the conversation. That happens after a
 compaction, which puts a summary first, and when a session is resumed, where the messages keep their
 ids.
 """
 
 import json
 import re
-from collections.abc import Callable
 from itertools import islice
 
-from .claude import session_ended, tool_started
+from .claude import session_ended
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
+    Handler,
     ToolCall,
     cut,
     event_name,
+    happenings_of,
     need,
     path,
     planned,
     table,
     text,
+    tool_started,
     window_used,
 )
 from .report import (
@@ -90,12 +92,11 @@ class Gemini(Adapter):
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
         call = ToolCall(payload, cwd)
-        tell = _TOLD.get(named)
         return Report(
             harness=self.name,
             event=named,
             session_id=need(payload, "session_id"),
-            happenings=() if tell is None else tell(call),
+            happenings=happenings_of(_HANDLERS, named, call),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
             moment=text(payload, "timestamp"),
@@ -153,8 +154,7 @@ def _outcome(call: ToolCall) -> Outcome:
     wrong = call.result.get("error")
     if wrong:
         told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
-        said = cut(_said(call), ERROR_CHARS)
-        return False, told or said or "it failed and did not say why"
+        return False, told or cut(_said(call), ERROR_CHARS) or "it failed and did not say why"
     return (True, None) if call.command is None else _ended(_said(call))
 
 
@@ -196,7 +196,7 @@ def _notified(call: ToolCall) -> Happenings:
     return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "BeforeAgent": _prompted,
     "BeforeTool": tool_started,
@@ -229,7 +229,7 @@ def first_message(end: bytes, *, whole: bool) -> str | None:
 def last_count(end: bytes) -> tuple[WindowUsed, ...]:
     """Return how full the window was after the last answer, empty where that is not known.
 
-    What stands before the conversation was last replaced is of a window that is gone.
+    What comes before the conversation was last replaced is of a window that is gone.
     """
     replaced = end.rfind(_REPLACES)
     begin = end.find(b"\n", replaced + 1)

@@ -1,14 +1,14 @@
-"""Hooks of everybody else: any payload that names an event and a session somehow.
+"""Generic adapter: any payload that names an event and a session somehow.
 
-It is put into Claude's words and read as Claude's. Must not inject or deny where nobody knows what
-is honoured.
+It is put into Claude's words and read as Claude's. It never injects or denies where nobody knows
+what is honoured.
 """
 
 import re
 
 import msgspec
 
-from .claude import TOLD, Claude
+from .claude import HANDLERS, Claude
 from .payload import WORD_CHARS, cut, text
 from .report import Adapter, Answer, Payload, Report, Unfit
 
@@ -50,13 +50,12 @@ class Generic(Adapter):
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit, also for an event that is not known."""
-        if text(payload, "hook_event_name") in TOLD and text(payload, "session_id") is not None:
+        if text(payload, "hook_event_name") in HANDLERS and text(payload, "session_id") is not None:
             return self._alike.read(payload, None)
         told, vendors = in_claudes_words(payload, event)
-        if told["hook_event_name"] not in TOLD:
+        if told["hook_event_name"] not in HANDLERS:
             raise Unfit(f"its event {vendors} is not known" if vendors else "it names no event")
-        report = self._foreign.read(told, None)
-        return msgspec.structs.replace(report, event=vendors)
+        return msgspec.structs.replace(self._foreign.read(told, None), event=vendors)
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return Claude's reply where the payload was Claude's in every respect, else nothing."""
@@ -70,7 +69,7 @@ def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]
         if told.get(name) is None:
             told[name] = next((told[other] for other in others if told.get(other)), None)
     vendors = text(told, "hook_event_name") or cut(event or "", WORD_CHARS)
-    named = "".join(word[:1].upper() + word[1:] for word in _words(vendors))
+    named = "".join(map(str.capitalize, _BETWEEN_WORDS.split(_snake(vendors))))
     told["hook_event_name"] = _EVENTS.get(named, named)
     if isinstance(told["prompt"], str):
         told["prompt"] = _WRAPPING.sub("", told["prompt"]).strip()
@@ -79,10 +78,6 @@ def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]
 
 def _snake(name: str) -> str:
     return _WORD_START.sub("_", name).lower()
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _BETWEEN_WORDS.split(_WORD_START.sub("_", name)) if word]
 
 
 grok = Generic("grok", trusted=False)

@@ -1,26 +1,28 @@
-"""OpenCode, as our plugin tells of it.
+"""OpenCode's events, as our plugin reports them.
 
-Source: hooks, "OpenCode"; the types of @opencode-ai/plugin. The payloads are made by
+After the types of @opencode-ai/plugin. The payloads are made by
 ``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
 OpenCode names it, and its fields as OpenCode gives them, cut where they are long. The reply is a
 JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a tool call.
 """
 
 import json
-from collections.abc import Callable
 
-from .claude import tool_failed, tool_started
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    Handler,
     ToolCall,
     finished,
+    happenings_of,
     listed,
     need,
     path,
     table,
     text,
+    tool_failed,
+    tool_started,
     whole,
     window_used,
 )
@@ -53,14 +55,13 @@ class OpenCode(Adapter):
         named = need(payload, "event")
         own, above = need(payload, "session_id"), text(payload, "parent_id")
         cwd = path(payload.get("cwd"), None)
-        call = ToolCall(_spelled(payload), cwd)
-        tell = _TOLD.get(named)
+        call = ToolCall(_in_claudes_fields(payload), cwd)
         return Report(
             harness=self.name,
             event=named,
             # A subagent has a session of its own, below the one that it works for.
             session_id=above or own,
-            happenings=_with_window(named, () if tell is None else tell(call), payload),
+            happenings=_with_window(named, happenings_of(_HANDLERS, named, call), payload),
             subagent=own if above and above != own else None,
             cwd=cwd,
             moment=text(payload, "message_id"),
@@ -97,7 +98,7 @@ def _only_then(payload: Payload) -> bool:
     return payload.get("transforms") is False
 
 
-def _spelled(payload: Payload) -> Payload:
+def _in_claudes_fields(payload: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     metadata, time = table(payload, "metadata"), table(payload, "time")
     begun, ended = whole(time, "start"), whole(time, "end")
@@ -127,22 +128,8 @@ def _prompted(call: ToolCall) -> Happenings:
     return (SessionStarted(source="resume"), told) if resumed else (told,)
 
 
-def _tool_finished(call: ToolCall) -> Happenings:
-    return (finished(call),)
-
-
-def _planned(call: ToolCall) -> Happenings:
-    return listed(call.payload.get("todos"))
-
-
 def _compacting(call: ToolCall) -> Happenings:
-    if _only_then(call.payload):
-        return (Compacting(), Compacted())
-    return (Compacting(),)
-
-
-def _compacted(call: ToolCall) -> Happenings:
-    return (Compacted(summary=text(call.payload, "summary", most=PROMPT_CHARS)),)
+    return (Compacting(), Compacted()) if _only_then(call.payload) else (Compacting(),)
 
 
 def _paused(call: ToolCall) -> Happenings:
@@ -161,15 +148,17 @@ def _failed(call: ToolCall) -> Happenings:
     return (Failed(message=message),)
 
 
-_TOLD: dict[str, Callable[[ToolCall], Happenings]] = {
+_HANDLERS: dict[str, Handler] = {
     "session.created": _session_started,
     "chat.message": _prompted,
     "tool.execute.before": tool_started,
-    "tool.execute.after": _tool_finished,
+    "tool.execute.after": lambda call: (finished(call),),
     "tool.failed": tool_failed,
-    "todo.updated": _planned,
+    "todo.updated": lambda call: listed(call.payload.get("todos")),
     "session.compacting": _compacting,
-    "session.compacted": _compacted,
+    "session.compacted": lambda call: (
+        Compacted(summary=text(call.payload, "summary", most=PROMPT_CHARS)),
+    ),
     "session.idle": _paused,
     "session.error": _failed,
     "session.deleted": lambda _: (SessionEnded(reason="deleted"),),

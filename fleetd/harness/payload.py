@@ -6,11 +6,13 @@ what it can do without.
 
 import os.path
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from .report import (
+    Happenings,
     Payload,
     PlanItem,
     Planned,
@@ -70,6 +72,14 @@ def whole(payload: Payload, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
         return None
     return round(value)
+
+
+def decoded(given: str, otherwise: Any = None) -> Any:
+    """Return what a text of JSON says, ``otherwise`` where it is none."""
+    try:
+        return msgspec.json.decode(given)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return otherwise
 
 
 def window_used(source: Payload, tokens: str, size: str) -> tuple[WindowUsed, ...]:
@@ -143,7 +153,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """Return the name in the form that the sets of names use."""
-        return plain(self.tool)
+        return _NOT_A_LETTER.sub("", self.tool.lower())
 
     @property
     def given(self) -> Payload:
@@ -173,9 +183,7 @@ class ToolCall(msgspec.Struct, frozen=True):
         if self.kind not in EDITORS:
             return ()
         for source in (self.given, self.result):
-            named = text(source, *_FILE_FIELDS, most=PATH_CHARS + 1)
-            file = path(named, self.cwd)
-            if file is not None:
+            if file := path(text(source, *_FILE_FIELDS, most=PATH_CHARS + 1), self.cwd):
                 return (file,)
         return ()
 
@@ -187,14 +195,17 @@ class ToolCall(msgspec.Struct, frozen=True):
         return text(self.given, *_PATCH_FIELDS, most=PATCH_CHARS) or ""
 
 
-def plain(name: str) -> str:
-    """Return a tool's name in the form that the sets of names use."""
-    return _NOT_A_LETTER.sub("", name.lower())
+Handler = Callable[[ToolCall], Happenings]
 
 
-def started(call: ToolCall) -> ToolStarted:
-    """Return the beginning of a call."""
-    return ToolStarted(tool=call.tool, call_id=call.call_id, command=call.command, edits=call.edits)
+def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -> Happenings:
+    """Return what an event tells, nothing for one that has no handler."""
+    return handlers[event](call) if event in handlers else ()
+
+
+def tool_started(call: ToolCall) -> Happenings:
+    """Tell that a tool call begins."""
+    return (ToolStarted(call.tool, call.call_id, call.command, call.edits),)
 
 
 def finished(call: ToolCall) -> ToolFinished:
@@ -211,18 +222,20 @@ def finished(call: ToolCall) -> ToolFinished:
     )
 
 
-def failed(call: ToolCall) -> ToolFinished:
-    """Return the end of a call that failed, or that the user stopped."""
+def tool_failed(call: ToolCall) -> Happenings:
+    """Tell that a tool call failed, or that the user stopped it."""
     error = _error(call.payload) or "it failed and did not say why"
     if call.payload.get("is_interrupt") is True:
         error = f"stopped by the user: {error}"[:ERROR_CHARS]
-    return ToolFinished(
-        tool=call.tool,
-        call_id=call.call_id,
-        command=call.command,
-        passed=False,
-        error=error,
-        duration_ms=whole(call.payload, "duration_ms"),
+    return (
+        ToolFinished(
+            tool=call.tool,
+            call_id=call.call_id,
+            command=call.command,
+            passed=False,
+            error=error,
+            duration_ms=whole(call.payload, "duration_ms"),
+        ),
     )
 
 
@@ -242,11 +255,9 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
 
 
 def _error(payload: Payload) -> str | None:
-    for source in (payload, table(payload, "error")):
-        found = text(source, "error", "message", most=ERROR_CHARS)
-        if found is not None:
-            return found
-    return None
+    names = ("error", "message")
+    inner = table(payload, "error")
+    return text(payload, *names, most=ERROR_CHARS) or text(inner, *names, most=ERROR_CHARS)
 
 
 def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
@@ -296,8 +307,8 @@ def planned(call: ToolCall) -> tuple[Planned, ...]:
     if call.kind in LISTS:
         return listed(call.given.get("todos"), whole=call.given.get("merge") is not True)
     if call.kind == "taskcreate":
-        return _created(call)
-    return _updated(call) if call.kind == "taskupdate" else ()
+        return _task_created(call)
+    return _task_updated(call) if call.kind == "taskupdate" else ()
 
 
 def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
@@ -337,7 +348,7 @@ def _item(told: Any) -> PlanItem | None:
     return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
 
 
-def _created(call: ToolCall) -> tuple[Planned, ...]:
+def _task_created(call: ToolCall) -> tuple[Planned, ...]:
     made = table(call.result, "task")
     words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
     if words is None:
@@ -345,7 +356,7 @@ def _created(call: ToolCall) -> tuple[Planned, ...]:
     return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
 
 
-def _updated(call: ToolCall) -> tuple[Planned, ...]:
+def _task_updated(call: ToolCall) -> tuple[Planned, ...]:
     """Return the change of one task; without a new status nothing is known that would matter."""
     named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
     status = _STATUSES.get(text(call.given, "status") or "")

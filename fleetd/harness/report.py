@@ -1,4 +1,4 @@
-"""What a hook tells, in our words: the one vocabulary that all adapters speak.
+"""Report of a hook: the one vocabulary that all adapters speak.
 
 An adapter turns a vendor's payload into a Report; the rules in ``domain/sessions`` never see a
 payload. Texts are cut here to what is kept: a tool's input can be a whole file.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import outcome
@@ -164,7 +164,7 @@ class PathUnanswered(Unavailable):
         self.reached = reached
 
 
-class _Closed(Exception):
+class _MountClosed(Exception):
     """Enough threads wait for this mount already."""
 
     def __init__(self, mount: str) -> None:
@@ -172,16 +172,15 @@ class _Closed(Exception):
         self.mount = mount
 
 
-class _Mounts:
+class _Mounts(NamedTuple):
     """The places where file systems are mounted, and those that nobody is sent to now."""
 
-    def __init__(self, places: Sequence[str], closed: frozenset[str]) -> None:
-        self._places = places
-        self.closed = closed
+    places: Sequence[str] = ()
+    closed: frozenset[str] = frozenset()
 
     def of(self, path: str) -> str:
         """Return the mount of a real path; the path itself where the kernel tells of none."""
-        return next((place for place in self._places if within(place, path)), path)
+        return next((place for place in self.places if within(place, path)), path)
 
 
 class _Lookup:
@@ -204,7 +203,7 @@ class FileSystem:
         self._threads = 0
         self._slow: set[_Lookup] = set()
         """Those that take long, each wherever it is by now."""
-        self._mounts = _Mounts((), frozenset())
+        self._mounts = _Mounts()
         self._returned = trio.Event()
 
     async def run(self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS) -> T:
@@ -220,9 +219,8 @@ class FileSystem:
             while True:
                 lookup = _Lookup(work, self._admit)
                 try:
-                    answered: T = await self._once(lookup)
-                    return answered
-                except _Closed as closed:
+                    return cast("T", await self._once(lookup))
+                except _MountClosed as closed:
                     self._count()  # those who were there may be elsewhere by now
                     if self._hangs(closed.mount):
                         break
@@ -230,8 +228,7 @@ class FileSystem:
                         with trio.move_on_after(SLOW_S):
                             await self._returned.wait()
         if lookup is not None and isinstance(lookup.result, outcome.Value):
-            found: T = lookup.result.unwrap()  # at the last moment
-            return found
+            return cast("T", lookup.result.unwrap())  # at the last moment
         raise self._unanswered(path, lookup)
 
     def _unanswered(self, path: str, lookup: _Lookup | None) -> PathUnanswered:
@@ -243,9 +240,9 @@ class FileSystem:
         return PathUnanswered(asked, walk.at, walk.reached or asked)
 
     async def _once(self, lookup: _Lookup) -> Any:
-        """Start a lookup and wait for it; raises _Closed where others wait already."""
+        """Start a lookup and wait for it; raises _MountClosed where others wait already."""
         if self._threads >= MOST_THREADS:
-            raise _Closed("")
+            raise _MountClosed("")
         async with self._entry:
             self._start(lookup)
             try:
@@ -281,7 +278,7 @@ class FileSystem:
 
     def _note_slow(self, lookup: _Lookup) -> None:
         """Count a lookup from now on for the mount that it waits for."""
-        self._mounts = _Mounts(_mounts(), self._mounts.closed)
+        self._mounts = self._mounts._replace(places=_mounts())
         self._slow.add(lookup)
         self._count()
 
@@ -294,7 +291,7 @@ class FileSystem:
     def _count(self) -> None:
         waiting = Counter(mount for _, mount in self._where())
         closed = frozenset(mount for mount, most in waiting.items() if most >= MOST_PER_MOUNT)
-        self._mounts = _Mounts(self._mounts._places, closed)  # noqa: SLF001
+        self._mounts = self._mounts._replace(closed=closed)
 
     def _hangs(self, mount: str) -> bool:
         """Whether all who may wait for a mount have waited too long: then nobody else does."""
@@ -302,10 +299,10 @@ class FileSystem:
         return not mount or overdue >= MOST_PER_MOUNT
 
     def _admit(self, path: str) -> None:
-        """Raise _Closed for a path on a mount that nobody is sent to; called on any thread."""
+        """Raise _MountClosed for a path on a mount that nobody is sent to; called on any thread."""
         mounts = self._mounts
         if mounts.closed and (mount := mounts.of(path)) in mounts.closed:
-            raise _Closed(mount)
+            raise _MountClosed(mount)
 
     # What requests ask for
 
@@ -328,7 +325,13 @@ class FileSystem:
             new = [path for path in dict.fromkeys(paths) if path not in seen]
             if new:
                 await self._look(new, seen, seconds)
-            return [_told(seen[path]) for path in paths]
+            found = []
+            for path in paths:
+                facts = seen[path]
+                if isinstance(facts, PathUnanswered):
+                    raise facts
+                found.append(facts)
+            return found
 
     async def _look(self, paths: list[str], seen: _Seen, seconds: float) -> None:
         try:
@@ -367,14 +370,7 @@ async def with_real_paths(files: FileSystem, request: R) -> R:
         return request
     found = await files.look(*given.values(), *filter(None, [file]))
     real = dict(zip(given, (facts.real for facts in found), strict=False))
-    changed: R = msgspec.structs.replace(request, **real)  # type: ignore[type-var]
-    return changed
-
-
-def _told(found: PathFacts | PathUnanswered) -> PathFacts:
-    if isinstance(found, PathUnanswered):
-        raise found
-    return found
+    return msgspec.structs.replace(request, **real)  # type: ignore[type-var]
 
 
 def _mounts() -> list[str]:
@@ -383,9 +379,9 @@ def _mounts() -> list[str]:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return []
-    places = {re.sub(r"\\(\d{3})", _character, line.split(" ")[4]) for line in lines}
+    # The kernel writes a space in a path as \040.
+    places = {
+        re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), line.split(" ")[4])
+        for line in lines
+    }
     return sorted(places, key=len, reverse=True)
-
-
-def _character(octal: re.Match[str]) -> str:
-    return chr(int(octal[1], 8))

@@ -1,4 +1,4 @@
-"""Instance locks: whoever serves a socket and writes in the stores does so alone.
+"""Instance locks: one daemon alone serves a socket and writes in its stores.
 
 The socket, the database and the directory of checkpoints each have a lock file of their own, so
 that two daemons with different settings cannot share one of them. It is never the thing itself:
@@ -53,18 +53,14 @@ def _locked(path: Path, what: str) -> int:
     try:
         _check(handle, path)
         _lock(handle, path, what)
-        _sign(handle)
+        # It says who holds it, where there is room: the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     except BaseException:
         os.close(handle)
         raise
     return handle
-
-
-def _sign(handle: int) -> None:
-    """Say in a lock file who holds it, where there is room: the lock is held all the same."""
-    with contextlib.suppress(OSError):
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
 
 def _check(handle: int, path: Path) -> None:
@@ -97,7 +93,7 @@ def _lock(handle: int, path: Path, what: str) -> None:
         ) from error
 
 
-ADVICE = "Set FLEET_SOCKET to a path in a directory of your own with mode 0700."
+_ADVICE = "Set FLEET_SOCKET to a path in a directory of your own with mode 0700."
 
 
 def claim(directory: Path) -> None:
@@ -121,12 +117,12 @@ def claim(directory: Path) -> None:
             "FLEET_SOCKET to a path in a directory of your own with mode 0700."
             if info.st_uid == os.getuid() and stat.S_ISDIR(info.st_mode)
             else f"The socket's directory {directory} {problem}. Somebody else could put a socket "
-            f"there. {ADVICE}"
+            f"there. {_ADVICE}"
         )
     if weak:
         raise PathRefused(
             f"The socket's directory {directory} is reached by {weak[0]}, which {weak[1]}. "
-            f"Somebody else could put another directory in its place. {ADVICE}"
+            f"Somebody else could put another directory in its place. {_ADVICE}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Where things lie on this machine, by platformdirs and the environment; makes nothing."""
+"""Paths of fleetd on this machine, by platformdirs and the environment; makes nothing."""
 
 import os
 import pwd
@@ -33,8 +33,7 @@ def database_path(env: Mapping[str, str] = os.environ) -> Path:
 
 def checkpoints_path(env: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of checkpoint files, inside ``FLIGHTLINE_DIR`` or ``~/.flightline``."""
-    base = env.get("FLIGHTLINE_DIR") or "~/.flightline"
-    return Path(base).expanduser() / "checkpoints"
+    return Path(env.get("FLIGHTLINE_DIR") or "~/.flightline").expanduser() / "checkpoints"
 
 
 def config_path(env: Mapping[str, str] = os.environ) -> Path:

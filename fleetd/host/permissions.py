@@ -1,7 +1,7 @@
-"""Who else may change a file, or put another in its place, by owners and modes.
+"""Permissions: which others may change a file, or put another in its place, by owners and modes.
 
-Whoever may rename what lies in a directory can put something else in its place. So a file is as
-safe as the least safe directory on the way to it.
+Who may rename entries of a directory can put something else in their place. So a file is as safe
+as the least safe directory on the way to it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Progress of a long request, for whoever asked to be told.
+"""Progress of a long request, for the client that asked for it.
 
 It goes with the task, and with the threads that the task starts. Where nobody asked, to note
 something here costs next to nothing.
@@ -46,7 +46,7 @@ def at(what: str, done: int = 0, total: int | None = None) -> None:
         tracker.count = ProgressCount(what, done, None if total is None else max(total, done))
 
 
-def on(number: int = 1) -> None:
+def advance(number: int = 1) -> None:
     """Note that so many more are done of what was named last."""
     if (tracker := _tracker.get()) is not None:
         what, done, total = tracker.count

@@ -15,12 +15,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
 
 from ..protocol.display import escaped, shown
+from ..protocol.timestamps import iso
 
 _NAME = re.compile(r"[a-z_.]{1,40}")
 
@@ -76,7 +76,7 @@ def on_behalf_of(origin: TraceContext | None) -> Iterator[None]:
         _current.reset(token)
 
 
-def tell(about: str) -> None:
+def annotate(about: str) -> None:
     """Add to the origin what became known of it, such as a hook's session."""
     origin = _current.get() or TraceContext()
     joined = f"{origin.about}, {about}" if origin.about else about
@@ -96,29 +96,19 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
-        head = f"[{_iso(record.created)}] [{record.levelname}] "
+        head = f"[{iso(round(record.created * 1e6) // 1_000)}] [{record.levelname}] "
         lines = [record.getMessage()]
         if record.exc_info:
             lines += self.formatException(record.exc_info).splitlines()
-        whose = current()
-        tail = f" ({whose})" if whose else ""
+        tail = f" ({context})" if (context := current()) else ""
         return "\n".join(head + escaped(self._redact(line) + tail) for line in lines)
-
-
-def _iso(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
 def configure(level: str, redact: Callable[[str], str], stream: TextIO | None = None) -> None:
     """Send the log to ``stream``, stderr by default; the libraries' own only from WARNING on."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(redact))
-    root = logging.getLogger()
-    for old in root.handlers[:]:
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("fleetd").setLevel(level)
     # A closed terminal must not turn every message into a traceback.
     logging.raiseExceptions = False

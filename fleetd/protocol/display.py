@@ -33,7 +33,9 @@ def escaped(text: str) -> str:
     if text.isprintable() and (text.isascii() or not _invisible().search(text)):
         return text
     return "".join(
-        char if char.isprintable() and not _invisible().match(char) else _escape(char)
+        char
+        if char.isprintable() and not _invisible().match(char)
+        else char.encode("unicode_escape").decode()
         for char in text
     )
 
@@ -41,10 +43,6 @@ def escaped(text: str) -> str:
 def escaped_in_json(text: str) -> str:
     """Return JSON in which those characters are escapes, which say the same."""
     return text if text.isascii() else _invisible().sub(_json_escape, text)
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode()
 
 
 def _json_escape(found: re.Match[str]) -> str:
@@ -102,17 +100,9 @@ def attributed(text: str, author: str | None, reader: str | None, limit: int = L
     return f"{author}: {quote(text, limit)}"
 
 
-def clean_path(path: str) -> str:
-    """Return a path on one line; what does not print or nobody sees in it is written as an escape.
-
-    Without those characters it would be the name of another file.
-    """
-    return escaped(path)
-
-
 def path(name: str, limit: int = LINE_CHARS) -> str:
     """Return a file's name of at most ``limit`` characters, with escapes for what nobody sees."""
-    line = clean_path(name)
+    line = escaped(name)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

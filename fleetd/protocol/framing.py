@@ -97,8 +97,7 @@ if sys.platform == "linux":
         Of a listener's end they are those of the process that called ``listen``.
         """
         layout = struct.Struct("3i")
-        option = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, layout.size)
-        pid, uid, _ = layout.unpack(option)
+        pid, uid, _ = layout.unpack(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, layout.size))
         # The kernel counts uids without a sign.
         return uid & 0xFFFFFFFF, pid
 
@@ -108,6 +107,4 @@ else:
         """Return the uid of the other end; raises OSError where nobody knows."""
         # struct xucred of macOS and FreeBSD begins with a version and the uid.
         local_level, local_peercred, size = 0, 1, 76
-        option = sock.getsockopt(local_level, local_peercred, size)
-        _, uid = struct.unpack_from("2I", option)
-        return uid, None
+        return struct.unpack_from("2I", sock.getsockopt(local_level, local_peercred, size))[1], None

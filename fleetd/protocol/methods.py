@@ -30,15 +30,9 @@ _NOUNS = (
     recovery,
     hook,
 )
-
-
-def _requests() -> dict[str, type[Request[Any]]]:
-    found: dict[str, type[Request[Any]]] = {}
-    for noun in _NOUNS:
-        for thing in vars(noun).values():
-            if isinstance(thing, type) and issubclass(thing, Request) and thing.method:
-                found[thing.method] = thing
-    return found
-
-
-METHODS: dict[str, type[Request[Any]]] = _requests()
+METHODS: dict[str, type[Request[Any]]] = {
+    thing.method: thing
+    for noun in _NOUNS
+    for thing in vars(noun).values()
+    if isinstance(thing, type) and issubclass(thing, Request) and thing.method
+}

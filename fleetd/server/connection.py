@@ -318,7 +318,7 @@ class ClientConnection:
         except trio.WouldBlock:
             await self._reading.acquire()
         try:
-            await self._replies.taken()
+            await self._replies.drained()
             yield
         finally:
             self._reading.release()

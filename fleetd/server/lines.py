@@ -94,9 +94,9 @@ class LineReader:
     async def _receive(self, deadline: float) -> bytes:
         """Return what has come, nothing when the client stopped sending or is gone."""
         if deadline == math.inf:
-            return await self._come()
+            return await self._read_some()
         with trio.CancelScope(deadline=deadline):
-            return await self._come()
+            return await self._read_some()
         raise LimitExceeded(
             f"A line was begun and not finished within {self._timeout_ms} ms.",
             hint="Send each line in one go, ended by a line feed.",
@@ -104,7 +104,7 @@ class LineReader:
             allowed=self._timeout_ms,
         )
 
-    async def _come(self) -> bytes:
+    async def _read_some(self) -> bytes:
         # Clients send a line and wait: a read before anything has come nearly always fails.
         descriptor = self._stream.socket.fileno()
         while True:
@@ -202,7 +202,7 @@ class LineWriter:
         if len(rest) < len(data):
             self._begun = rest  # a kernel that took a part of it: the next line brings the rest
 
-    async def taken(self) -> None:
+    async def drained(self) -> None:
         """Wait until nothing waits to be sent."""
         while self.lines:
             async with self._sending:

@@ -100,11 +100,11 @@ def _remove_stale(path: Path) -> None:
         raise PathRefused(
             f"{path} exists and is not a socket. Move it away, or set FLEET_SOCKET to another path."
         )
-    if _refuses(path):
+    if _is_stale(path):
         path.unlink()
 
 
-def _refuses(path: Path) -> bool:
+def _is_stale(path: Path) -> bool:
     """Whether nobody listens on the socket; raises AlreadyRunning when somebody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

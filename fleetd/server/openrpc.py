@@ -33,11 +33,15 @@ def document() -> OpenRpc:
     ]
     for name in own:  # each is spelled out as its method's parameters
         del schemas[name]
+    errors = {
+        cls.kind: {"code": cls.code, "message": inspect.getdoc(cls) or cls.kind}
+        for cls in KINDS.values()
+    }
     return OpenRpc(
         openrpc=OPENRPC_VERSION,
         info={"title": "fleetd", "version": __version__},
         methods=methods,
-        components={"schemas": schemas, "errors": _errors()},
+        components={"schemas": schemas, "errors": errors},
     )
 
 
@@ -52,31 +56,17 @@ def _method(
         "description": description,
         "paramStructure": "either",
         "params": [
-            _param(name, schema, meaning(request.method, name)) for name in _param_names(request)
+            {
+                "name": name,
+                "description": meaning(request.method, name),
+                "required": name in schema.get("required", ()),
+                "schema": schema["properties"][name],
+            }
+            # Those by position in their order, then those that go by name only.
+            for name in dict.fromkeys(
+                [*positional_fields(request), *request.__struct_encode_fields__]
+            )
         ],
         "result": {"name": "result", "schema": result},
         "errors": [{"$ref": f"#/components/errors/{cls.kind}"} for cls in KINDS.values()],
-    }
-
-
-def _param_names(request: type[Request[Any]]) -> list[str]:
-    """Return the by-position parameters in their order, then what goes by name only."""
-    positional = positional_fields(request)
-    rest = [name for name in request.__struct_encode_fields__ if name not in positional]
-    return [*positional, *rest]
-
-
-def _param(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "description": description,
-        "required": name in schema.get("required", ()),
-        "schema": schema["properties"][name],
-    }
-
-
-def _errors() -> dict[str, dict[str, Any]]:
-    return {
-        cls.kind: {"code": cls.code, "message": inspect.getdoc(cls) or cls.kind}
-        for cls in KINDS.values()
     }

@@ -40,18 +40,13 @@ def report_start(notifier: Notifier, tasks: trio.Nursery) -> AbstractContextMana
     def report(count: progress.ProgressCount) -> None:
         if count.total == 0:
             return
-        text = f"Starting: {said(count)}"
-        notifier.send(f"STATUS={text}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
+        of = "" if count.total is None else f" of {count.total:,}"
+        phase = _PHASES.get(count.what, count.what).format(f"{count.done:,}{of}")
+        notifier.send(f"STATUS=Starting: {phase}", f"EXTEND_TIMEOUT_USEC={MORE_S * 1_000_000}")
         if next(rounds) % LOGGED_EVERY == 0:
-            log.info("%s", text)
+            log.info("Starting: %s", phase)
 
     return _reported(report, PAUSE_S, tasks)
-
-
-def said(count: progress.ProgressCount) -> str:
-    """Return in words what a start is at, and how far."""
-    of = "" if count.total is None else f" of {count.total:,}"
-    return _PHASES.get(count.what, count.what).format(f"{count.done:,}{of}")
 
 
 def report_to_client(
@@ -73,20 +68,18 @@ def report_to_client(
 def _reported(report: Report, every_s: float, tasks: trio.Nursery) -> Iterator[None]:
     over = trio.CancelScope()
     with progress.tracked() as tracker:
-        tasks.start_soon(_watch, tracker, report, every_s, over)
+
+        async def watch() -> None:
+            reported = tracker.count
+            with over:
+                while True:
+                    await trio.sleep(every_s)
+                    if tracker.count != reported:
+                        reported = tracker.count
+                        report(reported)
+
+        tasks.start_soon(watch)
         try:
             yield
         finally:
             over.cancel()
-
-
-async def _watch(
-    tracker: progress.ProgressTracker, report: Report, every_s: float, over: trio.CancelScope
-) -> None:
-    told = tracker.count
-    with over:
-        while True:
-            await trio.sleep(every_s)
-            if tracker.count != told:
-                told = tracker.count
-                report(told)

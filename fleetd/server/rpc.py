@@ -138,7 +138,9 @@ def parse_large(line: Line, *, depth: int, batch: int) -> RpcMessage:
     begin = line.find(_PAYLOAD, 0, _AROUND_BYTES) + len(_PAYLOAD) - 1
     end = line.rfind(_AFTER_PAYLOAD, -_AROUND_BYTES) + 1
     if not len(_PAYLOAD) <= begin < end:
-        raise _beyond("line_bytes", _AROUND_BYTES, "Of a large line only the payload may be large.")
+        raise _limit_exceeded(
+            "line_bytes", _AROUND_BYTES, "Of a large line only the payload may be large."
+        )
     message = parse(line[:begin] + b'""' + line[end:], depth=depth, batch=batch)
     with memoryview(line) as whole:
         payload = "".join(_pieces(whole[begin + 1 : end - 1]))
@@ -156,13 +158,13 @@ def _pieces(text: memoryview) -> Iterator[str]:
     at = 0
     while len(text) - at > _PIECE_BYTES:
         piece = bytes(text[at : at + _PIECE_BYTES + 1])
-        end = _whole(piece)
+        end = _piece_end(piece)
         yield _decode(b'"%b"' % piece[:end], str)
         at += end
     yield _decode(b'"%b"' % bytes(text[at:]), str)
 
 
-def _whole(piece: bytes) -> int:
+def _piece_end(piece: bytes) -> int:
     """Return where a piece of a string can end, before its last byte, so that it can be read.
 
     An escape may be half there, and is one of two if it is half a character.
@@ -184,13 +186,15 @@ def _check_structure(line: Line, depth: int, batch: int) -> None:
         return
     brackets = _brackets(line)
     if len(brackets) > 2 * _CONTAINERS:
-        raise _beyond("containers", _CONTAINERS, "The message holds too many objects and arrays.")
+        raise _limit_exceeded(
+            "containers", _CONTAINERS, "The message holds too many objects and arrays."
+        )
     level, ones = 0, 0
     for at in range(0, len(brackets), _AT_ONCE):
         steps = array("b", brackets[at : at + _AT_ONCE])
         levels = array("i", accumulate(steps, initial=level))
         if max(levels) > depth:
-            raise _beyond("depth", depth, f"The message nests deeper than {depth} levels.")
+            raise _limit_exceeded("depth", depth, f"The message nests deeper than {depth} levels.")
         level, ones = levels[-1], ones + levels.count(1) - (level == 1)
     # Every container within the outermost array leads back to level 1 when it ends.
     if line.lstrip()[:1] == b"[" and ones - 1 > batch:
@@ -206,10 +210,10 @@ def _brackets(line: Line) -> bytes:
 
 
 def _too_many(batch: int) -> LimitExceeded:
-    return _beyond("batch", batch, f"The batch holds more than {batch} requests.")
+    return _limit_exceeded("batch", batch, f"The batch holds more than {batch} requests.")
 
 
-def _beyond(limit: str, allowed: int, message: str) -> LimitExceeded:
+def _limit_exceeded(limit: str, allowed: int, message: str) -> LimitExceeded:
     return LimitExceeded(
         message, hint="Send smaller messages, several if need be.", limit=limit, allowed=allowed
     )
@@ -347,20 +351,22 @@ def _type_at(request: type[Request[Any]], steps: list[Step]) -> inspect.Type | N
     """Follow a path through the types; None where it leads out of what is declared."""
     here: inspect.Type | None = inspect.type_info(request)
     for step in steps:
-        here = _concrete(here)
+        here = _unwrapped(here)
         if isinstance(here, inspect.StructType):
             here = next((field.type for field in here.fields if field.encode_name == step), None)
         else:
             here = here.item_type if isinstance(here, inspect.ListType) else None
-    return _concrete(here)
+    return _unwrapped(here)
 
 
-def _concrete(here: inspect.Type | None) -> inspect.Type | None:
+def _unwrapped(here: inspect.Type | None) -> inspect.Type | None:
     """Return the type itself where it was wrapped as annotated or optional."""
     if isinstance(here, inspect.Metadata):
-        return _concrete(here.type)
+        return _unwrapped(here.type)
     if isinstance(here, inspect.UnionType):
-        return next((_concrete(t) for t in here.types if not isinstance(t, inspect.NoneType)), None)
+        return next(
+            (_unwrapped(t) for t in here.types if not isinstance(t, inspect.NoneType)), None
+        )
     return here
 
 

@@ -8,7 +8,7 @@ import trio
 from ..domain.core.context import Caller
 from ..domain.events import streams
 from ..domain.missions import missions
-from ..engine.change_feed import PAGE, FeedPage, told
+from ..engine.change_feed import PAGE, FeedPage, encoded
 from ..engine.engine import Engine
 from ..protocol.records import Event
 from ..protocol.requests.event import EventSubscribe, Subscription
@@ -47,12 +47,16 @@ class Follower:
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Follow the log; raises FleetError when it cannot be read any more."""
         while not self._ended:
-            next_ones: FeedPage | None = None
+            page: FeedPage | None = None
             with trio.CancelScope() as self._looking:
-                next_ones = await self._next()
-            if next_ones is not None and not self._ended:
-                self._position = next_ones.position
-                lines = [self._line(text) for event, text in next_ones.events if self._wants(event)]
+                page = await self._next()
+            if page is not None and not self._ended:
+                self._position = page.position
+                lines = [
+                    b"%b%b}}\n" % (self._begin, text)
+                    for event, text in page.events
+                    if self._wants(event)
+                ]
                 if lines:
                     await send(b"".join(lines))
 
@@ -69,7 +73,7 @@ class Follower:
             )
             self._behind = len(page.events) > 0
             if page.position > self._position:
-                return told(page)
+                return encoded(page)
         found = await self._engine.feed.after(self._position)
         self._behind = self._picks and found.full
         return found
@@ -81,9 +85,6 @@ class Follower:
             and wanted.agent_id in (None, event.agent_id)
             and (wanted.types is None or event.type in wanted.types)
         )
-
-    def _line(self, text: bytes) -> bytes:
-        return b"%b%b}}\n" % (self._begin, text)
 
 
 async def subscribe(

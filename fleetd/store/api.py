@@ -62,7 +62,7 @@ class StoreAway(Unavailable):
 
 
 _MEND = "That will not pass by itself: mend it on the server, or in this machine's settings."
-HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
+_HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
 
 
 class Away(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Away(msgspec.Struct, frozen=True):
         for_ms = max(0, now_ms - self.since_ms)
         return StoreAway(
             f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
-            hint=_MEND if self.final else HINT,
+            hint=_MEND if self.final else _HINT,
             retry=True,
             step=self.step,
             away_ms=for_ms,

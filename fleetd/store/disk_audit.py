@@ -4,6 +4,7 @@ The database's files are only ever looked at by name: closing a descriptor of on
 SQLite's locks on it.
 """
 
+import contextlib
 import os
 import stat
 import time
@@ -68,14 +69,11 @@ def _below(tree: Path) -> Iterator[AuditedPath]:
     if tree.is_dir():
         yield AuditedPath(tree, 0o700)
     for directory, inner, names in os.walk(tree):
-        for name in inner:
-            path = Path(directory, name)
-            if not path.is_symlink():
-                yield AuditedPath(path, 0o700)
-        for name in names:
-            path = Path(directory, name)
-            if not path.is_symlink():
-                yield AuditedPath(path, 0o600)
+        for wanted, found in ((0o700, inner), (0o600, names)):
+            for name in found:
+                path = Path(directory, name)
+                if not path.is_symlink():
+                    yield AuditedPath(path, wanted)
 
 
 def trouble(place: AuditedPath) -> tuple[str, bool] | None:
@@ -122,17 +120,15 @@ def second_names(database: Path) -> list[Path]:
 
 
 def _is_old(path: Path) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         info = path.lstat()
-    except OSError:
-        return False
-    return not stat.S_ISDIR(info.st_mode) and time.time() - info.st_mtime > LEFT_S
+        return not stat.S_ISDIR(info.st_mode) and time.time() - info.st_mtime > LEFT_S
+    return False
 
 
 def free_bytes(path: Path) -> int | None:
     """Return the bytes that we may still write where a path lies, None when nobody knows."""
-    try:
+    with contextlib.suppress(OSError):
         room = os.statvfs(path)
-    except OSError:
-        return None
-    return room.f_bavail * room.f_frsize
+        return room.f_bavail * room.f_frsize
+    return None

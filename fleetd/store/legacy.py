@@ -100,7 +100,9 @@ class LegacyFile:
             if self._read is None or _version(now) != _version(self._read):
                 raise LegacyRefused("it has changed since: does its old program still run?")
             trouble = self._close_to_others()
-            target = next(name for name in self._names() if not os.path.lexists(name))
+            endings = itertools.chain(("",), map(".{}".format, itertools.count(1)))
+            names = (self.path.with_name(f"{self.path.name}.backup{each}") for each in endings)
+            target = next(name for name in names if not os.path.lexists(name))
             self.path.rename(target)
             sync(self.path.parent)
         except OSError as error:
@@ -119,12 +121,6 @@ class LegacyFile:
         except OSError as error:
             return _reason(error)
         return ""
-
-    def _names(self) -> Iterator[Path]:
-        first = self.path.with_name(f"{self.path.name}.backup")
-        yield first
-        for number in itertools.count(1):
-            yield first.with_name(f"{first.name}.{number}")
 
 
 def _reason(error: OSError) -> str:
@@ -238,12 +234,9 @@ def _find(inside: Any, thing: object) -> tuple[str | int, ...] | None:
     """Return the keys that lead to a thing, None when it is not there."""
     if inside is thing:
         return ()
-    parts: Any = ()
-    if isinstance(inside, dict):
-        parts = inside.items()
-    elif isinstance(inside, list):
-        parts = enumerate(inside)
-    for key, part in parts:
+    if not isinstance(inside, dict | list):
+        return None
+    for key, part in inside.items() if isinstance(inside, dict) else enumerate(inside):
         if (keys := _find(part, thing)) is not None:
             return (key, *keys)
     return None
@@ -392,11 +385,9 @@ def _events(value: Any, name: str) -> list[OldEvent]:
 
 
 def _event_time(event: _Event, *where: str | int) -> str | None:
-    if event.occurred_at is not None:
-        return _time(event.occurred_at, *where, "occurred_at")
-    if event.timestamp is not None:
-        return _time(event.timestamp, *where, "timestamp")
-    return _time(event.created_at, *where, "created_at")
+    """Return the first time that an event has."""
+    name = next((name for name in _TIMES if getattr(event, name) is not None), _TIMES[0])
+    return _time(getattr(event, name), *where, name)
 
 
 def _rest(raw: dict[str, Any], mailbox: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def machine_id(directory: Path) -> str:
     try:
         make_directories(directory)
         if not path.exists():
-            _make(path)
+            _make_id(path)
         text = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreRefused(f"{path} cannot be read: {error}") from error
@@ -44,7 +44,7 @@ def machine_id(directory: Path) -> str:
     return text
 
 
-def _make(path: Path) -> None:
+def _make_id(path: Path) -> None:
     """Write the file whole or not at all; of two that do, the first one's stays."""
     part = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
@@ -57,7 +57,7 @@ def _make(path: Path) -> None:
 
 log = logging.getLogger("fleetd")
 STARTS_FILE = "machine-nonces"
-# Starts that stand in the file: of the last few nobody knows whether the store has heard of them.
+# Starts that the file holds: of the last few nobody knows whether the store has heard of them.
 KEPT = 4
 
 
@@ -77,7 +77,10 @@ class DaemonInstance:
 
     def __init__(self, directory: Path) -> None:
         self.nonce = secrets.token_hex(8)
-        self.boot_id = f"{uptime().boot_id}/{_pid_namespace()}"
+        namespace = ""
+        with contextlib.suppress(OSError):
+            namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it names no path
+        self.boot_id = f"{uptime().boot_id}/{namespace}"
         self.earlier: list[DaemonStart] = []
         self._directory = directory
         self._begun = False
@@ -100,21 +103,11 @@ class DaemonInstance:
             log.warning("%s cannot be used: %s", path, error)
 
 
-def _pid_namespace() -> str:
-    """Return what the kernel calls the space in which this process has its pid."""
-    try:
-        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it names no path
-    except OSError:
-        return ""
-
-
 def _starts(path: Path) -> list[DaemonStart]:
     """Return the starts that a file holds, oldest first; raises OSError, DecodeError."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    return msgspec.json.decode(data, type=list[DaemonStart])
+    with contextlib.suppress(FileNotFoundError):
+        return msgspec.json.decode(path.read_bytes(), type=list[DaemonStart])
+    return []
 
 
 def _write(directory: Path, starts: list[DaemonStart]) -> None:

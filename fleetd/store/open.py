@@ -38,10 +38,10 @@ def open_store(
 
 def check_url(loaded: Loaded) -> None:
     """Raise StoreRefused for a URL that is none, with where it was set."""
-    from .postgres.url import named
+    from .postgres.url import display_name
 
     try:
-        named(loaded.config.store)
+        display_name(loaded.config.store)
     except StoreRefused as error:
         origin = loaded.origins.get("store")
         raise StoreRefused(f"{error} It comes from the {origin}." if origin else error) from None

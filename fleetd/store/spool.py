@@ -3,6 +3,7 @@
 They are taken in the order of their names, which begin with the time of the hook.
 """
 
+import contextlib
 import os
 import re
 import stat
@@ -106,21 +107,17 @@ class Spool:
         """Return how much lies there."""
         sizes: dict[str, int] = {}
         for name in self._names():
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 sizes[name] = self._path(name).lstat().st_size
-            except FileNotFoundError:
-                continue
         times = [int(match[1]) for name in sizes if (match := _NAME.fullmatch(name))]
         unreadable = sum(name.endswith(UNREADABLE) for name in sizes)
         return SpoolSize(len(times), sum(sizes.values()), unreadable, min(times, default=None))
 
     def _names(self) -> list[str]:
-        if self.directory is None:
-            return []
-        try:
-            return os.listdir(self.directory)  # noqa: PTH208 - names only, for every hook
-        except OSError:
-            return []
+        with contextlib.suppress(OSError):
+            if self.directory is not None:
+                return os.listdir(self.directory)  # noqa: PTH208 - names only, for every hook
+        return []
 
     def _path(self, name: str) -> Path:
         return Path(self.directory or "", name)

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import outcome
 import trio
@@ -59,9 +59,7 @@ class Job:
 
     def fail(self, error: BaseException) -> None:
         """Note the failure."""
-        if not isinstance(error, Exception):
-            error = _ordinary(error)
-        self.result = outcome.Error(error)
+        self.result = outcome.Error(error if isinstance(error, Exception) else _ordinary(error))
 
     def abandon(self, error: BaseException) -> None:
         """Note that a batch failed before the job had a result; what it came to is void."""
@@ -124,11 +122,10 @@ class WorkerThread:
             await trio.lowlevel.cancel_shielded_checkpoint()
             if job.result is None:
                 raise AssertionError("a job was left without a result")
-            done: T = job.result.unwrap()
-            return done
+            return cast("T", job.result.unwrap())
         self._queue.put(Job(fn, trio.lowlevel.current_task()))
-        result: T = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
-        return result
+        failed = trio.lowlevel.Abort.FAILED
+        return cast("T", await trio.lowlevel.wait_task_rescheduled(lambda _: failed))
 
     @property
     def waiting(self) -> int:

@@ -29,7 +29,7 @@ DEEDS = "create create checkpoint snapshot create checkpoint checkpoint prune fo
 
 
 @dataclass
-class Deeds:
+class Actions:
     """What was asked for and is not answered yet, and what was answered.
 
     ``kinds`` are the errors that are no defect; anything else that is raised is one.

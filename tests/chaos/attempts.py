@@ -17,7 +17,7 @@ import trio.testing
 from tests.chaos.campaign import Red
 from tests.chaos.inflight import Kind, line_of
 from tests.chaos.served import Life, living
-from tests.chaos.steps import Steps
+from tests.chaos.steps import StepCounter
 from tests.support.fleet import Clock, Fleet
 
 HELLO = b'{"jsonrpc":"2.0","id":"h","method":"system.hello"}\n'
@@ -86,7 +86,7 @@ class Attempt:
 
     def __init__(self, kind: Kind, way: str, step: int | None) -> None:
         self.kind, self.way, self.step = kind, way, step
-        self.steps = Steps()
+        self.steps = StepCounter()
         self.said: list[logging.LogRecord] = []
 
     def carry_out(self, usual: Undisturbed | None) -> Undisturbed:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.hostile import line, request
-from tests.chaos.measured_daemon import Gauge, dial, shut
+from tests.chaos.measured_daemon import MeasuredDaemon, dial, shut
 
 HALF = b'{"jsonrpc":"2.0","id":1,"method":"system.he'
 BEGUN_HOOK = b'{"jsonrpc":"2.0","method":"hook.deliver","params":{' + b"x" * 200_000
@@ -54,7 +54,9 @@ def reset(sock: socket.socket) -> None:
 
 
 @contextmanager
-def slow_writers(gauge: Gauge, count: int, chance: random.Random) -> Iterator[list[socket.socket]]:
+def slow_writers(
+    gauge: MeasuredDaemon, count: int, chance: random.Random
+) -> Iterator[list[socket.socket]]:
     """Have so many clients connect: with nothing to say, half a line, or a hook's half line."""
     sockets = []
     try:
@@ -74,7 +76,9 @@ def slow_writers(gauge: Gauge, count: int, chance: random.Random) -> Iterator[li
 
 
 @contextmanager
-def lazy_readers(gauge: Gauge, count: int, question: bytes) -> Iterator[list[socket.socket]]:
+def lazy_readers(
+    gauge: MeasuredDaemon, count: int, question: bytes
+) -> Iterator[list[socket.socket]]:
     """Have so many clients ask for much, and subscribe, and read nothing."""
     subscribe = line(request("event.subscribe", {"since": 0})) + b"\n"
     sockets = []
@@ -104,7 +108,7 @@ time.sleep(600)
 
 @contextmanager
 def process_of_clients(
-    gauge: Gauge, count: int, question: bytes
+    gauge: MeasuredDaemon, count: int, question: bytes
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a program with so many connections, which may be stopped and killed."""
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(gauge.socket), str(count)]

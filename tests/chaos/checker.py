@@ -1,7 +1,7 @@
 """Holds what users were told against what a daemon says that came back; must not change anything.
 
-``Witness.look`` comes before what was in flight is sent again, when it may have been done or not;
-``Witness.settle`` after that, when everything must be as it was told, done exactly once.
+``CrewChecker.look`` comes before what was in flight is sent again, when it may have been done;
+``CrewChecker.settle`` after that, when everything must be as it was told, done exactly once.
 """
 
 from collections import Counter
@@ -10,9 +10,9 @@ from typing import Any
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import NotFound
-from tests.chaos.view import OVER, Log, View, check, check_files, wait_until
+from tests.chaos.view import OVER, DaemonView, ShownLog, check, check_files, wait_until
 from tests.chaos.work import Crew
-from tests.chaos.worker import Said, Worker
+from tests.chaos.worker import CrewWorker, Said
 
 # What a thing is told to be, and must be from then on, by its kind.
 FIELDS = {
@@ -34,7 +34,7 @@ ENDS = ("mission.delete", "system.forget")
 CREDITED = ("mission_created", "mission_updated", "sortie_created")
 
 
-class Witness:
+class CrewChecker:
     """Looks at a daemon after each break, and remembers the log.
 
     ``patience_s`` is how long it waits for what comes about by itself.
@@ -45,7 +45,7 @@ class Witness:
         self._crew = crew
         self._pruned: set[str | None] = set()
         self._checkpoints = home / "flightline" / "checkpoints"
-        self.log = Log()
+        self.log = ShownLog()
 
     def excuse(self, mission: str) -> None:
         """Expect no more that checkpoints of a mission are there: somebody else has pruned it."""
@@ -57,12 +57,12 @@ class Witness:
             if said.method == "checkpoint.prune":
                 self._pruned.add(said.mission)
         self._compare_log(client)
-        view = View(client)
+        view = DaemonView(client)
         view.check_whole(self.log)
         view.check_checkpoints(self.log, self._ended("kept"), self._pruned)
         self._check_done_once()
         for worker in self._crew.workers:
-            _Compared(worker, view, client, self.log).check()
+            _Comparison(worker, view, client, self.log).check()
 
     def settle(self, client: Fleet) -> int:
         """Send what was in flight again, and check that all was done once and all copies agree.
@@ -76,7 +76,9 @@ class Witness:
 
         wait_until(taken, "hook payloads stay in the spool", self._patience_s)
         self.look(client)
-        check_files(client, self._checkpoints, lambda: set(View(client).kept), self._patience_s)
+        check_files(
+            client, self._checkpoints, lambda: set(DaemonView(client).kept), self._patience_s
+        )
         return retried
 
     def _ended(self, kind: str) -> set[str]:
@@ -127,10 +129,10 @@ class Witness:
             check(fits, f"{shows} is in the log {seen} times, acknowledged {done[shows]} times")
 
 
-class _Compared:
+class _Comparison:
     """One worker's things beside the fleet."""
 
-    def __init__(self, worker: Worker, view: View, client: Fleet, log: Log) -> None:
+    def __init__(self, worker: CrewWorker, view: DaemonView, client: Fleet, log: ShownLog) -> None:
         self._worker, self._view, self._client, self._log = worker, view, client, log
         self._there: dict[str, dict[str, Any]] = {
             "mission": view.missions,

@@ -18,7 +18,7 @@ from tests.chaos import bad_clients as bad
 from tests.chaos.bystanders import Noticed, judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.hostile import line, request
-from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
+from tests.chaos.measured_daemon import MB, MeasuredDaemon, dial, measured, shut
 from tests.support.hook_client import start as start_hook
 
 SETTINGS = "[limits]\nline_timeout_ms = {line}\nreply_timeout_ms = {reply}\nconnections = {slots}\n"
@@ -45,7 +45,7 @@ DEFECTS = {
 class Trouble:
     """One daemon, and what is done to it."""
 
-    def __init__(self, run: Run, gauge: Gauge) -> None:
+    def __init__(self, run: Run, gauge: MeasuredDaemon) -> None:
         self.run = run
         self.gauge = gauge
         self.long = run.judged and not run.planted

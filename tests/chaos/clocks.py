@@ -135,7 +135,7 @@ class _History:
 
             setattr(self._fleet.engine, "write", noted)  # noqa: B010
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(timers.notice_silence, self._fleet.engine)
+                nursery.start_soon(timers.scan_liveness, self._fleet.engine)
                 nursery.start_soon(self._beat, self._fleet)
                 await trio.sleep(1.5)
                 await self._compare()

@@ -29,7 +29,7 @@ from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.ledger import (
     FILED,
     Fact,
-    Worker,
+    LedgerWorker,
     intact,
     look,
     quietly,
@@ -97,7 +97,7 @@ async def _fill(root: Path, chance: random.Random, facts: list[Fact]) -> Path:
     """Work on a store; returns a copy of it as a kill leaves it."""
     async with running(root) as fleet:
         for name in ("a", "b"):
-            worker = Worker(fleet, name, chance, facts.append)
+            worker = LedgerWorker(fleet, name, chance, facts.append)
             await worker.work(20)
             if name == "a":
                 fleet.engine.store._wal._connection.wal_checkpoint(

@@ -142,7 +142,7 @@ def _apply(content: bytearray, step: Write | Size) -> None:
     content[step.offset : step.offset + len(step.data)] = step.data
 
 
-class Disk:
+class RecordedDisk:
     """Records what happens below a directory; what is there at first is on the disk."""
 
     def __init__(self, root: Path) -> None:
@@ -467,7 +467,7 @@ def gone_after(place: Path) -> Iterator[Path]:
 class _Vfs(apsw.VFS):
     """Passes everything on to the real file system and notes it."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: RecordedDisk) -> None:
         self.vfs_name = f"disk-{id(disk)}"
         self.disk = disk
         super().__init__(self.vfs_name, page_checksums.VFS, makedefault=True)
@@ -482,7 +482,7 @@ class _Vfs(apsw.VFS):
 
 
 class _File(apsw.VFSFile):
-    def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
+    def __init__(self, disk: RecordedDisk, name: Any, flags: list[int]) -> None:
         path = name if isinstance(name, str | None) else name.filename()
         made = path is not None and not os.path.lexists(path)
         self._journal = bool(flags[0] & _JOURNALS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.everyday import Everybody
-from tests.chaos.measured_daemon import MB, Gauge, measured
+from tests.chaos.measured_daemon import MB, MeasuredDaemon, measured
 
 SETTINGS = (
     "[retention]\ndays = 0\nkeep = 1\ncompleted_days = 0\nevent_days = 0\nsnapshot_days = 0\n"
@@ -52,7 +52,7 @@ DESCRIPTORS = 40
 
 
 @dataclass
-class Sample:
+class UsageSample:
     """What was seen at a moment, in seconds since the beginning."""
 
     at: float
@@ -89,7 +89,7 @@ def run(run: Run) -> None:
         gauge.daemon.stop()
 
 
-def _watch(run: Run, gauge: Gauge, fleet: Everybody, home: Path) -> list[Sample]:
+def _watch(run: Run, gauge: MeasuredDaemon, fleet: Everybody, home: Path) -> list[UsageSample]:
     begun, samples, times = time.monotonic(), [], []
     for number in run.rounds():
         time.sleep(max(0.0, begun + number + 1 - time.monotonic()))
@@ -112,7 +112,7 @@ def _counted(run: Run, times: list[float]) -> list[float]:
     return []
 
 
-def _line(seconds: int, sample: Sample, times: Sequence[float]) -> str:
+def _line(seconds: int, sample: UsageSample, times: Sequence[float]) -> str:
     middle = statistics.median(times) * 1e3 if times else 0.0
     return (
         f"{seconds // 60:4} min: {sample.memory / MB:.1f} MB, database {sample.database / MB:.1f}, "
@@ -121,9 +121,9 @@ def _line(seconds: int, sample: Sample, times: Sequence[float]) -> str:
     )
 
 
-def _sample(gauge: Gauge, home: Path, at: float) -> Sample:
+def _sample(gauge: MeasuredDaemon, home: Path, at: float) -> UsageSample:
     database = home / "data" / "squawk.db"
-    return Sample(
+    return UsageSample(
         at,
         gauge.rss(),
         gauge.descriptors(),
@@ -161,7 +161,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return statistics.median(found) if found else 0.0
 
 
-def _judge(run: Run, samples: list[Sample], agents: int, *, long: bool) -> None:
+def _judge(run: Run, samples: list[UsageSample], agents: int, *, long: bool) -> None:
     """Raise Red for what grows after the first quarter."""
     settled = samples[len(samples) // 4 :]
     run.figures["MB of memory at the end"] = settled[-1].memory / MB

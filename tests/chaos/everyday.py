@@ -16,7 +16,7 @@ from tests.chaos.hostile import hook_line
 USUAL = {"lock_conflict", "limit", "not_found", "invalid_state", "conflict"}
 
 
-class Agent:
+class EverydayAgent:
     """One agent: mission after mission, with locks, letters, records and an agent CLI's sessions.
 
     ``pause_s`` is how long it rests between two requests. The mission before the last is deleted.
@@ -137,7 +137,7 @@ class Everybody:
         for name in names:
             place = home / "project" / name
             place.mkdir(parents=True, exist_ok=True)
-            self.agents.append(Agent(name, names, path, place, number / per_second))
+            self.agents.append(EverydayAgent(name, names, path, place, number / per_second))
         self._threads = [threading.Thread(target=agent.run) for agent in self.agents]
 
     def start(self) -> None:

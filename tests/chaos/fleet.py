@@ -14,11 +14,11 @@ from pathlib import Path
 from fleetctl.client import Fleet
 from tests.chaos import shared_locks
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.checker import Witness
-from tests.chaos.machines import Machine, Machines, running
+from tests.chaos.checker import CrewChecker
+from tests.chaos.machines import FleetMachine, FleetMachines, running
 from tests.chaos.people import PATIENCE_S, Town, home_of
 from tests.chaos.shared_locks import Series
-from tests.chaos.view import View, check, wait_until
+from tests.chaos.view import DaemonView, check, wait_until
 
 MACHINES = 3
 # By how much the wall clocks of the machines are off, and by how much one is stepped on the way.
@@ -56,7 +56,7 @@ def campaign(run: Run) -> None:
 class _Fleet:
     """One fleet, its people, and what is done to it."""
 
-    def __init__(self, run: Run, machines: Machines, size: Size, place: Path) -> None:
+    def __init__(self, run: Run, machines: FleetMachines, size: Size, place: Path) -> None:
         self._run, self._machines, self._size = run, machines, size
         self._chance = run.chance
         self._place = place / "diaries"
@@ -65,7 +65,7 @@ class _Fleet:
         self._witness = _Witness(self._town, machines)
         self._series: list[Series] = []
         self._due: list[tuple[float, Callable[[], None]]] = []
-        self._away: Machine | None = None
+        self._away: FleetMachine | None = None
 
     def live(self) -> None:
         """Live through all the seconds, and look at what is left."""
@@ -147,7 +147,7 @@ class _Fleet:
         when = self._chance.choice(("before", "after"))
         self._machines.network.cut(self._chance.randrange(MACHINES), when)
 
-    def _part(self, machine: Machine) -> None:
+    def _part(self, machine: FleetMachine) -> None:
         """Leave a machine without a way to the server for a while."""
         network = self._machines.network
         network.close(machine.number)
@@ -185,7 +185,7 @@ class _Fleet:
             if there and (begun := shared_locks.begin(there, number, self._place, seed, clients)):
                 self._series.append(begun)
 
-    def _judge_locks(self, series: Series, machine: Machine) -> None:
+    def _judge_locks(self, series: Series, machine: FleetMachine) -> None:
         with machine.patient() as client:
             self._run.add("calls for locks", shared_locks.judge(series, client))
             self._run.add("histories of locks")
@@ -255,16 +255,16 @@ class _Fleet:
         with self._witness.clients() as clients:
 
             def differ() -> list[str]:
-                first, *others = ([*map(set, vars(View(each)).values())] for each in clients)
+                first, *others = ([*map(set, vars(DaemonView(each)).values())] for each in clients)
                 return [f"machine {n}" for n, each in enumerate(others, 1) if each != first]
 
             wait_until(lambda: not differ(), "machines show different fleets", PROBE_S * 4)
 
 
-class _Witness(Witness):
+class _Witness(CrewChecker):
     """A witness of machines, each of which has a spool and files of its own."""
 
-    def __init__(self, town: Town, machines: Machines) -> None:
+    def __init__(self, town: Town, machines: FleetMachines) -> None:
         super().__init__(town, machines.all[0].home, patience_s=PATIENCE_S)  # type: ignore[arg-type]
         self._town, self._machines = town, machines
 
@@ -302,7 +302,7 @@ class _Witness(Witness):
             for client in clients:
                 client.close()
 
-    def _check_files(self, machine: Machine, client: Fleet) -> None:
+    def _check_files(self, machine: FleetMachine, client: Fleet) -> None:
         """Check that the files of a machine and its rows agree, as soon as all is written."""
         place = home_of(machine)
 

@@ -17,7 +17,7 @@ from fleetd.protocol.request import Mutation
 from tests.chaos.bystanders import judge, polite
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.hostile import TABLE, Frame, generated
-from tests.chaos.measured_daemon import MB, Gauge, dial, measured, shut
+from tests.chaos.measured_daemon import MB, MeasuredDaemon, dial, measured, shut
 
 SETTINGS = "[limits]\nline_timeout_ms = 300\nconnections = 16\n"
 FENCE = b'\n{"jsonrpc":"2.0","id":"fence","method":"system.health"}\n'
@@ -47,7 +47,7 @@ DEFECTS = {
 
 
 @dataclass
-class Answered:
+class FrameAnswer:
     """What came back for a frame."""
 
     replies: list[Any] = field(default_factory=list)
@@ -69,7 +69,7 @@ def run(run: Run) -> None:
             gauge.daemon.stop()
 
 
-def _storm(run: Run, gauge: Gauge, others: int = 0) -> None:
+def _storm(run: Run, gauge: MeasuredDaemon, others: int = 0) -> None:
     probe = Probe(run, gauge, others)
     for number in run.rounds():
         maker = TABLE[number] if number < len(TABLE) else generated
@@ -79,7 +79,7 @@ def _storm(run: Run, gauge: Gauge, others: int = 0) -> None:
 class Probe:
     """Sends frames and holds the daemon to what was promised."""
 
-    def __init__(self, run: Run, gauge: Gauge, others: int) -> None:
+    def __init__(self, run: Run, gauge: MeasuredDaemon, others: int) -> None:
         self.run = run
         self.gauge = gauge
         self.busy = 1 if run.judged else BUSY
@@ -129,9 +129,9 @@ class Probe:
         return cheapest, largest
 
 
-def exchange(gauge: Gauge, frame: Frame, patience_s: float) -> Answered:
+def exchange(gauge: MeasuredDaemon, frame: Frame, patience_s: float) -> FrameAnswer:
     """Send a frame, and a good request after it; return what came until that was answered."""
-    answered = Answered()
+    answered = FrameAnswer()
     sock = dial(gauge.socket, patience_s)
     sock.setblocking(False)
     data = memoryview(frame.data + FENCE if frame.whole else frame.data)
@@ -188,7 +188,7 @@ def _understood(reply: bytes) -> Any:
         raise Red(f"a reply is no JSON: {reply[:200]!r}") from error
 
 
-def _judge_answer(frame: Frame, answered: Answered) -> None:
+def _judge_answer(frame: Frame, answered: FrameAnswer) -> None:
     found = [
         e for reply in answered.replies for e in (reply if isinstance(reply, list) else [reply])
     ]
@@ -227,7 +227,7 @@ def _changes(text: bytes) -> bool:
     return False
 
 
-def _state(gauge: Gauge) -> dict[str, int]:
+def _state(gauge: MeasuredDaemon) -> dict[str, int]:
     """Count what is stored, without asking the daemon."""
     path = gauge.socket.parents[1] / "data" / "squawk.db"
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

@@ -15,7 +15,7 @@ from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.store.sqlite.disk_reserve import DiskReserve
 from tests.chaos import worker
 from tests.chaos.campaign import Campaign, CannotRun, Red, Run
-from tests.chaos.checker import Witness
+from tests.chaos.checker import CrewChecker
 from tests.chaos.view import wait_until
 from tests.chaos.work import Crew
 from tests.support.hook_client import take_in_spool
@@ -84,7 +84,7 @@ def _one(run: Run, home: Path, env: Mapping[str, str], disk: Path) -> None:
 
 def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
     crew = Crew(daemon.socket, home, f"{run.seed}/{run.round}", WORKERS)
-    witness = Witness(crew, home)
+    witness = CrewChecker(crew, home)
     with contextlib.ExitStack() as open_, Fleet(daemon.socket) as client:
         for each in crew.workers:
             open_.callback(each.close)

@@ -27,7 +27,7 @@ from fleetd.store.api import StoreFailed, StoreFull, StoreRefused
 from fleetd.store.files import layout, record_files
 from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
 from fleetd.store.sqlite.migrate import migrations
-from tests.chaos.actions import Deeds
+from tests.chaos.actions import Actions
 from tests.chaos.broken_daemon import break_a_daemon
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.ledger import quietly
@@ -108,7 +108,7 @@ async def _count_below(loaded: Loaded) -> Counter[tuple[str, str]]:
     """Return how many calls a life makes when nothing fails."""
     with faults() as disk:
         async with open_engine(loaded, vfs=disk.name) as engine:
-            await Deeds(()).work(engine)
+            await Actions(()).work(engine)
         return disk.seen
 
 
@@ -116,7 +116,7 @@ async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: in
     full = call == ("write", "any")
     times = run.chance.choice((1, FOR_GOOD)) if run.planted is None else 1
     # A snapshot may be stored, and the disk fail before its file is written.
-    deeds = Deeds(("storage", "unavailable", "checkpoint_atomic_write_failed"))
+    deeds = Actions(("storage", "unavailable", "checkpoint_atomic_write_failed"))
     with faults() as disk:
         disk.fail(*call, apsw.FullError if full else apsw.IOError, nth=nth, times=times)
         await _first_life(loaded, disk, deeds, full=full)
@@ -132,7 +132,7 @@ async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: in
         await deeds.check(engine)
 
 
-async def _second_life(run: Run, loaded: Loaded, disk: Faults, deeds: Deeds) -> dict[str, bytes]:
+async def _second_life(run: Run, loaded: Loaded, disk: Faults, deeds: Actions) -> dict[str, bytes]:
     """Ask again for what was not answered, and go on; return what the disk has in the end."""
     async with open_engine(loaded, vfs=disk.name) as engine:
         await deeds.again(engine)
@@ -143,7 +143,7 @@ async def _second_life(run: Run, loaded: Loaded, disk: Faults, deeds: Deeds) -> 
         return disk.disk.moment()
 
 
-async def _first_life(loaded: Loaded, disk: Faults, deeds: Deeds, *, full: bool) -> None:
+async def _first_life(loaded: Loaded, disk: Faults, deeds: Actions, *, full: bool) -> None:
     """Live until the end, or until the disk fails."""
     worked = False
     try:
@@ -205,14 +205,14 @@ async def _count_files(loaded: Loaded) -> int:
     disk = _FailingOs()
     with disk.instead():
         async with open_engine(loaded) as engine:
-            await Deeds(()).work(engine)
+            await Actions(()).work(engine)
     return disk.seen
 
 
 async def _at_the_files(run: Run, loaded: Loaded, nth: int) -> None:
     disk = _FailingOs(nth, run.chance.choice((1, FOR_GOOD)), run.chance.choice(ERRNOS))
     told = ("storage", "checkpoint_atomic_write_failed", "checkpoint_retention_prune_failed")
-    deeds = Deeds(told)
+    deeds = Actions(told)
     with disk.instead():
         try:
             async with open_engine(loaded) as engine:
@@ -237,7 +237,7 @@ DEFECTS: dict[str, tuple[tuple[ModuleType, str, Any], ...]] = {
     # Of an error while the WAL is copied back nobody hears.
     "swallowed": ((wal_checkpointer, "leaves_doubt", lambda _: False),),
     # What a failed sync did not bring to the disk is built upon at the next start.
-    "trusted": ((connect, "write_wal_anew", lambda *_: None),),
+    "trusted": ((connect, "rewrite_wal", lambda *_: None),),
 }
 # Where a planted defect shows.
 AIMS = {"swallowed": ("sync", "db"), "trusted": ("sync", "wal")}

@@ -5,13 +5,13 @@ import time
 from typing import Any
 
 from tests.chaos.planning import OPEN
-from tests.chaos.traffic import Traffic
+from tests.chaos.traffic import AgentTraffic
 from tests.chaos.worker import Gone, Said
 
 TODO = ("plan", "build", "test")
 
 
-class Keeping(Traffic):
+class Keeping(AgentTraffic):
     """A worker whose missions are kept, and that has a session of an agent CLI."""
 
     session = 0

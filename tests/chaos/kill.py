@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.checker import Witness
+from tests.chaos.checker import CrewChecker
 from tests.chaos.view import check
 from tests.chaos.work import Crew
 from tests.support.processes import Daemon
@@ -57,7 +57,7 @@ class _Home:
         self._run, self._daemon = run, daemon
         self._crew = Crew(daemon.socket, home, f"{run.seed}/{run.round}", USERS)
         patience_s = 1.0 if run.planted else 20.0
-        self._witness = Witness(self._crew, home, patience_s=patience_s)
+        self._witness = CrewChecker(self._crew, home, patience_s=patience_s)
         self._chance: random.Random = run.chance
 
     def live(self, lives: int) -> None:

@@ -60,7 +60,7 @@ async def running(
         yield Fleet(engine, clock, root / "project", root)
 
 
-class Worker:
+class LedgerWorker:
     """Works on a mission of its own and says what it was told."""
 
     def __init__(self, fleet: Fleet, name: str, chance: random.Random, say: Say) -> None:

@@ -33,7 +33,7 @@ REPLY_S = 20.0
 
 
 @dataclass(frozen=True)
-class Call:
+class LockCall:
     """One call as its client saw it; times in ms of the wall clock, ``answered`` None for none."""
 
     key: str
@@ -155,7 +155,7 @@ def _choose(plan: Plan, chance: random.Random, key: str, known: dict[str, Any]) 
     return RecoveryRestore(mission_id=plan.mission_id)
 
 
-def read(diaries: list[Path]) -> Iterator[Call]:
+def read(diaries: list[Path]) -> Iterator[LockCall]:
     """Return every call of the diaries."""
     for diary in diaries:
         calls: dict[str, dict[str, Any]] = {}
@@ -163,7 +163,7 @@ def read(diaries: list[Path]) -> Iterator[Call]:
             entry = json.loads(line)
             calls.setdefault(entry["n"], {}).update(entry)
         for each in calls.values():
-            yield Call(
+            yield LockCall(
                 each["key"],
                 each["agent"],
                 each["request"],

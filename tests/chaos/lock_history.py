@@ -7,20 +7,20 @@ from typing import Any
 
 from fleetd.protocol.timestamps import to_ms
 from tests.chaos.campaign import Red
-from tests.chaos.lock_clients import Call
+from tests.chaos.lock_clients import LockCall
 from tests.chaos.lock_model import Op
 
 Rows = dict[str, dict[str, Any]]
 
 
-class History:
+class LockHistory:
     """Operations by the file's key; raises Red for what no order of them could explain.
 
     ``slack_ms`` is by how much the clocks of those who answer may differ.
     """
 
     def __init__(
-        self, calls: Iterable[Call], locks: list[dict[str, Any]], *, slack_ms: int = 0
+        self, calls: Iterable[LockCall], locks: list[dict[str, Any]], *, slack_ms: int = 0
     ) -> None:
         self._slack = slack_ms
         self.calls = sorted(calls, key=lambda call: call.called)
@@ -36,7 +36,7 @@ class History:
 
     # What was answered
 
-    def _acquired(self, call: Call) -> None:
+    def _acquired(self, call: LockCall) -> None:
         lock = call.result
         if call.error == "lock_conflict":
             self._conflict(call, lock)
@@ -57,7 +57,7 @@ class History:
         else:
             self._touch(call, None)
 
-    def _asked_again(self, key: str, call: Call, lock: dict[str, Any], at: int) -> None:
+    def _asked_again(self, key: str, call: LockCall, lock: dict[str, Any], at: int) -> None:
         """One that waits may be sent again after it was granted, which renews what there is.
 
         The first time it may also have found a lock of its agent, which has ended since.
@@ -77,20 +77,20 @@ class History:
         )
         self._touch(call, None)
 
-    def _conflict(self, call: Call, held: dict[str, Any] | None) -> None:
+    def _conflict(self, call: LockCall, held: dict[str, Any] | None) -> None:
         if held is not None:
             self._add(held["normalized_path"], call, "held", held, until=_ms(held["expires_at"]))
         if call.request.get("wait_ms"):  # one that ended empty is reported as an error
             self._touch(call, None)
 
-    def _checked(self, call: Call) -> None:
+    def _checked(self, call: LockCall) -> None:
         if call.result is not None:
             lock = {"fencing_token": call.request["fencing_token"]}
             row = self._row_of_token(lock["fencing_token"])
             act = "valid" if call.result["valid"] else "invalid"
             self._add(row["normalized_path"], call, act, lock)
 
-    def _renewed(self, call: Call) -> None:
+    def _renewed(self, call: LockCall) -> None:
         row = self.rows[call.request["lock_id"]]
         if call.error is not None:
             self._add(row["normalized_path"], call, "refused", row)
@@ -101,7 +101,7 @@ class History:
         else:
             self._touch(call, None)
 
-    def _released(self, call: Call) -> None:
+    def _released(self, call: LockCall) -> None:
         row = self.rows[call.request["lock_id"]]
         if call.error is not None:
             self._add(row["normalized_path"], call, "refused", row)
@@ -113,11 +113,11 @@ class History:
         else:
             self._touch(call, None)
 
-    def _appended(self, call: Call) -> None:
+    def _appended(self, call: LockCall) -> None:
         told = call.result or {}
         self._touch(call, _ms(told["timestamp"]) if "timestamp" in told else None)
 
-    def _other(self, call: Call) -> None:
+    def _other(self, call: LockCall) -> None:
         self._touch(call, None)
 
     # What nobody was answered
@@ -183,7 +183,7 @@ class History:
     def _add(
         self,
         key: str,
-        call: Call,
+        call: LockCall,
         act: Any,
         lock: dict[str, Any],
         at: int | None = None,
@@ -208,7 +208,7 @@ class History:
             )
         )
 
-    def _touch(self, call: Call, at: int | None, but: str = "") -> None:
+    def _touch(self, call: LockCall, at: int | None, but: str = "") -> None:
         """Whatever an agent does prolongs its leases, on every file."""
         answered = float("inf") if call.answered is None else call.answered
         for key in self.keys - {but}:
@@ -229,14 +229,14 @@ class History:
 
 
 _TOLD: dict[str, Any] = {
-    "lock.acquire": History._acquired,
-    "lock.check": History._checked,
-    "lock.renew": History._renewed,
-    "lock.release": History._released,
-    "lock.force_release": History._released,
-    "event.append": History._appended,
-    "agent.register": History._other,
-    "recovery.restore": History._other,
+    "lock.acquire": LockHistory._acquired,
+    "lock.check": LockHistory._checked,
+    "lock.renew": LockHistory._renewed,
+    "lock.release": LockHistory._released,
+    "lock.force_release": LockHistory._released,
+    "event.append": LockHistory._appended,
+    "agent.register": LockHistory._other,
+    "recovery.restore": LockHistory._other,
 }
 
 

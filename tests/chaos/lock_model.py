@@ -42,7 +42,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldLock:
     """A lock as a model has it: free without id. The lease ends between ``least`` and ``most``."""
 
     lock_id: str = ""
@@ -55,7 +55,7 @@ class Held:
     highest: int = 0
 
 
-def after(held: Held, op: Op) -> list[Held]:
+def after(held: HeldLock, op: Op) -> list[HeldLock]:
     """Return the states in which an operation can leave a lock; none when it cannot happen."""
     first, last = op.span
     if op.act in _READS:
@@ -66,41 +66,41 @@ def after(held: Held, op: Op) -> list[Held]:
     return _RULES[op.act](replace(held, now=now), op, last)
 
 
-def _living(held: Held) -> list[Held]:
+def _living(held: HeldLock) -> list[HeldLock]:
     if not held.lock_id or held.most <= held.now:
         return []
     return [replace(held, least=max(held.least, held.now + 1))]
 
 
-def _ended(held: Held, last: float) -> list[Held]:
+def _ended(held: HeldLock, last: float) -> list[HeldLock]:
     """Let the lease have run out, at once or by the time the operation must be over."""
     now = max(held.now, held.least) if held.lock_id else held.now
     return [_free(held, now)] if now <= last else []
 
 
-def _free(held: Held, now: float) -> Held:
-    return Held(now=now, highest=held.highest)
+def _free(held: HeldLock, now: float) -> HeldLock:
+    return HeldLock(now=now, highest=held.highest)
 
 
-def _grant(held: Held, op: Op, last: float) -> list[Held]:
+def _grant(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     if op.token <= held.highest:
         return []
     most = max(op.until, (last if op.at is None else op.at) + op.length)
     least = min(held.now + op.length, most)
     return [
-        Held(op.lock_id, op.token, op.agent, op.length, least, most, free.now, op.token)
+        HeldLock(op.lock_id, op.token, op.agent, op.length, least, most, free.now, op.token)
         for free in _ended(held, last)
     ]
 
 
-def _regrant(held: Held, op: Op, last: float) -> list[Held]:
+def _regrant(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     """A recovery takes a lock anew for whoever holds it, else only a free one."""
     if held.agent == op.agent:
         held = _free(held, held.now)
     return _grant(held, op, last)
 
 
-def _renew(held: Held, op: Op, last: float) -> list[Held]:
+def _renew(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     until = held.now + op.length
     most = max(until, last + op.length)
     mine = held.lock_id == op.lock_id and held.agent == op.agent
@@ -108,7 +108,7 @@ def _renew(held: Held, op: Op, last: float) -> list[Held]:
     return [replace(each, least=until, most=most, length=op.length) for each in living]
 
 
-def _held(held: Held, op: Op, last: float) -> list[Held]:
+def _held(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     """Somebody was told who holds it, and until when."""
     if held.lock_id != op.lock_id or held.token != op.token or held.agent == op.agent:
         return []
@@ -117,7 +117,7 @@ def _held(held: Held, op: Op, last: float) -> list[Held]:
     return _living(replace(held, least=op.until, most=op.until))
 
 
-def _end(held: Held, op: Op, last: float) -> list[Held]:
+def _end(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     # What ran out is still the last one until somebody asks for the file: so it can be taken away.
     if not held.lock_id and held.highest == op.token and not op.needs_lease:
         return [held]
@@ -127,25 +127,25 @@ def _end(held: Held, op: Op, last: float) -> list[Held]:
     return [_free(each, each.now) for each in living]
 
 
-def _refused(held: Held, op: Op, last: float) -> list[Held]:
+def _refused(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     return [held] if held.lock_id != op.lock_id else _ended(held, last)
 
 
-def _valid(held: Held, op: Op, last: float) -> list[Held]:
+def _valid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     first, _ = op.span
     if held.token != op.token or held.most <= first:
         return []
     return [replace(held, least=max(held.least, first + 1))]
 
 
-def _invalid(held: Held, op: Op, last: float) -> list[Held]:
+def _invalid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     if held.token != op.token or not held.lock_id:
         return [held]
     # The row stays until somebody asks for the file: what ran out is still the last one.
     return [replace(held, most=min(held.most, last))] if held.least <= last else []
 
 
-def _touch(held: Held, op: Op, last: float) -> list[Held]:
+def _touch(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     """What the holder does prolongs its lease, unless that ran out before."""
     if held.agent != op.agent:
         return [held]
@@ -182,8 +182,8 @@ def unexplained(ops: Sequence[Op]) -> Op | None:
     """
     ops = sorted(ops, key=lambda op: (op.called, op.span))
     required = sum(1 << number for number, op in enumerate(ops) if not op.optional)
-    waiting, reached = [(0, Held())], 0
-    seen: dict[Any, list[tuple[int, Held]]] = {}
+    waiting, reached = [(0, HeldLock())], 0
+    seen: dict[Any, list[tuple[int, HeldLock]]] = {}
     while waiting:
         done, held = waiting.pop()
         if done & required == required:
@@ -201,7 +201,7 @@ def unexplained(ops: Sequence[Op]) -> Op | None:
 
 
 def _is_new(
-    found: tuple[int, Held], seen: dict[Any, list[tuple[int, Held]]], required: int
+    found: tuple[int, HeldLock], seen: dict[Any, list[tuple[int, HeldLock]]], required: int
 ) -> bool:
     """Whether a state is none that was seen, nor one from which less can come than from such.
 

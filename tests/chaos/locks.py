@@ -34,7 +34,7 @@ from fleetd.protocol.timestamps import to_ms
 from tests.chaos import injected_lock_bugs, lock_clients
 from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.lock_clients import Diary, Plan, now_ms
-from tests.chaos.lock_history import History, check_rows
+from tests.chaos.lock_history import LockHistory, check_rows
 from tests.chaos.lock_model import unexplained
 from tests.support.processes import Daemon
 
@@ -46,7 +46,7 @@ GRACE_MS = 60_000
 PATIENCE_S = 20.0
 
 
-class Round:
+class LockRound:
     """One daemon with one mission, and the processes that belong to it."""
 
     def __init__(self, run: Run, home: Path, env: dict[str, str]) -> None:
@@ -94,9 +94,9 @@ class Round:
 
 
 @contextmanager
-def running(run: Run) -> Iterator[Round]:
+def running(run: Run) -> Iterator[LockRound]:
     with run.home() as (home, env):
-        round_ = Round(run, home, env)
+        round_ = LockRound(run, home, env)
         try:
             yield round_
         finally:
@@ -106,7 +106,7 @@ def running(run: Run) -> Iterator[Round]:
 # A line of waiters
 
 
-def line(round_: Round) -> None:
+def line(round_: LockRound) -> None:
     """Let processes wait in a known order, kill one of them, and see who is served, and when."""
     file = str(round_.project / "line.py")
     with round_.client() as client:
@@ -130,7 +130,7 @@ def line(round_: Round) -> None:
         raise Red(f"waiters came as {expected} without {gone}, who had gone; served: {order}")
 
 
-def _waiter(round_: Round, file: str, number: int) -> Callable[[], None]:
+def _waiter(round_: LockRound, file: str, number: int) -> Callable[[], None]:
     agent = f"waiter-{number}"
 
     def wait() -> None:
@@ -143,7 +143,7 @@ def _waiter(round_: Round, file: str, number: int) -> Callable[[], None]:
     return wait
 
 
-def _in_line(round_: Round) -> int:
+def _in_line(round_: LockRound) -> int:
     """Look how many wait; only the database says that."""
     connection = apsw.Connection(
         str(round_.home / "data" / "squawk.db"), flags=apsw.SQLITE_OPEN_READONLY
@@ -164,7 +164,7 @@ def _until(there: Callable[[], bool], otherwise: str, seconds: float = PATIENCE_
 # A holder that is stopped, and one that is killed
 
 
-def overtaken(round_: Round) -> None:
+def overtaken(round_: LockRound) -> None:
     """Stop a holder beyond its lease, let another lock the file, continue it: it is refused."""
     file, diary = str(round_.project / "stopped.py"), round_.home / "overtaken"
 
@@ -194,7 +194,7 @@ def overtaken(round_: Round) -> None:
             raise Red("the token of the one who overtook it is not good")
 
 
-def orphaned(round_: Round) -> None:
+def orphaned(round_: LockRound) -> None:
     """Kill a registered holder: its lease must end within the grace."""
     file = str(round_.project / "orphaned.py")
     agent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -218,7 +218,7 @@ def orphaned(round_: Round) -> None:
 # Clients that do as they like
 
 
-def storm(round_: Round) -> None:
+def storm(round_: LockRound) -> None:
     """Let clients lock, stop and kill some of them, and search for an order of what they saw."""
     chance = round_.run.chance
     with round_.client() as client:
@@ -238,7 +238,7 @@ def storm(round_: Round) -> None:
     _judge(round_, locks)
 
 
-def _plans(round_: Round, client: Fleet) -> list[Plan]:
+def _plans(round_: LockRound, client: Fleet) -> list[Plan]:
     shared = round_.run.judged and round_.run.chance.random() < 0.3
     made = client.call(
         MissionCreate(
@@ -268,7 +268,7 @@ def _plans(round_: Round, client: Fleet) -> list[Plan]:
     ]
 
 
-def _names(round_: Round) -> dict[str, list[dict[str, str]]]:
+def _names(round_: LockRound) -> dict[str, list[dict[str, str]]]:
     """Return some ways to call each file."""
     project, link = round_.project, round_.home / "link"
     (project / "src").mkdir()
@@ -282,7 +282,7 @@ def _names(round_: Round) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def _names_in_worktrees(round_: Round) -> dict[str, list[dict[str, str]]]:
+def _names_in_worktrees(round_: LockRound) -> dict[str, list[dict[str, str]]]:
     """Return the names of each file in two worktrees of one repository, which share its lock."""
     project, other = round_.project, round_.home / "other"
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
@@ -296,12 +296,12 @@ def _names_in_worktrees(round_: Round) -> dict[str, list[dict[str, str]]]:
     return {key: [{"file": f"{place}/src/{key}.py"} for place in (project, other)] for key in "ab"}
 
 
-def _client(round_: Round, plan: Plan, life: int = 0) -> Callable[[], None]:
+def _client(round_: LockRound, plan: Plan, life: int = 0) -> Callable[[], None]:
     diary = round_.diary(f"{plan.agent}-{life}")
     return lambda: lock_clients.work(plan, diary)
 
 
-def _trouble(round_: Round, plan: Plan, pids: dict[str, int]) -> None:
+def _trouble(round_: LockRound, plan: Plan, pids: dict[str, int]) -> None:
     """Stop a client beyond its lease, or kill it and let a successor take its name."""
     pid = pids[plan.agent]
     with contextlib.suppress(ChildProcessError):
@@ -320,11 +320,11 @@ def _trouble(round_: Round, plan: Plan, pids: dict[str, int]) -> None:
         round_.run.add("stopped")
 
 
-def _judge(round_: Round, locks: list[dict[str, Any]]) -> None:
+def _judge(round_: LockRound, locks: list[dict[str, Any]]) -> None:
     theirs = [lock for lock in locks if "src/" in lock["normalized_path"]]
     check_rows(locks)
     calls = list(lock_clients.read([diary for diary in round_.diaries if diary.exists()]))
-    history = History(calls, theirs)
+    history = LockHistory(calls, theirs)
     for key, ops in sorted(history.ops.items()):
         missed = unexplained(ops)
         if missed is not None:

@@ -19,7 +19,7 @@ from fleetd.protocol.errors import FleetError
 from tests.chaos.campaign import CannotRun, Red
 from tests.support.network import Network
 from tests.support.postgres_programs import NotInstalled, binaries
-from tests.support.postgres_server import OWNER, Server
+from tests.support.postgres_server import OWNER, LocalPostgres
 from tests.support.processes import Daemon, environment
 
 REMOTE = "https://example.org/team/fleet.git"
@@ -40,7 +40,7 @@ def _has_names() -> bool:
     return tried.returncode == 0
 
 
-class Machine:
+class FleetMachine:
     """One machine: its daemon may be killed, its clock set, its way to the server cut.
 
     ``here`` is whether its daemon is meant to run.
@@ -111,16 +111,18 @@ class Machine:
                 return client
 
 
-class Machines:
+class FleetMachines:
     """Several machines, their server, and the network between them."""
 
     def __init__(
-        self, place: Path, server: Server, network: Network, number: int, defect: str | None
+        self, place: Path, server: LocalPostgres, network: Network, number: int, defect: str | None
     ) -> None:
         self.server, self.network = server, network
         self._database = server.new_database()
         self.all = [
-            Machine(n, place, f"postgresql://{OWNER}@127.0.0.1:{port}/{self._database}", defect)
+            FleetMachine(
+                n, place, f"postgresql://{OWNER}@127.0.0.1:{port}/{self._database}", defect
+            )
             for n, port in zip(range(number), network.ports, strict=True)
         ]
 
@@ -135,14 +137,14 @@ class Machines:
 
 
 @contextmanager
-def running(place: Path, number: int, defect: str | None) -> Iterator[Machines]:
+def running(place: Path, number: int, defect: str | None) -> Iterator[FleetMachines]:
     """Run so many machines on one server that syncs; raises CannotRun."""
     try:
         binaries()
     except NotInstalled as reason:
         raise CannotRun(str(reason)) from reason
-    with Server(durable=True) as server, Network(server.port, number) as network:
-        machines = Machines(place, server, network, number, defect)
+    with LocalPostgres(durable=True) as server, Network(server.port, number) as network:
+        machines = FleetMachines(place, server, network, number, defect)
         try:
             for machine in machines.all:
                 machine.start()

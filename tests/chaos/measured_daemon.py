@@ -21,7 +21,7 @@ _MAIN = "\nimport sys\nfrom fleetd.__main__ import main\nsys.exit(main())"
 @contextmanager
 def measured(
     home: Path, env: Mapping[str, str], *, settings: str = "", defect: str = ""
-) -> Iterator["Gauge"]:
+) -> Iterator["MeasuredDaemon"]:
     """Run a daemon with ``settings`` (TOML); ``defect`` is Python run in it before it starts."""
     directory = home / "config" / "fleet"
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -30,12 +30,12 @@ def measured(
     daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=dict(env), command=command)
     daemon.start()
     try:
-        yield Gauge(daemon)
+        yield MeasuredDaemon(daemon)
     finally:
         daemon.clean_up()
 
 
-class Gauge:
+class MeasuredDaemon:
     """What a running daemon uses of the machine, and what it says."""
 
     def __init__(self, daemon: Daemon) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError, Unavailable
-from tests.chaos.machines import NAME, Machine
+from tests.chaos.machines import NAME, FleetMachine
 from tests.chaos.view import check
 from tests.chaos.work import ERRANDS, User
 from tests.chaos.worker import Gone
@@ -45,7 +45,7 @@ for line in sys.stdin:
 class Townsman(User):
     """A user who goes on working while daemons and the server come and go."""
 
-    def __init__(self, name: str, machine: Machine, chance: random.Random) -> None:
+    def __init__(self, name: str, machine: FleetMachine, chance: random.Random) -> None:
         super().__init__(name, machine.socket, machine.home, chance)
         self.machine = machine
         self.muttered: dict[str, bool] = {}
@@ -129,10 +129,10 @@ class Townsman(User):
         return str((self.project / lock["file"]).resolve())
 
 
-class Hooked:
+class HookingUser:
     """A session whose hooks are real processes, which leave in the spool what nobody takes."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: FleetMachine) -> None:
         self._machine = machine
         self._payload = machine.home / "payload"
         self.marks: list[str] = []
@@ -177,7 +177,7 @@ class Subscriber:
     ``digests`` says for each thousandth event, and the last, what was told up to it.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: FleetMachine) -> None:
         self._machine = machine
         self.position = 0
         self.resumed = -1
@@ -230,7 +230,9 @@ class Digest:
 class Town:
     """All people of all machines; what a Witness takes for a Crew."""
 
-    def __init__(self, machines: Iterable[Machine], seed: str, users: int, listeners: int) -> None:
+    def __init__(
+        self, machines: Iterable[FleetMachine], seed: str, users: int, listeners: int
+    ) -> None:
         machines = list(machines)
         self.workers = [
             Townsman(f"m{each.number}w{n}", each, random.Random(f"{seed}/{each.number}/{n}"))
@@ -241,7 +243,7 @@ class Town:
         for worker in self.workers:
             worker.others = names
         self.subscribers = [Subscriber(each) for each in machines for _ in range(listeners)]
-        self.hooked = [Hooked(each) for each in machines]
+        self.hooked = [HookingUser(each) for each in machines]
         # Who is told is judged apart: see ``Subscriber``.
         self.follower = SimpleNamespace(told={})
         self._stop, self._leave = threading.Event(), threading.Event()
@@ -325,6 +327,6 @@ def _join(threads: Iterable[threading.Thread]) -> None:
         check(not thread.is_alive(), "somebody got no answer")
 
 
-def home_of(machine: Machine) -> Path:
+def home_of(machine: FleetMachine) -> Path:
     """Return where a machine keeps its checkpoint files."""
     return machine.home / "flightline" / "checkpoints"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.chaos.worker import Worker
+from tests.chaos.worker import CrewWorker
 
 OPEN = ("pending", "in_progress")
 ENDED = ("completed", "failed", "cancelled")
@@ -11,7 +11,7 @@ GO_WITH_IT = ("sortie", "kept", "message")
 MOST_MISSIONS = 3
 
 
-class Planning(Worker):
+class Planning(CrewWorker):
     """A worker with missions of its own."""
 
     def agent(self) -> str:

@@ -24,8 +24,8 @@ from fleetd.store.api import StoreRefused
 from fleetd.store.sqlite import connect, group_commit, migrate, wal_checkpointer
 from fleetd.store.sqlite.migrate import migrations
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.disk import ROOT, Disk, gone_after
-from tests.chaos.ledger import Fact, Worker, check, intact, quietly, running, serves
+from tests.chaos.disk import ROOT, RecordedDisk, gone_after
+from tests.chaos.ledger import Fact, LedgerWorker, check, intact, quietly, running, serves
 from tests.support.fleet import NOON, Fleet
 
 CLIENTS, STEPS, CUTS = 4, 14, 25
@@ -36,7 +36,7 @@ WAL_PAGES = 40
 
 def campaign(run: Run) -> None:
     """Cut the power, CUTS times for each record."""
-    record: Disk | None = None
+    record: RecordedDisk | None = None
     with quietly():
         for number in run.rounds():
             if record is None or number % CUTS == 0:
@@ -45,11 +45,11 @@ def campaign(run: Run) -> None:
             _cut(run, record)
 
 
-def _record(run: Run, chance: random.Random) -> Disk:
+def _record(run: Run, chance: random.Random) -> RecordedDisk:
     root = run.place / f"record-{run.round}"
     (root / "project").mkdir(parents=True)
     _make_old(root / "data", chance.randrange(len(migrations())))
-    disk = Disk(root)
+    disk = RecordedDisk(root)
     if disk.first.names(ROOT).get("data"):
         disk.say(Fact("mission", OLD, ("From before", 0)))
     disk.syncs = run.planted != "no-sync-at-all"
@@ -75,19 +75,19 @@ def _make_old(directory: Path, version: int) -> None:
     connection.close()
 
 
-async def _work(disk: Disk, chance: random.Random) -> None:
+async def _work(disk: RecordedDisk, chance: random.Random) -> None:
     """Let some clients work at once; what belongs to one transaction is numbered."""
     async with running(disk.root, inline=False) as fleet:
         _number(fleet, disk.say)
         async with trio.open_nursery() as nursery:
             for client in range(CLIENTS):
                 name = f"c{client}{chance.randrange(10**6)}"
-                worker = Worker(fleet, name, random.Random(name), disk.say)
+                worker = LedgerWorker(fleet, name, random.Random(name), disk.say)
                 nursery.start_soon(worker.work, STEPS)
             nursery.start_soon(_back_up, fleet, disk, chance)
 
 
-async def _back_up(fleet: Fleet, disk: Disk, chance: random.Random) -> None:
+async def _back_up(fleet: Fleet, disk: RecordedDisk, chance: random.Random) -> None:
     path = disk.root / f"copy-{chance.randrange(10**6)}.db"
     await fleet.do(SystemBackup(str(path)))
     disk.say(Fact("copy", path.name))
@@ -129,13 +129,13 @@ def _set(tx: Tx, key: str, number: int) -> None:
     )
 
 
-def _cut(run: Run, disk: Disk) -> None:
+def _cut(run: Run, disk: RecordedDisk) -> None:
     """Cut the power at a moment, look, and cut it once more while that is opened."""
     moment = run.chance.choice(disk.moments())
     said = disk.said(moment)
     with gone_after(run.place / "a") as place, gone_after(run.place / "b") as again:
         disk.after_cut(moment, run.chance, place)
-        later = Disk(place)
+        later = RecordedDisk(place)
         with later.recording():
             _look(place, said)
         later.after_cut(run.chance.choice(later.moments()), run.chance, again)

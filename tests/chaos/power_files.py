@@ -31,8 +31,8 @@ from fleetd.protocol.requests.system import SystemBackup
 from fleetd.store.api import StoreRefused
 from fleetd.store.files import record_files
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.disk import Disk, Size, Sync, gone_after
-from tests.chaos.ledger import Fact, Worker, check, quietly, running, serves
+from tests.chaos.disk import RecordedDisk, Size, Sync, gone_after
+from tests.chaos.ledger import Fact, LedgerWorker, check, quietly, running, serves
 from tests.support.fleet import DAY, Clock, Fleet, settings
 
 CUTS, STEPS, LEFT = 30, 24, 3
@@ -40,7 +40,7 @@ TOO_LATE = "renamed-before-synced"
 DATABASE = ("", "-wal", "-shm", "-journal", "-mark")
 
 
-class Slow(Worker):
+class Slow(LedgerWorker):
     """Says that something was deleted when its file is gone, too: so long a person may wait."""
 
     async def delete(self) -> None:
@@ -62,7 +62,7 @@ class Slow(Worker):
 class Chapter:
     """A record, and what to ask of what a cut leaves of it."""
 
-    disk: Disk
+    disk: RecordedDisk
     look: Callable[[Path, list[Fact], bool], Any]
     alone: bool
     """Whether the files alone, without the database, must be enough for what they hold."""
@@ -84,7 +84,7 @@ def campaign(run: Run) -> None:
                 _cut(run, chapter, chapter.disk.moments())
 
 
-def _between(disk: Disk) -> list[int]:
+def _between(disk: RecordedDisk) -> list[int]:
     """Return the moments when names were synced and contents are not yet."""
     steps = disk.steps
     return [
@@ -133,13 +133,13 @@ async def _whole(fleet: Fleet) -> None:
 def _work(run: Run, chance: random.Random) -> Chapter:
     root = run.place / f"work-{run.round}"
     (root / "project").mkdir(parents=True)
-    disk = Disk(root)
+    disk = RecordedDisk(root)
     with disk.recording(), _planted(run.planted):
         trio.run(_do_work, disk, chance)
     return Chapter(disk, _after_work, alone=True)
 
 
-async def _do_work(disk: Disk, chance: random.Random) -> None:
+async def _do_work(disk: RecordedDisk, chance: random.Random) -> None:
     clock = Clock()
     for name in ("a", "b"):
         async with running(disk.root, clock=clock) as fleet:
@@ -169,7 +169,7 @@ def _first_start(run: Run, chance: random.Random) -> Chapter:
     (root / "spool").mkdir()
     for number in range(LEFT):
         _leave(root / "spool", number, chance.randrange(10**12))
-    disk = Disk(root)
+    disk = RecordedDisk(root)
     with disk.recording(), _planted(run.planted):
         trio.run(_start, disk)
     return Chapter(disk, _after_start, alone=False)
@@ -194,7 +194,7 @@ _OLD_STORE: dict[str, Any] = {
 }
 
 
-async def _start(disk: Disk) -> None:
+async def _start(disk: RecordedDisk) -> None:
     async with running(disk.root) as fleet:
         await fleet.settle()
         disk.say(Fact("started", None))
@@ -223,7 +223,7 @@ def _restore(run: Run, chance: random.Random) -> Chapter:
     copied: list[Fact] = []
     newer: list[Fact] = []
     trio.run(_live, root, chance, copied, newer)
-    disk = Disk(root)
+    disk = RecordedDisk(root)
     with disk.recording(), _planted(run.planted), redirect_stdout(StringIO()):
         if restore_command.run(settings(root), root / "copy.db", preview=False, as_json=True):
             raise Red("the restore failed")
@@ -239,10 +239,10 @@ def _restore(run: Run, chance: random.Random) -> Chapter:
 async def _live(root: Path, chance: random.Random, copied: list[Fact], newer: list[Fact]) -> None:
     clock = Clock()
     async with running(root, clock=clock) as fleet:
-        await Worker(fleet, "old", chance, copied.append).work(9)
+        await LedgerWorker(fleet, "old", chance, copied.append).work(9)
         await fleet.do(SystemBackup(str(root / "copy.db")))
         clock.pass_by(5_000)
-        await Worker(fleet, "new", chance, newer.append).work(9)
+        await LedgerWorker(fleet, "new", chance, newer.append).work(9)
         await fleet.settle()
 
 

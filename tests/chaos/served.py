@@ -52,7 +52,7 @@ class Life:
             "keys under way": list(engine._under_way),
             "turns of hooks": list(engine.session_queue._turns),
             "the spool is held": engine.session_queue.spool.locked(),
-            "files are held": engine.outbox.at_work.locked(),
+            "files are held": engine.outbox.file_lock.locked(),
             "files attempted": list(engine.outbox._jobs),
             "waiters": self.fleet.sql("SELECT * FROM lock_waits"),
         }

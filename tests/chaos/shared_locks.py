@@ -22,9 +22,9 @@ from fleetd.protocol.requests.lock import LockAcquire, LockList
 from tests.chaos import lock_clients
 from tests.chaos.campaign import Red
 from tests.chaos.lock_clients import Diary, Plan
-from tests.chaos.lock_history import History, check_rows
+from tests.chaos.lock_history import LockHistory, check_rows
 from tests.chaos.lock_model import unexplained
-from tests.chaos.machines import Machine
+from tests.chaos.machines import FleetMachine
 
 LEASES_MS = (250, 500, 1_000)
 CALLS = 25
@@ -54,7 +54,7 @@ class Series:
 
 
 def begin(
-    machines: Iterable[Machine], number: int, place: Path, seed: str, clients: int
+    machines: Iterable[FleetMachine], number: int, place: Path, seed: str, clients: int
 ) -> Series | None:
     """Let so many clients of each machine begin; None when the fleet cannot be asked just now."""
     machines = list(machines)
@@ -93,7 +93,7 @@ def _folder(number: int) -> str:
     return f"series-{number}"
 
 
-def _names(machine: Machine, number: int) -> dict[str, list[dict[str, str]]]:
+def _names(machine: FleetMachine, number: int) -> dict[str, list[dict[str, str]]]:
     """Return some ways in which a machine calls each file."""
     folder = _folder(number)
     return {
@@ -167,7 +167,7 @@ def judge(series: Series, client: Fleet) -> int:
         raise Red(f"a file has several keys: {keys}")
     diaries = [path for plan in series.plans for path in series.place.glob(f"{plan.agent}-*")]
     calls = list(lock_clients.read(diaries))
-    history = History(calls, rows, slack_ms=SLACK_MS)
+    history = LockHistory(calls, rows, slack_ms=SLACK_MS)
     for key, ops in sorted(history.ops.items()):
         missed = unexplained(ops)
         if missed is not None:

@@ -29,7 +29,7 @@ DEFECTS = {
         "import fleetd.host.instance_lock as it\n"
         "real = plant(it, 'locks_of', lambda *given: dict([*real(*given).items()][:1]))"
     ),
-    "no-connect": "import fleetd.server.listener as it; plant(it, '_refuses', lambda path: True)",
+    "no-connect": "import fleetd.server.listener as it; plant(it, '_is_stale', lambda path: True)",
 }
 STARTER = """
 import json, os, signal, sys, apsw, platformdirs, trio
@@ -126,7 +126,7 @@ def starter(run: Run) -> Iterator[Starter]:
         process.communicate()
 
 
-class Daemon:
+class ForkedDaemon:
     """One daemon of a round: where it would serve, and how it ended, if it has."""
 
     def __init__(self, home: Path, env: dict[str, str], number: int) -> None:
@@ -152,7 +152,7 @@ class Daemon:
         return Fleet(self.socket)
 
 
-class Round:
+class StartRound:
     """One round: its home, the daemons of it, and what was acknowledged."""
 
     def __init__(self, run: Run, starter: Starter, home: Path, env: dict[str, str]) -> None:
@@ -161,16 +161,16 @@ class Round:
         self._env = env
         self.chance = run.chance
         self.rivals = RIVALS if run.judged else FEW
-        self.daemons: list[Daemon] = []
+        self.daemons: list[ForkedDaemon] = []
         self.titles: dict[str, set[str]] = {}
 
-    def prepare(self, count: int, **own: Callable[[int], Path]) -> list[Daemon]:
+    def prepare(self, count: int, **own: Callable[[int], Path]) -> list[ForkedDaemon]:
         """Fork daemons that wait; ``own`` gives each its own value of a variable."""
         fresh = []
         for _ in range(count):
             number = len(self.daemons)
             env = self._env | {name: str(of(number)) for name, of in own.items()}
-            self.daemons.append(Daemon(self._home, env, number))
+            self.daemons.append(ForkedDaemon(self._home, env, number))
             fresh.append(self.daemons[-1])
         for daemon, pid in zip(fresh, self._starter.fork([d.told for d in fresh]), strict=True):
             daemon.pid = pid
@@ -179,7 +179,7 @@ class Round:
     def go(self) -> None:
         self._starter.ask("go")
 
-    def settle(self) -> list[Daemon]:
+    def settle(self) -> list[ForkedDaemon]:
         """Wait until each daemon serves or has ended; return those that serve."""
         deadline = time.monotonic() + SETTLED_S
         while True:
@@ -192,7 +192,7 @@ class Round:
                 raise Red(f"{len(unsettled)} daemons neither serve nor end: {unsettled[0].log}")
             time.sleep(0.01)
 
-    def first(self, **own: Callable[[int], Path]) -> Daemon:
+    def first(self, **own: Callable[[int], Path]) -> ForkedDaemon:
         """Start one daemon alone and have something acknowledged by it."""
         (daemon,) = self.prepare(1, **own)
         self.go()
@@ -201,17 +201,17 @@ class Round:
         self.acknowledge(daemon)
         return daemon
 
-    def acknowledge(self, daemon: Daemon) -> None:
+    def acknowledge(self, daemon: ForkedDaemon) -> None:
         title = f"mission {len(self.daemons)}"
         with daemon.client() as client:
             client.call_raw("mission.create", {"title": title})
         self.titles.setdefault(daemon.env["FLEET_DB_PATH"], set()).add(title)
 
-    def end(self, daemon: Daemon, number: int) -> None:
+    def end(self, daemon: ForkedDaemon, number: int) -> None:
         """Send a signal, without waiting for what it does."""
         os.kill(daemon.pid, number)
 
-    def one_serves(self, rivals: list[Daemon], *, may_be_none: bool = False) -> None:
+    def one_serves(self, rivals: list[ForkedDaemon], *, may_be_none: bool = False) -> None:
         """Check who serves, and what the others said."""
         serving = self.settle()
         if len(serving) > 1:
@@ -224,7 +224,7 @@ class Round:
                 raise Red(f"one ended with {rival.status} and said: {rival.log}")
         self._check(serving[0] if serving else self.first())
 
-    def _check(self, daemon: Daemon) -> None:
+    def _check(self, daemon: ForkedDaemon) -> None:
         """Check that whoever serves is reached by its socket and has what was acknowledged."""
         with daemon.client() as client:
             if (pid := client.call_raw("system.hello")["pid"]) != daemon.pid:
@@ -239,7 +239,7 @@ class Round:
         return lambda number: self._home / "run" / f"{number}" / name
 
 
-def one_database(here: Round) -> None:
+def one_database(here: StartRound) -> None:
     if here.chance.random() < 0.5:
         here.end(here.first(FLEET_SOCKET=here.own("d.sock")), signal.SIGKILL)
     rivals = here.prepare(here.rivals, FLEET_SOCKET=here.own("d.sock"))
@@ -247,7 +247,7 @@ def one_database(here: Round) -> None:
     here.one_serves(rivals)
 
 
-def somebody_listens(here: Round) -> None:
+def somebody_listens(here: StartRound) -> None:
     """Systemd may listen while no daemon runs: its socket is nobody's to remove."""
     rivals = here.prepare(here.rivals)
     path = rivals[0].socket
@@ -263,7 +263,7 @@ def somebody_listens(here: Round) -> None:
             raise Red(f"they ended with {statuses}: {rivals[0].log}")
 
 
-def one_directory(here: Round) -> None:
+def one_directory(here: StartRound) -> None:
     rivals = here.prepare(
         here.rivals, FLEET_SOCKET=here.own("d.sock"), FLEET_DB_PATH=here.own("squawk.db")
     )
@@ -271,22 +271,22 @@ def one_directory(here: Round) -> None:
     here.one_serves(rivals)
 
 
-def stale_socket(here: Round) -> None:
+def stale_socket(here: StartRound) -> None:
     here.end(here.first(), signal.SIGKILL)
     rivals = here.prepare(here.rivals)
     here.go()
     here.one_serves(rivals)
 
 
-def while_it_dies(here: Round) -> None:
+def while_it_dies(here: StartRound) -> None:
     _while(here, signal.SIGKILL)
 
 
-def while_it_ends(here: Round) -> None:
+def while_it_ends(here: StartRound) -> None:
     _while(here, signal.SIGTERM)
 
 
-def _while(here: Round, number: int) -> None:
+def _while(here: StartRound, number: int) -> None:
     first, rivals = here.first(), here.prepare(here.rivals)
     early = here.chance.random() < 0.5
     if early:
@@ -319,7 +319,7 @@ def go(run: Run) -> None:
     with starter(run) as forking:
         for number in run.rounds():
             with run.home() as (home, env):
-                here = Round(run, forking, home, env)
+                here = StartRound(run, forking, home, env)
                 try:
                     KINDS[number % len(KINDS)](here)
                 finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import trio
 
 
-class Steps(trio.abc.Instrument):
+class StepCounter(trio.abc.Instrument):
     """Counts while it is armed; the task that armed it is not counted, it is the one outside."""
 
     def __init__(self) -> None:

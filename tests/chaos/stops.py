@@ -6,7 +6,7 @@ import time
 
 from fleetctl.client import Fleet
 from tests.chaos.campaign import Campaign, Red, Run
-from tests.chaos.checker import Witness
+from tests.chaos.checker import CrewChecker
 from tests.chaos.work import Crew
 from tests.support.processes import Daemon
 
@@ -37,7 +37,7 @@ def campaign(run: Run) -> None:
             if run.planted is not None:
                 daemon.command = (sys.executable, "-c", HASTY)
             crew = Crew(daemon.socket, home, f"{run.seed}/{run.round}", USERS)
-            witness = Witness(crew, home, patience_s=1.0 if run.planted else 20.0)
+            witness = CrewChecker(crew, home, patience_s=1.0 if run.planted else 20.0)
             try:
                 daemon.start()
                 for _life in range(MANY if run.judged or run.planted else FEW):
@@ -53,7 +53,7 @@ def campaign(run: Run) -> None:
         raise Red(f"it took {slowest:.0f} ms to end after SIGTERM")
 
 
-def _live(run: Run, daemon: Daemon, crew: Crew, witness: Witness) -> None:
+def _live(run: Run, daemon: Daemon, crew: Crew, witness: CrewChecker) -> None:
     """Let the users work, stop the daemon under them, and look at what comes back."""
     crew.start()
     crew.wait_for(run.chance.randrange(5, 60))

@@ -16,7 +16,7 @@ from fleetctl.client import Fleet
 from fleetd.protocol.errors import Unavailable
 from tests.chaos import kill, tracer
 from tests.chaos.campaign import Campaign, CannotRun, Red, Run
-from tests.chaos.checker import Witness
+from tests.chaos.checker import CrewChecker
 from tests.chaos.view import check, wait_until
 from tests.chaos.work import Crew
 from tests.chaos.worker import Gone
@@ -65,7 +65,7 @@ class _Place:
         self._crew = Crew(self._daemon.socket, home, f"{run.seed}/{run.only or 0}", 1)
         (self._user,) = self._crew.workers
         patience_s = 1.0 if run.planted else PATIENCE_S
-        self._witness = Witness(self._crew, home, patience_s=patience_s)
+        self._witness = CrewChecker(self._crew, home, patience_s=patience_s)
         self.calls: dict[str, int] = {}
         self._tried: dict[str, int] = {}
 

@@ -20,7 +20,7 @@ END = "<!-- End of the promises -->"
 
 
 @dataclass(frozen=True)
-class Row:
+class PromiseRow:
     """A fault, what is expected of fleetd, and what shows it: campaigns, or tests by their path."""
 
     fault: str
@@ -30,95 +30,95 @@ class Row:
 
 
 ROWS = (
-    Row(
+    PromiseRow(
         "`kill -9` at any moment, and before and after every system call of a checkpoint",
         "nothing acknowledged lost, no half transaction, rows and files agree again, ready in 2 s",
         ("kill", "system_calls"),
     ),
-    Row(
+    PromiseRow(
         "power cut: what was not synced is dropped or torn, in the database and in the files",
         "nothing acknowledged lost, no corrupt database; with `synchronous=NORMAL` it turns red",
         ("power", "power_files"),
     ),
-    Row(
+    PromiseRow(
         "EIO or ENOSPC at the n-th write or sync, for every n",
         "a typed error, then fleetd leaves and comes back; a retry with the same key applies once",
         ("io_errors",),
     ),
-    Row(
+    PromiseRow(
         "disk full",
         "`storage`, nothing half done, fleetd stays up, reading and pruning work",
         ("full_disk",),
     ),
-    Row(
+    PromiseRow(
         "a flipped bit or a cut anywhere in database, WAL, checkpoint, snapshot or `latest.json`",
         "never served as good; healed from the other copy, or the one before, with a warning",
         ("damage",),
     ),
-    Row(
+    PromiseRow(
         "one copy or both missing; `latest.json` dangling, cyclic, a directory, a FIFO",
         "the other copy serves and heals; both missing is an error",
         tests="tests/rules/artifacts/test_copies_matrix.py"
         " tests/rules/snapshots/test_snapshot_copies.py",
     ),
-    Row(
+    PromiseRow(
         "recovery twice, at once, killed half way",
         "the same end state; one `fleet_recovered` for each recovery",
         ("recoveries",),
     ),
-    Row(
+    PromiseRow(
         "16 daemons at once on a stale socket, or on one database",
         "exactly one serves, the others say so and exit 1",
         ("starts",),
     ),
-    Row(
+    PromiseRow(
         "holders of locks stopped beyond their lease, killed, continued",
         "histories are linearizable; a token that was overtaken is refused",
         ("locks",),
     ),
-    Row(
+    PromiseRow(
         "hostile frames: junk batches, depth 100,000, 100 MB lines, NaN, UTF-16, half lines",
         "a typed error or a close, at most 50 ms of CPU and 20 MB each; others' p99 below 10 ms",
         ("frames",),
     ),
-    Row(
+    PromiseRow(
         "1,000 slow writers, 50 readers that never read, clients that vanish, descriptors used up",
         "deadlines hold, nobody else notices",
         ("clients",),
     ),
-    Row(
+    PromiseRow(
         "client gone, or SIGTERM, at every await",
         "committed or not, never half; drained in 10 s",
         ("awaits", "stops"),
     ),
-    Row(
+    PromiseRow(
         "wall clock stepped by an hour, suspend, restart",
         "one `context_compacted` per silence, none invented",
         ("clocks",),
     ),
-    Row(
+    PromiseRow(
         "three daemons on one PostgreSQL: kills, a server that restarts or stands still, "
         "connections cut in the middle of a COMMIT, clocks off by an hour",
         "locks are linearizable, subscribers hear of each event once and in order, nothing "
         "acknowledged is lost or done twice",
         ("fleet",),
     ),
-    Row(
+    PromiseRow(
         "writer thread stuck",
         "the watchdog is no longer fed, and systemd restarts fleetd",
         tests="tests/integration/daemon/test_watchdog.py",
     ),
-    Row(
+    PromiseRow(
         "newer schema, SQLite too old, read-only directory, a setting that is wrong",
         "refuses before it is ready, names the reason, exits 78",
         tests="tests/store/test_opening.py tests/integration/daemon/test_starting.py",
     ),
-    Row(
+    PromiseRow(
         "somebody else's uid, hostile paths, names, umasks, texts",
         "nobody gets in, nothing gets out",
         tests="tests/integration/access",
     ),
-    Row(
+    PromiseRow(
         "an hour of mixed load of 64 agents",
         "memory, descriptors and files stay flat",
         ("endurance",),

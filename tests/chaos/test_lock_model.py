@@ -9,7 +9,7 @@ import pytest
 from fleetd.protocol.timestamps import iso
 from tests.chaos.campaign import Red
 from tests.chaos.lock_history import check_rows
-from tests.chaos.lock_model import Held, Op, after, unexplained
+from tests.chaos.lock_model import HeldLock, Op, after, unexplained
 
 LEASE = 100
 
@@ -174,7 +174,7 @@ def any_op(chance: random.Random) -> Op:
 def has_an_order(ops: list[Op]) -> bool:
     """Try all that can be tried."""
 
-    def goes_on(left: tuple[Op, ...], held: Held) -> bool:
+    def goes_on(left: tuple[Op, ...], held: HeldLock) -> bool:
         must = [op for op in left if not op.optional]
         bound = min((op.answered for op in must), default=math.inf)
         return not must or any(
@@ -184,7 +184,7 @@ def has_an_order(ops: list[Op]) -> bool:
             for then in after(held, op)
         )
 
-    return goes_on(tuple(ops), Held())
+    return goes_on(tuple(ops), HeldLock())
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -10,7 +10,7 @@ HOUR_MS = 3_600_000
 SHARED = ("../a.py", "../b.py")
 
 
-class Traffic(Planning):
+class AgentTraffic(Planning):
     """A worker with agents, who write to those of others too."""
 
     others: Sequence[str] = ()

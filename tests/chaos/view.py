@@ -40,7 +40,7 @@ def wait_until(holds: Callable[[], Any], what: str, patience_s: float) -> None:
         time.sleep(0.02)
 
 
-class Log:
+class ShownLog:
     """The log as it was seen so far: what was seen once is remembered."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ def _words(event: dict[str, Any]) -> set[str]:
     return {word for word in found if word}
 
 
-class View:
+class DaemonView:
     """What there is, by the answers of a daemon, read while nobody changes anything."""
 
     def __init__(self, client: Fleet) -> None:
@@ -107,7 +107,7 @@ class View:
             ]
         }
 
-    def check_whole(self, log: Log) -> None:
+    def check_whole(self, log: ShownLog) -> None:
         """Check that nothing is there by half."""
         for mission in self.missions.values():
             self._check_mission(mission, log)
@@ -122,7 +122,9 @@ class View:
         paths = Counter(lock["normalized_path"] for lock in self.locks.values())
         check(not paths or max(paths.values()) == 1, f"two holders: {paths}")
 
-    def check_checkpoints(self, log: Log, gone: set[str], pruned: Collection[str | None]) -> None:
+    def check_checkpoints(
+        self, log: ShownLog, gone: set[str], pruned: Collection[str | None]
+    ) -> None:
         """Check that every checkpoint is there that the log tells of.
 
         ``gone`` are those that may be deleted, ``pruned`` missions of which any may be. Of missions
@@ -143,7 +145,7 @@ class View:
         lost = told - self.kept.keys() - deleted - gone
         check(not lost, f"checkpoints that the log tells of are nowhere: {lost}")
 
-    def _check_mission(self, mission: dict[str, Any], log: Log) -> None:
+    def _check_mission(self, mission: dict[str, Any], log: ShownLog) -> None:
         name = mission["id"]
         own = [one for one in self.sorties.values() if one["mission_id"] == name]
         done = sum(one["status"] == "completed" for one in own)

@@ -14,7 +14,7 @@ from typing import Any
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError, Unavailable
 from tests.chaos.keeping import Keeping
-from tests.chaos.worker import Gone, Worker
+from tests.chaos.worker import CrewWorker, Gone
 
 # Nothing takes nearly as long.
 PATIENCE_S = 60.0
@@ -42,7 +42,7 @@ class User(Keeping):
         getattr(self, name)()
 
 
-class Follower:
+class LogFollower:
     """Somebody who is told of events as they happen, and notes them by their ``seq``."""
 
     def __init__(self, socket: Path) -> None:
@@ -78,7 +78,7 @@ class Crew:
         ]
         for worker in self.workers:
             worker.others = [each.name for each in self.workers]
-        self.follower = Follower(socket)
+        self.follower = LogFollower(socket)
         self._pause_s = pause_s
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -146,7 +146,7 @@ class Crew:
                 raise AssertionError(f"sent again: {_who(worker)}: {error!r}") from error
         return len(retried)
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: CrewWorker) -> None:
         try:
             while not self._stop.is_set():
                 worker.errand()
@@ -167,7 +167,7 @@ class Crew:
 
 
 def _who(each: Any) -> str:
-    if isinstance(each, Worker):
+    if isinstance(each, CrewWorker):
         last = each.said[-1] if each.said else None
         asked = json.dumps(last.params)[:400] if last else ""
         return f"{each.name}, {last.method if last else 'nothing'} {asked}"

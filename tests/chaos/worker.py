@@ -50,7 +50,7 @@ class Gone(Exception):
     """The daemon did not answer, or could not do it now: the worker stops until it is back."""
 
 
-class Worker:
+class CrewWorker:
     """One user: asks, and remembers what was said.
 
     ``facts`` are things as they were told last, by kind and id. ``gone`` are those whose end was

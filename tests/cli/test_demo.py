@@ -327,7 +327,7 @@ def test_the_half_written_file_cannot_be_finished_without_the_ruling() -> None:
     begun = project.half(piece)
 
     with pytest.raises(project.NoRuling):
-        project.rest(piece, begun, letters="")
+        project.rest(piece, begun, mail="")
     with pytest.raises(ValueError, match="does not go on"):
-        project.rest(piece, "something else", letters=project.RULING)
-    assert begun + project.rest(piece, begun, letters=project.RULING) == piece.code
+        project.rest(piece, "something else", mail=project.RULING)
+    assert begun + project.rest(piece, begun, mail=project.RULING) == piece.code

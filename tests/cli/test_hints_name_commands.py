@@ -114,7 +114,7 @@ def trouble(parser: CommandParser, words: list[str]) -> str:
 
 
 def test_hints_name_commands_that_exist() -> None:
-    parser, found = cli.whole_parser(), told()
+    parser, found = cli.full_parser(), told()
     assert len(found) > 200
     wrong = [
         (where, words, why)
@@ -126,7 +126,7 @@ def test_hints_name_commands_that_exist() -> None:
 
 
 def test_hints_that_are_made_of_parts_name_commands_that_exist() -> None:
-    parser = cli.whole_parser()
+    parser = cli.full_parser()
     made = [missing(noun, f"{noun}-1").hint for noun in (*ID_PREFIXES, "snapshot", "agent")]
     made += [f"fleetctl {noun} list shows" for noun in cli.LISTS.values()]
     made += IDS.values()
@@ -147,4 +147,4 @@ def test_hints_that_are_made_of_parts_name_commands_that_exist() -> None:
 )
 def test_a_command_that_there_is_not_is_found(text: str) -> None:
     (words,) = commands(text)
-    assert trouble(cli.whole_parser(), words)
+    assert trouble(cli.full_parser(), words)

@@ -35,7 +35,7 @@ REFUSED = (
 NAME = re.compile(r"(\d{13})-([0-9a-f]{32})\.json")
 
 
-class Server:
+class HookServer:
     """Answers every line with the same bytes, after a while; None is no answer at all."""
 
     def __init__(self, path: Path) -> None:
@@ -73,8 +73,8 @@ class Server:
 
 
 @pytest.fixture
-def server(home: Path) -> Iterator[Server]:
-    server = Server(home / "run" / "d.sock")
+def server(home: Path) -> Iterator[HookServer]:
+    server = HookServer(home / "run" / "d.sock")
     yield server
     server.close()
 
@@ -113,7 +113,7 @@ def test_the_client_is_short_and_loads_nothing_but_modules_in_c(home: Path) -> N
     ],
 )
 def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
-    server: Server, tmp_path: Path, spoil: Callable[[bytes], bytes]
+    server: HookServer, tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     for each in (HOOK, Path(client.__file__)):
         shutil.copy(each, tmp_path)
@@ -194,20 +194,20 @@ def test_client_and_daemon_agree_where_things_are_also_in_the_home_of_a_named_us
         "x" * 3_000_000,
     ],
 )
-def test_what_is_said_arrives_as_it_is(server: Server, payload: str) -> None:
+def test_what_is_said_arrives_as_it_is(server: HookServer, payload: str) -> None:
     assert hook(payload).silent
     assert server.params["payload"] == payload
     assert spooled() == []
 
 
-def test_bytes_that_are_no_text_arrive_with_gaps(server: Server) -> None:
+def test_bytes_that_are_no_text_arrive_with_gaps(server: HookServer) -> None:
     assert hook(b"\xff\xfe{\x00\xed\xa0\x80").silent
     assert server.params["payload"].count("{") == 1
     assert "\ufffd" in server.params["payload"]
 
 
 def test_a_frame_says_who_sends_and_begins_as_the_daemon_expects(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_AGENT_ID", 'a "quoted" é')
     monkeypatch.setenv("CURSOR_VERSION", "")
@@ -227,7 +227,7 @@ def test_the_variables_that_tell_who_sends_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("said", ['{"a": "é\\n\\u0000"}', "plain", '\\ " \U0001f600 \x00'])
-def test_the_answer_is_printed_as_it_is(server: Server, said: str) -> None:
+def test_the_answer_is_printed_as_it_is(server: HookServer, said: str) -> None:
     reply = {"jsonrpc": "2.0", "result": {"stdout": said, "exit_code": 0}, "id": 1}
     for ascii_only in (True, False):
         text = json.dumps(reply, separators=(",", ":"), ensure_ascii=ascii_only)
@@ -259,13 +259,13 @@ def test_without_a_daemon_the_frame_waits_in_the_spool(home: Path) -> None:
 @pytest.mark.parametrize(
     "reply", [REFUSED, b"", b"garbage\n", b'{"jsonrpc":"2.0","result":{"stdout":"cut', b"\xff\n"]
 )
-def test_what_the_daemon_did_not_take_waits_in_the_spool(server: Server, reply: bytes) -> None:
+def test_what_the_daemon_did_not_take_waits_in_the_spool(server: HookServer, reply: bytes) -> None:
     server.reply = reply
     assert hook(PAYLOAD).silent
     assert the_spooled()["params"] == server.params
 
 
-def test_a_daemon_that_hangs_is_not_waited_for(server: Server) -> None:
+def test_a_daemon_that_hangs_is_not_waited_for(server: HookServer) -> None:
     server.reply = None
     done = hook(PAYLOAD)
     assert done.silent
@@ -282,7 +282,7 @@ def test_a_daemon_that_hangs_is_not_waited_for(server: Server) -> None:
     ],
 )
 def test_before_a_compaction_the_daemon_has_more_time(
-    server: Server, payload: str, words: tuple[str, ...]
+    server: HookServer, payload: str, words: tuple[str, ...]
 ) -> None:
     server.reply, server.after_s = ACCEPTED.replace(b'""', b'"late"'), 1.3
     assert hook(payload, "claude", *words).out == b"late"
@@ -305,7 +305,7 @@ def test_a_full_backlog_is_not_waited_for(home: Path) -> None:
     the_spooled()
 
 
-def test_a_stdin_that_is_never_closed_is_not_waited_for(server: Server) -> None:
+def test_a_stdin_that_is_never_closed_is_not_waited_for(server: HookServer) -> None:
     begun = time.monotonic()
     process = start()
     assert process.stdin is not None
@@ -317,7 +317,7 @@ def test_a_stdin_that_is_never_closed_is_not_waited_for(server: Server) -> None:
     the_spooled()
 
 
-def test_a_stdin_that_trickles_before_a_compaction_ends_too(server: Server) -> None:
+def test_a_stdin_that_trickles_before_a_compaction_ends_too(server: HookServer) -> None:
     begun = time.monotonic()
     process = start()
     assert process.stdin is not None
@@ -335,7 +335,9 @@ def test_a_stdin_that_trickles_before_a_compaction_ends_too(server: Server) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_client_that_is_told_to_end_leaves_the_frame_behind(server: Server, number: int) -> None:
+def test_a_client_that_is_told_to_end_leaves_the_frame_behind(
+    server: HookServer, number: int
+) -> None:
     server.reply = None
     process = start()
     assert process.stdin is not None
@@ -353,7 +355,7 @@ def test_a_client_that_is_told_to_end_leaves_the_frame_behind(server: Server, nu
 
 
 def test_one_that_is_told_to_end_while_it_leaves_its_frame_behind_finishes_first(
-    server: Server,
+    server: HookServer,
 ) -> None:
     server.reply = None
     # A few megabytes take a while to write, so that some of the signals come in the middle.
@@ -374,7 +376,7 @@ def test_one_that_is_told_to_end_while_it_leaves_its_frame_behind_finishes_first
     assert frame.stat().st_size > 7_000_000
 
 
-def test_alarms_that_the_parent_blocked_or_ignored_ring_all_the_same(server: Server) -> None:
+def test_alarms_that_the_parent_blocked_or_ignored_ring_all_the_same(server: HookServer) -> None:
     server.reply = None
 
     def deafen() -> None:
@@ -387,7 +389,7 @@ def test_alarms_that_the_parent_blocked_or_ignored_ring_all_the_same(server: Ser
 
 
 @pytest.mark.parametrize("closed", ["0<&-", ">&-", "2>&-", "0<&- >&- 2>&-"])
-def test_closed_descriptors_disturb_nobody(server: Server, closed: str) -> None:
+def test_closed_descriptors_disturb_nobody(server: HookServer, closed: str) -> None:
     server.reply = ACCEPTED.replace(b'""', b'"answer"')
     script = f'"$0" -I -S "$1" claude {closed}'
     done = subprocess.run(
@@ -401,7 +403,7 @@ def test_closed_descriptors_disturb_nobody(server: Server, closed: str) -> None:
     assert all(line.endswith(b'"id":1}\n') for line in server.lines)
 
 
-def test_a_stdout_that_nobody_reads_any_more_is_no_failure(server: Server) -> None:
+def test_a_stdout_that_nobody_reads_any_more_is_no_failure(server: HookServer) -> None:
     server.reply = ACCEPTED.replace(b'""', b'"' + b"x" * 60_000 + b'"')
     process = start()
     assert process.stdin is not None
@@ -436,7 +438,7 @@ def test_a_socket_of_the_wrong_kind_is_no_daemon(
     the_spooled()
 
 
-def test_more_than_a_line_may_hold_goes_to_the_spool_at_once(server: Server) -> None:
+def test_more_than_a_line_may_hold_goes_to_the_spool_at_once(server: HookServer) -> None:
     payload = "x" * 17 * 1024 * 1024
     assert hook(payload).silent
     assert server.lines in ([], [b""])
@@ -517,7 +519,7 @@ def test_many_first_calls_at_once_lose_nothing(home: Path) -> None:
     assert said == {str(number) for number in range(16)}
 
 
-def test_without_a_home_the_one_of_the_user_database_is_used(server: Server) -> None:
+def test_without_a_home_the_one_of_the_user_database_is_used(server: HookServer) -> None:
     done = hook(PAYLOAD, env=without("HOME", "XDG_STATE_HOME"))
     assert done.silent
     assert server.params["payload"] == PAYLOAD
@@ -526,7 +528,7 @@ def test_without_a_home_the_one_of_the_user_database_is_used(server: Server) -> 
 # fleetctl hook
 
 
-def test_fleetctl_hook_is_the_same_client(server: Server) -> None:
+def test_fleetctl_hook_is_the_same_client(server: HookServer) -> None:
     server.reply = ACCEPTED.replace(b'""', b'"answer"')
     done = subprocess.run(
         [sys.executable, "-m", "fleetctl", "hook", "copilot", "preCompact"],
@@ -540,7 +542,7 @@ def test_fleetctl_hook_is_the_same_client(server: Server) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--json",), ("--bogus", "--help"), ("\udcff",)])
-def test_no_command_line_is_wrong(server: Server, words: tuple[str, ...]) -> None:
+def test_no_command_line_is_wrong(server: HookServer, words: tuple[str, ...]) -> None:
     for command in (COMMAND, (sys.executable, "-m", "fleetctl", "hook")):
         done = subprocess.run(
             [*command, *words], input=b"{}", capture_output=True, timeout=60, check=False

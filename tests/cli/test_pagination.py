@@ -8,7 +8,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetctl.client.models import AgentRegister, Record
-from fleetctl.client.pagination import PAGE, every
+from fleetctl.client.pagination import PAGE, all_pages
 from tests.support.processes import Daemon
 
 
@@ -21,7 +21,7 @@ def test_every_page_is_read_once(count: int) -> None:
         asked.append(more)
         return [each for each in there if each.id > more.get("after", "")][:PAGE]
 
-    assert every(page) == there
+    assert all_pages(page) == there
     assert len(asked) == count // PAGE + 1
     assert asked[0] == {}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import AsyncFleet, Fleet, Progress
-from fleetctl.output.progress import bar, line
+from fleetctl.output.progress import line, progress_bar
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.system import SystemBackup
 from tests.support.processes import Daemon, with_checkpoints
@@ -143,6 +143,6 @@ def test_what_a_line_says() -> None:
 
 
 def test_without_a_terminal_there_is_nothing_to_draw(capsys) -> None:
-    with bar(Namespace(json=False), "Verifying") as progress:
+    with progress_bar(Namespace(json=False), "Verifying") as progress:
         assert progress is None
     assert capsys.readouterr() == ("", "")

@@ -208,7 +208,7 @@ def test_a_consumer_that_wants_little_lets_its_cursor_pass_the_rest(daemon, monk
             assert next(events).seq == wanted[1]
             others = noted(fleet, 3, "else_noted")
             with monkeypatch.context() as patch:
-                patch.setattr(subscription, "IN_USE_S", 0.0)
+                patch.setattr(subscription, "TOUCH_INTERVAL_S", 0.0)
                 assert events.next(0.05) is None
             assert fleet.call(CursorGet("tool", "fleet")).position == others[-1]
             noted(fleet, 1, "else_noted")

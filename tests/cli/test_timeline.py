@@ -15,7 +15,7 @@ from fleetctl.commands import mission as mission_command
 from fleetctl.output import console
 from fleetctl.output.text import width, wrapped
 from fleetctl.output.views import timeline
-from fleetctl.output.views.timeline import story
+from fleetctl.output.views.timeline import timeline_entries
 from fleetd.protocol.records import Event
 from fleetd.protocol.timestamps import iso, to_ms
 from tests.support.processes import environment
@@ -43,7 +43,7 @@ def progress(minute: float, percent: int, agent: str = "alice", notes: str = "")
 
 
 def texts(events: list[Event], **options: object) -> list[str]:
-    return [entry.text for entry in story(events, NOON + 60 * MIN, **options)]  # type: ignore[arg-type]
+    return [entry.text for entry in timeline_entries(events, NOON + 60 * MIN, **options)]  # type: ignore[arg-type]
 
 
 def test_progress_of_one_sortie_is_one_line_though_others_work_meanwhile():
@@ -82,15 +82,17 @@ def test_what_is_told_as_one_line_was_not_silent_in_between():
 
 
 def test_times_go_one_way_though_runs_overlap(capsys, monkeypatch):
-    monkeypatch.setattr(console, "humane", lambda: True)
+    monkeypatch.setattr(console, "human_readable", lambda: True)
     monkeypatch.setattr(console, "width", lambda: 80)
     monkeypatch.setattr(console, "now_ms", lambda: NOON + 30 * MIN)
     files = [event(minute, "lock_acquired", file="/p/a.py") for minute in (0, 3, 6)]
     said = [event(minute, "agent_noted", "bob", text="x") for minute in (1, 2)]
-    entries = story(sorted([*files, *said], key=lambda each: each.timestamp), NOON + 30 * MIN)
+    entries = timeline_entries(
+        sorted([*files, *said], key=lambda each: each.timestamp), NOON + 30 * MIN
+    )
     mission = SimpleNamespace(id="msn-1", title="Test", progress_percent=0)
 
-    timeline.show_story(mission, [], entries, whole=False)  # type: ignore[arg-type]
+    timeline.show_timeline(mission, [], entries, whole=False)  # type: ignore[arg-type]
 
     lines = capsys.readouterr().out.splitlines()[-2:]
     assert "30 min ago  alice locked /p/a.py 3 times" in lines[0]
@@ -136,7 +138,7 @@ def test_silences_stand_where_they_were_and_nothing_that_the_daemon_says_breaks_
 def test_what_hooks_told_late_stands_at_its_own_time():
     late = event(30, "file_modified", file="a.py", happened_at=iso(NOON + MIN))
 
-    assert story([late], NOON)[0].begun == NOON + MIN
+    assert timeline_entries([late], NOON)[0].begun == NOON + MIN
 
 
 @given(st.text(max_size=200), st.integers(min_value=2, max_value=50), st.sampled_from([None, 2]))

@@ -43,11 +43,11 @@ _PROGRAMS = {
 }
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """A command ended with another status than 0; the text is what was seen."""
 
 
-class Machine:
+class ShellMachine:
     """A shell at a terminal, where every question is answered with yes."""
 
     def __init__(self, home: Path, env: dict[str, str]) -> None:
@@ -124,8 +124,8 @@ class Machine:
                 shown = seen.decode(errors="replace").replace("\r\n", "\n")
                 if status == "0":
                     return shown
-                raise Failed(f"exit status {status}; the terminal shows:\n{shown}")
-        raise Failed(f"does not end; the terminal shows:\n{seen.decode(errors='replace')}")
+                raise CommandFailed(f"exit status {status}; the terminal shows:\n{shown}")
+        raise CommandFailed(f"does not end; the terminal shows:\n{seen.decode(errors='replace')}")
 
 
 def _ended(found: re.Match[str]) -> str:
@@ -138,12 +138,12 @@ def _ended(found: re.Match[str]) -> str:
 
 
 @contextmanager
-def machine() -> Iterator[Machine]:
+def machine() -> Iterator[ShellMachine]:
     """Lay out a machine where nothing is installed but the programs; nothing outlives it."""
     # A short name: a socket's path has to fit into 107 bytes.
     home = Path(tempfile.mkdtemp(prefix="docs-")).resolve()
     env = environment_of(home)
-    made = Machine(home, env)
+    made = ShellMachine(home, env)
     try:
         made.run("git init -q -b main . && git commit -q --allow-empty -m 'The first commit'")
         yield made

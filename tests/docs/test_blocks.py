@@ -9,7 +9,7 @@ import pytest
 
 from fleetd import config
 
-from .machine import Failed, Machine, machine, missing
+from .machine import CommandFailed, ShellMachine, machine, missing
 from .output import Shown
 from .pages import PAGES, ROOT, Block, blocks, name
 
@@ -36,7 +36,7 @@ def test_what_a_page_tells_to_run_runs(page: Path) -> None:
         pytest.skip(f"the rest of the page ran, but not what needs {', '.join(sorted(absent))}")
 
 
-def carry_out(block: Block, at: Machine, shown: Shown) -> str | None:
+def carry_out(block: Block, at: ShellMachine, shown: Shown) -> str | None:
     """Run a block; return the program that it needs and that is not here."""
     try:
         if block.first:
@@ -46,12 +46,12 @@ def carry_out(block: Block, at: Machine, shown: Shown) -> str | None:
         if program := missing("node " if block.language == "js" else block.text):
             return program
         _run(block, at, shown)
-    except Failed as failure:
+    except CommandFailed as failure:
         pytest.fail(f"{block.place}: {failure}", pytrace=False)
     return None
 
 
-def _run(block: Block, at: Machine, shown: Shown) -> None:
+def _run(block: Block, at: ShellMachine, shown: Shown) -> None:
     first = block.text.partition("\n")[0]
     if saved := SAVED.match(first):
         at.save(saved[1], block.text)
@@ -65,7 +65,7 @@ def _run(block: Block, at: Machine, shown: Shown) -> None:
         at.run(f"{interpreter} {file}; rm {file}")
 
 
-def _converse(block: Block, at: Machine, shown: Shown) -> None:
+def _converse(block: Block, at: ShellMachine, shown: Shown) -> None:
     before, *turns = PROMPT.split(block.text)
     assert not before.strip(), f"{block.place}: a console begins with a command behind '$ '"
     for turn in turns:

@@ -14,7 +14,7 @@ from fleetctl.client import Fleet
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
 from fleetd.protocol.requests.lock import LockAcquire
-from tests.support.gemini_log import Log, replaced, says
+from tests.support.gemini_log import GeminiLog, replaced, says
 from tests.support.hook_client import hook
 
 from .recorded import names, recorded
@@ -40,7 +40,7 @@ class Session:
     """One session; every event has a moment of its own, as the CLI's have."""
 
     def __init__(self, directory: Path) -> None:
-        self.log = Log(directory)
+        self.log = GeminiLog(directory)
         self.log.add(replaced())
         self.told = 0
 
@@ -130,7 +130,7 @@ def test_a_session_that_goes_on_in_a_new_process_is_not_compacted(
     session: Session, tmp_path: Path, connect: Callable[[], Fleet]
 ) -> None:
     assert session.tell("SessionEnd") == ""
-    session.log = Log(tmp_path, "later")
+    session.log = GeminiLog(tmp_path, "later")
     assert session.tell("SessionStart", source="resume") == ""
     session.log.add(replaced("first", "first, answered"))
     session.turn("second")

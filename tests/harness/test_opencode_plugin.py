@@ -32,7 +32,7 @@ EXIT_S = 20
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node to load the plugin")
 
 
-class OpenCode:
+class OpenCodeHost:
     """OpenCode as the plugin sees it: a process that calls hooks."""
 
     def __init__(self, plugin: Path) -> None:
@@ -121,14 +121,14 @@ def after_compaction(number: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def start(home: Path) -> Iterator[Callable[[Path], OpenCode]]:
+def start(home: Path) -> Iterator[Callable[[Path], OpenCodeHost]]:
     """Return a function that starts OpenCode; none outlives the test."""
     (home / "package.json").write_text('{"type": "module"}')
     shutil.copy(PLUGIN, home / "plugin.js")
-    running: list[OpenCode] = []
+    running: list[OpenCodeHost] = []
 
-    def begin(plugin: Path = home / "plugin.js") -> OpenCode:
-        running.append(OpenCode(plugin))
+    def begin(plugin: Path = home / "plugin.js") -> OpenCodeHost:
+        running.append(OpenCodeHost(plugin))
         return running[-1]
 
     yield begin
@@ -137,7 +137,7 @@ def start(home: Path) -> Iterator[Callable[[Path], OpenCode]]:
 
 
 @pytest.fixture
-def opencode(start: Callable[[], OpenCode]) -> OpenCode:
+def opencode(start: Callable[[], OpenCodeHost]) -> OpenCodeHost:
     return start()
 
 
@@ -156,7 +156,7 @@ def spooled(home: Path) -> list[dict[str, Any]]:
 
 
 def test_after_a_compaction_each_request_holds_the_briefing_once(
-    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -187,7 +187,7 @@ def test_after_a_compaction_each_request_holds_the_briefing_once(
 
 
 def test_a_compaction_that_ends_the_turn_is_briefed_with_the_next_prompt(
-    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -203,7 +203,7 @@ def test_a_compaction_that_ends_the_turn_is_briefed_with_the_next_prompt(
 
 
 def test_a_compacted_session_that_is_resumed_is_briefed_anew(
-    daemon: Daemon, start: Callable[[], OpenCode]
+    daemon: Daemon, start: Callable[[], OpenCodeHost]
 ) -> None:
     """What was put into the messages ended with the process that did it."""
     first = start()
@@ -222,7 +222,7 @@ def test_a_compacted_session_that_is_resumed_is_briefed_anew(
 
 
 def test_where_nothing_can_be_put_into_messages_the_summary_gets_the_briefing(
-    daemon: Daemon, opencode: OpenCode
+    daemon: Daemon, opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -232,7 +232,7 @@ def test_where_nothing_can_be_put_into_messages_the_summary_gets_the_briefing(
 
 
 def test_what_is_told_within_one_millisecond_keeps_its_order(
-    home: Path, opencode: OpenCode
+    home: Path, opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     told = [f"Step {number}" for number in range(40)]
@@ -246,7 +246,7 @@ def test_what_is_told_within_one_millisecond_keeps_its_order(
     assert all(f'"{text}"' in json.dumps(each) for each, text in zip(heard, told, strict=True))
 
 
-def test_how_full_the_window_is_goes_with_what_is_told(home: Path, opencode: OpenCode) -> None:
+def test_how_full_the_window_is_goes_with_what_is_told(home: Path, opencode: OpenCodeHost) -> None:
     def answered(message: str, model: str = "m", **info: Any) -> None:
         tokens = {"input": 1_000, "output": 20, "reasoning": 3, "cache": {"read": 400, "write": 5}}
         about = {"id": message, "role": "assistant", "sessionID": SESSION}
@@ -285,7 +285,7 @@ def test_how_full_the_window_is_goes_with_what_is_told(home: Path, opencode: Ope
 
 
 def test_the_transcript_of_a_subagent_is_not_its_parents(
-    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCode
+    daemon: Daemon, connect: Callable[[], Fleet], opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -304,7 +304,7 @@ def test_the_transcript_of_a_subagent_is_not_its_parents(
 def test_an_edit_of_a_file_that_another_agent_holds_is_refused_where_that_was_asked_for(
     daemon: Daemon,
     connect: Callable[[], Fleet],
-    start: Callable[..., OpenCode],
+    start: Callable[..., OpenCodeHost],
     home: Path,
 ) -> None:
     strict = home / "strict.js"
@@ -325,7 +325,7 @@ def test_an_edit_of_a_file_that_another_agent_holds_is_refused_where_that_was_as
     enforcing.close()
 
 
-def test_without_a_daemon_everything_goes_to_the_spool(home: Path, opencode: OpenCode) -> None:
+def test_without_a_daemon_everything_goes_to_the_spool(home: Path, opencode: OpenCodeHost) -> None:
     opencode.begin()
     opencode.prompt("Add login")
     opencode.write("form.py")
@@ -345,7 +345,7 @@ def test_without_a_daemon_everything_goes_to_the_spool(home: Path, opencode: Ope
 
 
 def test_a_daemon_that_starts_later_takes_what_the_plugin_left(
-    home: Path, opencode: OpenCode
+    home: Path, opencode: OpenCodeHost
 ) -> None:
     opencode.begin()
     opencode.prompt("Add login")
@@ -367,7 +367,7 @@ def test_a_daemon_that_starts_later_takes_what_the_plugin_left(
         late.stop()
 
 
-def test_a_daemon_that_hangs_delays_one_hook_only(home: Path, opencode: OpenCode) -> None:
+def test_a_daemon_that_hangs_delays_one_hook_only(home: Path, opencode: OpenCodeHost) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(home / "run" / "d.sock"))
         silent.listen(8)
@@ -382,7 +382,7 @@ def test_a_daemon_that_hangs_delays_one_hook_only(home: Path, opencode: OpenCode
 
 
 def test_what_is_on_its_way_when_opencode_ends_goes_to_the_spool(
-    home: Path, opencode: OpenCode
+    home: Path, opencode: OpenCodeHost
 ) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(home / "run" / "d.sock"))
@@ -396,7 +396,7 @@ def test_what_is_on_its_way_when_opencode_ends_goes_to_the_spool(
     assert sorted(events) == ["session.created", "tool.execute.after", "tool.execute.before"]
 
 
-def test_the_spool_keeps_the_newest_thousand(home: Path, opencode: OpenCode) -> None:
+def test_the_spool_keeps_the_newest_thousand(home: Path, opencode: OpenCodeHost) -> None:
     directory = home / "state" / "fleet" / "spool"
     directory.mkdir(parents=True)
     for number in range(1_000):
@@ -411,7 +411,7 @@ def test_the_spool_keeps_the_newest_thousand(home: Path, opencode: OpenCode) -> 
 ODD = (None, {}, [], 7, "x", {"sessionID": None}, {"event": {}}, {"event": {"type": "constructor"}})
 
 
-def test_no_hook_throws_whatever_it_is_given(home: Path, opencode: OpenCode) -> None:
+def test_no_hook_throws_whatever_it_is_given(home: Path, opencode: OpenCodeHost) -> None:
     hooks = opencode.answer("dispose")["hooks"]
     events = ("session.created", "session.deleted", "message.updated", "message.part.updated")
     for name in hooks:

@@ -32,7 +32,7 @@ from tests.support.processes import Daemon
 LONGEST_S = 120
 
 
-class Agent:
+class AgentWithTools:
     """An agent that works with its fleet by tools."""
 
     def __init__(self, client: Client, place: Path = Path()) -> None:
@@ -67,7 +67,7 @@ class Agent:
         return await trio.to_thread.run_sync((self._place / "done").read_text)
 
 
-Start = Callable[..., AbstractAsyncContextManager[Agent]]
+Start = Callable[..., AbstractAsyncContextManager[AgentWithTools]]
 
 
 @pytest.fixture
@@ -76,7 +76,9 @@ def agent(daemon: Daemon, home: Path) -> Start:
     number = 0
 
     @asynccontextmanager
-    async def start(*options: str, mode: Any = "auto", **more: Any) -> AsyncIterator[Agent]:
+    async def start(
+        *options: str, mode: Any = "auto", **more: Any
+    ) -> AsyncIterator[AgentWithTools]:
         nonlocal number
         number += 1
         place = home / f"cli{number}"
@@ -94,7 +96,7 @@ def agent(daemon: Daemon, home: Path) -> Start:
         with trio.fail_after(LONGEST_S), log:
             transport = stdio_client(parameters, errlog=log)
             async with Client(transport, mode=mode, client_info=info, **more) as client:
-                yield Agent(client, place)
+                yield AgentWithTools(client, place)
             log.seek(0)
             said = log.read()
         assert "Traceback" not in said, said
@@ -121,13 +123,13 @@ def near(fleet: engines.Fleet, home: Path) -> Start:
     """Return a function that lets one more agent work within this process."""
 
     @asynccontextmanager
-    async def start(name: str = "alice", **more: Any) -> AsyncIterator[Agent]:
-        link: Any = Near(fleet)
-        desk = Session(link, name)
+    async def start(name: str = "alice", **more: Any) -> AsyncIterator[AgentWithTools]:
+        near_client: Any = Near(fleet)
+        session = Session(near_client, name)
         info = types.Implementation(name="claude-code", version="1")
-        server = Server(desk, Notifications(link, desk)).server
+        server = Server(session, Notifications(session)).server
         with trio.fail_after(LONGEST_S):
             async with Client(server, client_info=info, **more) as client:
-                yield Agent(client)
+                yield AgentWithTools(client)
 
     return start

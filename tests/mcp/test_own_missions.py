@@ -9,9 +9,8 @@ from fleetd.protocol.requests.agent import AgentGet
 from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionStart
 from fleetd.protocol.requests.sortie import SortieCreate
 from tests.mcp.conftest import Start
-from tests.rules.missions.test_plans_and_missions import working
-from tests.rules.sessions.test_sessions import Window
 from tests.support.fleet import Fleet
+from tests.support.hook_sessions import Window, working
 
 
 async def test_a_sortie_that_nobody_has_is_not_the_agents_own(near: Start, fleet: Fleet) -> None:

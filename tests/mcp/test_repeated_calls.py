@@ -91,13 +91,13 @@ def keys(heard: list[dict[str, Any]], method: str) -> list[str]:
 async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Session(DaemonClient(), "alice")
+    session = Session(DaemonClient(), "alice")
     letter = tools.SendArguments(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await tools.send(desk, letter)
+            await tools.send(session, letter)
         # It was told to call again.
-        told = await tools.send(desk, letter)
+        told = await tools.send(session, letter)
 
     assert len(keys(heard, "message.send")) == ONE_TOO_MANY + 1
     assert len(set(keys(heard, "message.send"))) == 1
@@ -108,7 +108,7 @@ async def test_mcp_calls_that_are_tried_again_keep_their_idempotency_key(
 async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Session(DaemonClient(), "alice")
+    session = Session(DaemonClient(), "alice")
     begun = tools.PlanArguments(goal="Add login", sorties=[tools.NewSortieArguments(title="Form")])
     more = tools.PlanArguments(
         sorties=[tools.NewSortieArguments(title="Tests"), tools.NewSortieArguments(title="Docs")]
@@ -125,8 +125,8 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
             (tools.checkpoint, tools.CheckpointArguments(reason="Now")),
         ):
             with pytest.raises(Unavailable):
-                await tool(desk, asked)  # type: ignore[operator]
-            await tool(desk, asked)  # type: ignore[operator]
+                await tool(session, asked)  # type: ignore[operator]
+            await tool(session, asked)  # type: ignore[operator]
 
     [mission] = connect().call(MissionList()).missions
     sorties = connect().call(SortieList(mission.id)).sorties
@@ -137,10 +137,10 @@ async def test_a_plan_and_a_checkpoint_whose_answers_are_lost_are_there_once(
 async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Session(DaemonClient(), "alice")
+    session = Session(DaemonClient(), "alice")
     async with lossy() as heard:
         for _ in range(2):
-            await tools.send(desk, tools.SendArguments(to=["bob"], subject="Ready?"))
+            await tools.send(session, tools.SendArguments(to=["bob"], subject="Ready?"))
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2
@@ -149,12 +149,12 @@ async def test_what_is_asked_a_second_time_on_purpose_is_done_a_second_time(
 async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Session(DaemonClient(), "alice")
+    session = Session(DaemonClient(), "alice")
     pieces = [tools.NewSortieArguments(title="Form"), tools.NewSortieArguments(title="Tests")]
     async with lossy() as heard:
-        await tools.plan(desk, tools.PlanArguments(goal="Add login", sorties=pieces))
+        await tools.plan(session, tools.PlanArguments(goal="Add login", sorties=pieces))
         await tools.plan(
-            desk, tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Docs")])
+            session, tools.PlanArguments(sorties=[tools.NewSortieArguments(title="Docs")])
         )
 
     changing = [each["method"] for each in heard if "idempotency_key" in each["params"]]
@@ -174,8 +174,8 @@ async def test_mcp_plan_is_atomic_an_error_in_the_middle_leaves_nothing(
 async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
     lossy: Lossy, connect: Any
 ) -> None:
-    desk = Session(DaemonClient(), "alice")
-    await tools.plan(desk, tools.PlanArguments(goal="Add login"))
+    session = Session(DaemonClient(), "alice")
+    await tools.plan(session, tools.PlanArguments(goal="Add login"))
     asked = tools.CheckpointArguments(reason="Now")
     window = trio.CancelScope()
 
@@ -185,9 +185,9 @@ async def test_a_call_that_was_cancelled_is_no_call_whose_outcome_is_unknown(
 
     async with lossy(heed=heed) as heard:
         with window:
-            await tools.checkpoint(desk, asked)
+            await tools.checkpoint(session, asked)
         assert window.cancelled_caught
-        await tools.checkpoint(desk, asked)
+        await tools.checkpoint(session, asked)
 
     assert len(set(keys(heard, "checkpoint.create"))) == 2
 
@@ -196,13 +196,13 @@ async def test_the_key_of_a_lost_call_is_kept_for_a_short_time_only(
     lossy: Lossy, connect: Any
 ) -> None:
     now = [0.0]
-    desk = Session(DaemonClient(lambda: now[0]), "alice")
+    session = Session(DaemonClient(lambda: now[0]), "alice")
     letter = tools.SendArguments(to=["bob"], subject="Ready?")
     async with lossy(*["message.send"] * ONE_TOO_MANY) as heard:
         with pytest.raises(Unavailable, match="closed the connection"):
-            await tools.send(desk, letter)
+            await tools.send(session, letter)
         now[0] += KEPT_S
-        await tools.send(desk, letter)
+        await tools.send(session, letter)
 
     assert len(set(keys(heard, "message.send"))) == 2
     assert len(connect().call(MessageList()).messages) == 2

@@ -3,11 +3,11 @@
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp.conftest import Agent, Start
-from tests.mcp.test_tools import ids
+from tests.mcp.conftest import AgentWithTools, Start
+from tests.support.processes import ids
 
 
-async def text(agent: Agent, uri: str) -> str:
+async def text(agent: AgentWithTools, uri: str) -> str:
     [contents] = (await agent.client.read_resource(uri, cache_mode="reload")).contents
     assert contents.mime_type == "text/markdown"
     return str(contents.text)

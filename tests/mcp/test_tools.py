@@ -22,10 +22,7 @@ from fleetd.protocol.requests.mission import (
 from fleetd.protocol.requests.sortie import SortieList
 from tests.mcp.conftest import Start
 from tests.support.fleet import Fleet
-
-
-def ids(prefix: str, text: str) -> list[str]:
-    return re.findall(rf"\b{prefix}-[0-9a-f]{{8}}\b", text)
+from tests.support.processes import ids
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

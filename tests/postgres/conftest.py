@@ -4,25 +4,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
+def postgres() -> Iterator[LocalPostgres]:
     """Run a server that several tests share: none of them may stop it."""
-    with Server() as server:
+    with LocalPostgres() as server:
         yield server
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[Server]:
+def own_postgres() -> Iterator[LocalPostgres]:
     """Run a server that this test may stop, kill and suspend."""
-    with Server() as server:
+    with LocalPostgres() as server:
         yield server
 
 
 @pytest.fixture
-def database(postgres: Server) -> Iterator[str]:
+def database(postgres: LocalPostgres) -> Iterator[str]:
     """Return the name of an empty database on the server that is shared."""
     name = postgres.new_database()
     yield name

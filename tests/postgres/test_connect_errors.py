@@ -15,7 +15,7 @@ from fleetd.store.api import StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 from tests.support.processes import fleetctl
 
 SECRET = "s3cr3t-Word"
@@ -43,12 +43,12 @@ async def away(url: str, directory: Path) -> str:
     return store.availability.away.message
 
 
-def with_password(server: Server, user: str, database: str) -> str:
+def with_password(server: LocalPostgres, user: str, database: str) -> str:
     return f"postgresql://{user}:{SECRET}@127.0.0.1:{server.port}/{database}"
 
 
 @contextmanager
-def asking_for_passwords(server: Server) -> Iterator[None]:
+def asking_for_passwords(server: LocalPostgres) -> Iterator[None]:
     """Have the server let nobody in by TCP who has not the right password."""
     file = server.data / "pg_hba.conf"
     before = file.read_text()
@@ -64,7 +64,9 @@ def asking_for_passwords(server: Server) -> Iterator[None]:
     server.sql("SELECT pg_reload_conf()")
 
 
-async def test_what_will_not_mend_itself_is_refused(own_postgres: Server, tmp_path: Path) -> None:
+async def test_what_will_not_mend_itself_is_refused(
+    own_postgres: LocalPostgres, tmp_path: Path
+) -> None:
     server, name = own_postgres, own_postgres.new_database()
     place = f"postgresql://fleet@127.0.0.1:{server.port}/{name}"
     with asking_for_passwords(server):
@@ -80,7 +82,7 @@ async def test_what_will_not_mend_itself_is_refused(own_postgres: Server, tmp_pa
 
 
 async def test_a_database_that_is_not_fleetds_is_refused(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     run_sql(url, "CREATE TABLE cakes (name text)")
@@ -94,7 +96,7 @@ async def test_a_database_that_is_not_fleetds_is_refused(
 
 
 async def test_a_role_that_may_not_make_tables_is_refused(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     postgres.sql("CREATE ROLE guest LOGIN")
     try:
@@ -107,7 +109,7 @@ async def test_a_role_that_may_not_make_tables_is_refused(
         postgres.sql("DROP ROLE guest")
 
 
-async def test_another_encoding_is_refused(postgres: Server, tmp_path: Path) -> None:
+async def test_another_encoding_is_refused(postgres: LocalPostgres, tmp_path: Path) -> None:
     postgres.sql(
         "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc TEMPLATE template0"
     )
@@ -136,7 +138,7 @@ async def test_a_url_that_is_none_is_refused_without_its_password(url: str, tmp_
     assert await refusal(url, tmp_path)
 
 
-async def test_what_may_pass_is_waited_for(own_postgres: Server, tmp_path: Path) -> None:
+async def test_what_may_pass_is_waited_for(own_postgres: LocalPostgres, tmp_path: Path) -> None:
     server, name = own_postgres, own_postgres.new_database()
     await opened(server.url(name), tmp_path).aclose()
     server.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -150,7 +152,7 @@ async def test_what_may_pass_is_waited_for(own_postgres: Server, tmp_path: Path)
 
 
 async def test_a_store_that_becomes_read_only_is_away_until_it_is_not(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as store:
         await store.event("before")
@@ -165,7 +167,7 @@ async def test_a_store_that_becomes_read_only_is_away_until_it_is_not(
 
 
 async def test_a_newer_schema_stops_whoever_is_older(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as store:
         await store.event("before")
@@ -179,20 +181,22 @@ async def test_a_newer_schema_stops_whoever_is_older(
 
 
 async def test_two_daemons_of_one_id_are_told_apart(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with running(url, tmp_path) as one, running(url, tmp_path) as other:
         await one.event("one")
         await other.event("other")
-        one.store._on_a_connection(one.store._server.follow)  # as it does when others commit
+        one.store._on_own_connection(
+            one.store._server.lost_commits.follow
+        )  # as it does when others commit
         with pytest.raises(StoreAway, match="another daemon writes under this machine's id"):
             await one.event("never")
         assert await other.kinds() == ["one", "other"]
 
 
 async def test_what_a_killed_daemon_still_had_under_way_is_no_other_daemon(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with running(url, tmp_path) as before:
@@ -205,7 +209,7 @@ async def test_what_a_killed_daemon_still_had_under_way_is_no_other_daemon(
 
 
 async def test_no_log_and_no_list_of_the_servers_shows_a_password(
-    own_postgres: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    own_postgres: LocalPostgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = own_postgres.new_database()
     url = with_password(own_postgres, "fleet", name)
@@ -244,7 +248,7 @@ def store_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_without_a_daemon_the_doctor_meets_what_a_start_would(
-    own_postgres: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+    own_postgres: LocalPostgres, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, name = own_postgres, own_postgres.new_database()
     url, place = server.url(name), f"postgresql://fleet@127.0.0.1:{server.port}/{name}"

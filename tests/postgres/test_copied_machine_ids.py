@@ -16,7 +16,7 @@ from fleetctl.client import Fleet
 from fleetd.engine.jobs.cluster import host_name
 from fleetd.store.machine_identity import ID_FILE
 from fleetd.store.machine_identity import STARTS_FILE as NONCES
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, environment
 
 PATIENCE_S = 30
@@ -67,7 +67,7 @@ def data(daemon: Daemon) -> Path:
 
 
 @pytest.fixture
-def computers(postgres: Server, database: str) -> Iterator[Computers]:
+def computers(postgres: LocalPostgres, database: str) -> Iterator[Computers]:
     found = Computers(postgres.url(database))
     try:
         yield found
@@ -151,7 +151,7 @@ def test_a_copied_machine_id_beside_its_original_is_refused_and_throws_nobody_ou
 
 
 def test_a_restart_after_kill_9_is_not_refused(
-    computers: Computers, postgres: Server, database: str
+    computers: Computers, postgres: LocalPostgres, database: str
 ) -> None:
     daemon = computers.daemon()
     daemon.start()
@@ -176,7 +176,7 @@ def test_a_restart_after_kill_9_is_not_refused(
 
 
 def test_who_was_overtaken_by_a_copy_ends_and_says_what_to_do(
-    computers: Computers, postgres: Server, database: str
+    computers: Computers, postgres: LocalPostgres, database: str
 ) -> None:
     """It was not heard of for a while, so that a copy of it came up; both cannot go on."""
     original = computers.daemon()

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, environment
 
 PATIENCE_S = 30
 
 
 @pytest.fixture
-def daemons(postgres: Server, database: str) -> Iterator[list[Daemon]]:
+def daemons(postgres: LocalPostgres, database: str) -> Iterator[list[Daemon]]:
     """Two daemons, each with a home of its own, as on two machines."""
     homes = [Path(tempfile.mkdtemp(prefix="fleet-")) for _ in range(2)]
     store = {"FLEET_DATABASE_URL": postgres.url(database)}
@@ -91,7 +91,7 @@ def test_an_agent_is_watched_where_it_runs(
 
 def test_a_daemon_that_was_killed_finds_its_agents_again(
     daemons: list[Daemon],
-    postgres: Server,
+    postgres: LocalPostgres,
     database: str,
     mortal: Callable[[], Popen[bytes]],
 ) -> None:

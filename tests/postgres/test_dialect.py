@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetd.store.postgres.connection import translated
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 _TEXT = st.text(st.sampled_from("ab:%'\"-/* \n?(s)"), max_size=12)
 
@@ -48,7 +48,7 @@ def _queries(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any]]:
 )
 @given(_queries())
 def test_a_query_returns_what_it_says(
-    postgres: Server, made: tuple[str, dict[str, Any], dict[str, Any]]
+    postgres: LocalPostgres, made: tuple[str, dict[str, Any], dict[str, Any]]
 ) -> None:
     sql, params, row = made
     with psycopg.connect(

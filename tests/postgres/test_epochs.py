@@ -13,7 +13,7 @@ import pytest
 from fleetd.protocol.errors import Unavailable
 from tests.postgres.test_daemons_of_machines import ask, until
 from tests.postgres.test_failover import follows, of_both
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, environment
 
 
@@ -42,7 +42,7 @@ def serves(daemon: Daemon) -> bool:
 
 
 def test_who_comes_back_second_takes_its_files_in_too(
-    own_postgres: Server, made: Callable[[str], Daemon]
+    own_postgres: LocalPostgres, made: Callable[[str], Daemon]
 ) -> None:
     name = own_postgres.new_database()
     standby = own_postgres.standby()

@@ -15,7 +15,7 @@ from fleetd.protocol.errors import (
 )
 from fleetd.store.postgres import batch
 from tests.postgres.shared_stores import Opened, running
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 # Fails as told, for events of one type, so many times.
 FAILING = """
@@ -67,7 +67,7 @@ async def test_one_request_meets_it_alone(
     kind: type[FleetError],
     words: str,
     retry: bool,
-    postgres: Server,
+    postgres: LocalPostgres,
     database: str,
     tmp_path: Path,
 ) -> None:
@@ -84,7 +84,7 @@ async def test_one_request_meets_it_alone(
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
 async def test_who_was_in_the_way_of_others_runs_again(
-    code: str, postgres: Server, database: str, tmp_path: Path
+    code: str, postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with running(url, tmp_path) as opened:
@@ -101,7 +101,7 @@ async def test_who_was_in_the_way_of_others_runs_again(
 
 
 async def test_who_has_much_to_do_lets_others_have_their_turn(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "_TURN_S", 0.0)
     url = postgres.url(database)

@@ -9,14 +9,14 @@ import trio
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres.connection import ServerConnection
 from tests.postgres.shared_stores import running
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 
-def of_both(one: Server, other: Server, database: str) -> str:
+def of_both(one: LocalPostgres, other: LocalPostgres, database: str) -> str:
     return f"postgresql://fleet@127.0.0.1:{one.port},127.0.0.1:{other.port}/{database}"
 
 
-def follows(standby: Server, primary: Server) -> None:
+def follows(standby: LocalPostgres, primary: LocalPostgres) -> None:
     """Wait until a standby has everything."""
     end = primary.sql("SELECT pg_current_wal_lsn()::text AS lsn")[0]["lsn"]
     caught_up = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn AS done"
@@ -25,7 +25,7 @@ def follows(standby: Server, primary: Server) -> None:
 
 
 async def test_a_standby_that_has_everything_takes_over(
-    own_postgres: Server, tmp_path: Path
+    own_postgres: LocalPostgres, tmp_path: Path
 ) -> None:
     name = own_postgres.new_database()
     standby = own_postgres.standby()
@@ -46,7 +46,7 @@ async def test_a_standby_that_has_everything_takes_over(
 
 
 async def test_a_standby_that_lacks_commits_is_found_out(
-    own_postgres: Server, tmp_path: Path
+    own_postgres: LocalPostgres, tmp_path: Path
 ) -> None:
     name = own_postgres.new_database()
     standby = own_postgres.standby()
@@ -75,7 +75,7 @@ async def test_a_standby_that_lacks_commits_is_found_out(
 
 
 async def test_a_server_that_stands_still_is_away(
-    own_postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_postgres: LocalPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ServerConnection, "timeout_s", 0.5)
     url = own_postgres.url(own_postgres.new_database(), connect_timeout="2")
@@ -91,7 +91,7 @@ async def test_a_server_that_stands_still_is_away(
 
 
 async def test_a_store_closes_although_its_server_stands_still(
-    own_postgres: Server, tmp_path: Path
+    own_postgres: LocalPostgres, tmp_path: Path
 ) -> None:
     url = own_postgres.url(own_postgres.new_database())
     begun = trio.current_time()

@@ -9,7 +9,7 @@ from fleetd.store.postgres import server_clock
 from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.server import PostgresServer as StoreServer
 from fleetd.store.postgres.server_clock import ServerClock
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 
 class Own:
@@ -29,7 +29,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Own:
     return own
 
 
-def test_it_is_the_servers_clock(postgres: Server) -> None:
+def test_it_is_the_servers_clock(postgres: LocalPostgres) -> None:
     clock = ServerClock()
     with connect(postgres.url(user="postgres"), "test") as line:
         clock.ask(line)
@@ -82,7 +82,7 @@ def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_bac
     own.ms += 1_000
     running.set(-300_000)
     started.set(-300_000)
-    started.keep_with(running.now_ms() - 10_000)
+    started.advance_to(running.now_ms() - 10_000)
     for _ in range(700):
         assert running.now_ms() - 10_000 <= started.now_ms() <= running.now_ms()
         own.ms += 1_000
@@ -92,11 +92,11 @@ def test_who_starts_keeps_with_those_that_are_ahead_of_a_server_that_was_set_bac
 def test_a_clock_that_was_far_off_binds_nobody_who_starts(own: Own) -> None:
     clock = ServerClock()
     clock.set(0)
-    clock.keep_with(own.ms + 86_400_000)
+    clock.advance_to(own.ms + 86_400_000)
     assert clock.now_ms() == own.ms
 
 
-def test_what_the_store_was_told_last_is_asked_at_each_connection(postgres: Server) -> None:
+def test_what_the_store_was_told_last_is_asked_at_each_connection(postgres: LocalPostgres) -> None:
     url = postgres.url(postgres.new_database(), user="postgres")
     server = open_server(url)
     with closing(server.open("writer")) as line:

@@ -9,12 +9,12 @@ import pytest
 from fleetctl.client import Fleet
 from tests.postgres.test_failover import follows, of_both
 from tests.postgres.test_outages import until_away, until_back
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, fleetctl
 
 
 @pytest.fixture
-def standby(own_postgres: Server) -> Iterator[Server]:
+def standby(own_postgres: LocalPostgres) -> Iterator[LocalPostgres]:
     """Return a server that follows the other one, and takes its place when it is told to."""
     other = own_postgres.standby()
     try:
@@ -31,7 +31,10 @@ def worked_on(client: Fleet, home: Path, title: str) -> Any:
 
 
 def test_what_files_hold_comes_back_and_a_new_epoch_says_so(
-    home: Path, own_postgres: Server, standby: Server, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    own_postgres: LocalPostgres,
+    standby: LocalPostgres,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = own_postgres.new_database()
     monkeypatch.setenv("FLEET_DATABASE_URL", of_both(own_postgres, standby, name))

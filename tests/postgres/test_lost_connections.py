@@ -11,11 +11,11 @@ from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connection, group_commit
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 
 @pytest.fixture
-def proxy(postgres: Server) -> Iterator[Proxy]:
+def proxy(postgres: LocalPostgres) -> Iterator[Proxy]:
     with Proxy(postgres.port) as proxy:
         yield proxy
 

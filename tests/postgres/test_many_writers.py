@@ -16,13 +16,13 @@ from fleetd.store.postgres.batch import LOCK
 from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.worker_thread import Job
 from tests.postgres.shared_stores import Opened, appends, running
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 EACH = 60
 
 
 async def test_numbers_follow_each_other_for_whoever_follows(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     seen: list[int] = []
@@ -56,7 +56,7 @@ async def test_numbers_follow_each_other_for_whoever_follows(
 
 
 async def test_what_was_rolled_back_leaves_no_gap(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     def fails(tx: Tx) -> None:
         appends("never")(tx)
@@ -78,7 +78,7 @@ async def test_what_was_rolled_back_leaves_no_gap(
 
 
 async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_seconds_only(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = connection._SETTINGS.replace(
         b"transaction_session_timeout = 4000", b"transaction_session_timeout = 300"
@@ -107,7 +107,7 @@ async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_secon
 
 
 async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_BEGIN", "_COUNTED"):
         quick = getattr(batch, name).replace("lock_timeout = 30000", "lock_timeout = 200")
@@ -128,7 +128,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
 
 
 async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ServerConnection, "timeout_s", 0.6)
     monkeypatch.setattr(batch, "_CROWDED_S", 0.3)

@@ -13,7 +13,7 @@ import pytest
 from fleetctl.client import Fleet
 from fleetd.protocol.migration import MigrationRequest
 from tests.integration.upgrades import recorded
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, fleetctl
 
 # A move that dies when it has come to a step, as in a power cut.
@@ -79,7 +79,11 @@ def same(before: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def test_a_daemon_finds_everything_again_there_and_back(
-    home: Path, running: Daemon, postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    running: Daemon,
+    postgres: LocalPostgres,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = postgres.url(database)
     running.start()
@@ -130,7 +134,11 @@ def dying(step: str, errand: MigrationRequest) -> int:
 
 
 def test_killed_at_any_step_it_is_begun_anew(
-    home: Path, running: Daemon, postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    running: Daemon,
+    postgres: LocalPostgres,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = postgres.url(database)
     running.start()
@@ -154,7 +162,7 @@ def test_killed_at_any_step_it_is_begun_anew(
 
 
 def test_a_store_that_was_moved_away_can_be_gone_on_with(
-    home: Path, running: Daemon, postgres: Server, database: str
+    home: Path, running: Daemon, postgres: LocalPostgres, database: str
 ) -> None:
     running.start()
     mission = work(1)

@@ -8,12 +8,12 @@ import trio
 from fleetd.store.postgres import reconnect
 from fleetd.store.postgres.batch import CHANNEL
 from tests.postgres.shared_stores import PATIENCE_S, running
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 
 @pytest.mark.parametrize("said", ["hello", "9223372036854775000"])
 async def test_what_a_stranger_says_is_not_believed(
-    said: str, postgres: Server, database: str, tmp_path: Path
+    said: str, postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with running(url, tmp_path / "a") as opened:
@@ -30,7 +30,7 @@ async def test_what_a_stranger_says_is_not_believed(
 
 
 async def test_what_others_commit_is_known_a_moment_later(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnect, "HEARTBEAT_S", 1_000)
     url = postgres.url(database)

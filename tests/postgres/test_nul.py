@@ -8,11 +8,11 @@ from fleetd.domain.core.text import without_nul
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify, ErrorReport
 from fleetd.protocol.requests.event import EventAppend
 from tests.support.fleet import Clock, opened
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 
 async def test_records_are_sealed_as_the_server_gives_them_back(
-    tmp_path: Path, postgres: Server, database: str
+    tmp_path: Path, postgres: LocalPostgres, database: str
 ) -> None:
     async with opened(tmp_path, clock=Clock(), store=postgres.url(database)) as fleet:
         mission = await fleet.mission(title="T\0x")
@@ -30,7 +30,7 @@ async def test_records_are_sealed_as_the_server_gives_them_back(
 
 
 async def test_a_file_with_a_nul_heals_a_row_and_is_written_anew(
-    tmp_path: Path, postgres: Server, database: str
+    tmp_path: Path, postgres: LocalPostgres, database: str
 ) -> None:
     async with opened(tmp_path, clock=Clock()) as fleet:  # a store of one's own, then a server's
         mission = await fleet.mission()

@@ -16,7 +16,7 @@ from fleetctl.client import Events, Fleet
 from fleetd.protocol.errors import FleetError, Unavailable
 from fleetd.protocol.methods import METHODS
 from tests.support.hook_client import hook, spooled
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 from tests.support.processes import Daemon, Result, fleetctl
 from tests.support.service_socket import heard, service_socket
 
@@ -26,14 +26,14 @@ AT_ONCE = {"restart_s": 0.0}
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Server]:
+def own() -> Iterator[LocalPostgres]:
     """Run a server for the tests of this file, each of which may stop and suspend it."""
-    with Server() as server:
+    with LocalPostgres() as server:
         yield server
 
 
 @pytest.fixture
-def server(own: Server) -> Iterator[Server]:
+def server(own: LocalPostgres) -> Iterator[LocalPostgres]:
     """Return a server that runs; whatever becomes of it is over with the test."""
     yield own
     own.resume()
@@ -42,7 +42,7 @@ def server(own: Server) -> Iterator[Server]:
 
 
 @pytest.fixture
-def url(home: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(home: Path, server: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the store of the daemon that is started, on a server that may be stopped."""
     name = server.new_database()
     monkeypatch.setenv("FLEET_DATABASE_URL", server.url(name))
@@ -100,7 +100,7 @@ def session(home: Path, event: str = "SessionStart", number: int = 1) -> str:
 
 
 def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
-    home: Path, server: Server, sharing: Daemon, url: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, server: LocalPostgres, sharing: Daemon, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.stop()
     with service_socket(home / "n") as manager:
@@ -147,7 +147,7 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
 
 def test_whoever_needs_the_store_is_refused_at_once_and_told_why(
     home: Path,
-    server: Server,
+    server: LocalPostgres,
     sharing: Daemon,
     url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -219,7 +219,7 @@ class Follower(threading.Thread):
 
 
 def test_who_follows_the_log_misses_nothing_and_hears_nothing_twice(
-    server: Server, sharing: Daemon, url: str
+    server: LocalPostgres, sharing: Daemon, url: str
 ) -> None:
     sharing.start()
     until_back(sharing)
@@ -238,7 +238,7 @@ def test_who_follows_the_log_misses_nothing_and_hears_nothing_twice(
 
 
 def test_who_stands_in_line_for_a_lock_keeps_his_place(
-    home: Path, server: Server, sharing: Daemon, url: str
+    home: Path, server: LocalPostgres, sharing: Daemon, url: str
 ) -> None:
     sharing.start()
     until_back(sharing)
@@ -268,7 +268,7 @@ def test_who_stands_in_line_for_a_lock_keeps_his_place(
 
 
 def test_what_ended_meanwhile_is_noticed_when_it_is_back(
-    server: Server,
+    server: LocalPostgres,
     sharing: Daemon,
     url: str,
     mortal: Callable[[], subprocess.Popen[bytes]],
@@ -306,12 +306,14 @@ def test_the_doctor_tells_of_missions_that_were_left_behind(
     assert findings["machines"]["detail"] == "1 share the store"
 
 
-def in_line(server: Server, url: str) -> int:
+def in_line(server: LocalPostgres, url: str) -> int:
     """Return how many stand in line for a lock."""
     return int(run_sql(url, "SELECT count(*) AS waits FROM lock_waits")[0]["waits"])
 
 
-def test_a_server_that_stands_still_is_away_too(server: Server, sharing: Daemon, url: str) -> None:
+def test_a_server_that_stands_still_is_away_too(
+    server: LocalPostgres, sharing: Daemon, url: str
+) -> None:
     sharing.start()
     until_back(sharing)
     server.suspend()
@@ -326,7 +328,7 @@ def test_a_server_that_stands_still_is_away_too(server: Server, sharing: Daemon,
 
 @pytest.mark.parametrize("how", ["stopped", "suspended"])
 def test_it_ends_in_order_while_its_server_is_away(
-    home: Path, server: Server, sharing: Daemon, url: str, how: str
+    home: Path, server: LocalPostgres, sharing: Daemon, url: str, how: str
 ) -> None:
     sharing.start()
     until_back(sharing)
@@ -364,7 +366,7 @@ def test_what_will_not_mend_itself_is_refused_at_the_start(
 
 
 def test_nothing_shows_a_password(
-    server: Server, sharing: Daemon, monkeypatch: pytest.MonkeyPatch, url: str
+    server: LocalPostgres, sharing: Daemon, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     database = url.split("?")[0].rpartition("/")[2]
     secret = server.url(database, tcp=True).replace("fleet@", "fleet:5ecret@")

@@ -19,9 +19,9 @@ from fleetd.protocol.errors import FleetError
 from fleetd.protocol.requests.sortie import SortieStart
 from fleetd.store.postgres.connection import PostgresExecutor, translated
 from fleetd.store.sqlite.migrate import schema
-from tests.rules.system.test_growth import ASKED, Steps, Store
+from tests.rules.system.test_growth import ASKED, GrownStore, StatementSteps
 from tests.support.fleet import DAY, Fleet, opened
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 # They hold a row for each machine, harness or kind of thing.
 SMALL = {"counters", "hook_counts", "machines", "store_meta", "tallies", "writers"}
@@ -60,7 +60,7 @@ async def a_day(fleet: Fleet) -> None:
     sortie = (await fleet.sorties(mission))[0].id
     await fleet.do(SortieStart(sortie, "worker"))
     await fleet.checkpoint(mission)
-    store = Store(fleet, Steps(), mission.id, sortie)
+    store = GrownStore(fleet, StatementSteps(), mission.id, sortie)
     for ask in ASKED.values():
         with contextlib.suppress(FleetError):  # what it asks for need not be there
             await ask(store)
@@ -92,7 +92,7 @@ def read_whole_there(sqlite: apsw.Connection, sql: str, values: Row) -> set[str]
 
 
 async def test_nothing_is_read_whole_that_sqlite_does_not_read_whole(
-    postgres: Server, database: str, heard: dict[str, Row], tmp_path: Path
+    postgres: LocalPostgres, database: str, heard: dict[str, Row], tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with opened(tmp_path, store=url):

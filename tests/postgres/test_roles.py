@@ -9,7 +9,7 @@ import pytest
 
 from fleetd.protocol.requests.mission import MissionComplete, MissionDelete
 from tests.support.fleet import opened
-from tests.support.postgres_server import SUPERUSER, Server, run_sql
+from tests.support.postgres_server import SUPERUSER, LocalPostgres, run_sql
 from tests.support.processes import Daemon, fleetctl
 
 DENIED = (
@@ -25,9 +25,9 @@ DENIED = (
 
 
 @pytest.fixture(scope="module")
-def ruled(home_of_module: Path) -> Iterator[Server]:
+def ruled(home_of_module: Path) -> Iterator[LocalPostgres]:
     """Run a server with the roles of the script in its database ``fleetdb``."""
-    with Server() as server:
+    with LocalPostgres() as server:
         server.sql("CREATE DATABASE fleetdb")
         for _ in range(2):  # again, it changes nothing
             run_script(server)
@@ -39,7 +39,7 @@ def home_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("roles")
 
 
-def run_script(server: Server) -> None:
+def run_script(server: LocalPostgres) -> None:
     script = fleetctl("migrate", "--roles")
     assert script.status == 0, script
     done = subprocess.run(
@@ -53,16 +53,16 @@ def run_script(server: Server) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
-def owner(server: Server) -> str:
+def owner(server: LocalPostgres) -> str:
     return server.url("fleetdb", user="fleet_owner")
 
 
-def daemons(server: Server) -> str:
+def daemons(server: LocalPostgres) -> str:
     return server.url("fleetdb", user="fleet")
 
 
 def test_without_tables_a_daemon_says_who_may_make_them(
-    ruled: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+    ruled: LocalPostgres, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_DATABASE_URL", daemons(ruled))
     daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
@@ -73,7 +73,7 @@ def test_without_tables_a_daemon_says_who_may_make_them(
 
 
 async def test_a_days_work_needs_no_more_than_the_daemons_role_may(
-    ruled: Server, tmp_path: Path
+    ruled: LocalPostgres, tmp_path: Path
 ) -> None:
     made = fleetctl("migrate", "--schema", "--to", owner(ruled))
     assert "has schema version" in made.out, made
@@ -93,20 +93,22 @@ async def test_a_days_work_needs_no_more_than_the_daemons_role_may(
 
 
 @pytest.mark.parametrize("statement", DENIED)
-def test_what_would_change_a_table_is_refused_to_daemons(ruled: Server, statement: str) -> None:
+def test_what_would_change_a_table_is_refused_to_daemons(
+    ruled: LocalPostgres, statement: str
+) -> None:
     fleetctl("migrate", "--schema", "--to", owner(ruled))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         run_sql(daemons(ruled), statement)
 
 
-def test_tables_of_later_versions_are_the_daemons_too(ruled: Server) -> None:
+def test_tables_of_later_versions_are_the_daemons_too(ruled: LocalPostgres) -> None:
     run_sql(owner(ruled), "CREATE TABLE IF NOT EXISTS later (id BIGINT)")
     run_sql(daemons(ruled), "INSERT INTO later VALUES (1)")
     assert run_sql(daemons(ruled), "SELECT id FROM later") == [{"id": 1}]
     run_sql(owner(ruled), "DROP TABLE later")
 
 
-def test_nobody_else_sees_the_tables(ruled: Server) -> None:
+def test_nobody_else_sees_the_tables(ruled: LocalPostgres) -> None:
     fleetctl("migrate", "--schema", "--to", owner(ruled))
     ruled.sql("CREATE ROLE stranger LOGIN")
     stranger = ruled.url("fleetdb", user="stranger")

@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.store.postgres.migrate import migrations
 from fleetd.store.sqlite.migrate import schema
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 # What only a store that several share needs.
 OWN_TABLES = {"schema_version", "writers"}
@@ -60,7 +60,7 @@ def in_postgres_words(sql: str) -> str:
 
 
 @pytest.fixture
-def connection(postgres: Server, database: str) -> Any:
+def connection(postgres: LocalPostgres, database: str) -> Any:
     with psycopg.connect(
         postgres.url(database), autocommit=True, row_factory=psycopg.rows.dict_row
     ) as connection:

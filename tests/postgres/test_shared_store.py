@@ -9,10 +9,12 @@ from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
 from fleetd.store.api import StoreAway
 from tests.postgres.shared_stores import appends, running
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 
-async def test_what_is_written_is_read(postgres: Server, database: str, tmp_path: Path) -> None:
+async def test_what_is_written_is_read(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
         assert [await opened.event("a"), await opened.event("b")] == [1, 2]
         assert await opened.kinds() == ["a", "b"]
@@ -28,7 +30,7 @@ async def test_what_is_written_is_read(postgres: Server, database: str, tmp_path
 
 
 async def test_indexes_are_looked_through_where_the_server_can(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     postgres.sql("CREATE EXTENSION amcheck", database=database)
     postgres.sql("GRANT EXECUTE ON FUNCTION bt_index_check(regclass) TO fleet", database=database)
@@ -45,7 +47,7 @@ async def test_indexes_are_looked_through_where_the_server_can(
 
 
 async def test_a_request_that_raises_hurts_nobody(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     def refused(tx: Tx) -> None:
         appends("never")(tx)
@@ -73,7 +75,7 @@ async def test_a_request_that_raises_hurts_nobody(
 
 
 async def test_a_connection_that_is_ended_is_not_noticed(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
         for number in range(3):
@@ -83,7 +85,7 @@ async def test_a_connection_that_is_ended_is_not_noticed(
         assert await opened.event("3") == 4
 
 
-async def test_a_restart_is_lived_with(own_postgres: Server, tmp_path: Path) -> None:
+async def test_a_restart_is_lived_with(own_postgres: LocalPostgres, tmp_path: Path) -> None:
     url = own_postgres.url(own_postgres.new_database())
     async with running(url, tmp_path) as opened:
         await opened.event("before")
@@ -98,7 +100,9 @@ async def test_a_restart_is_lived_with(own_postgres: Server, tmp_path: Path) -> 
         assert await opened.kinds() == ["before", "after"]
 
 
-async def test_a_store_is_there_once_its_server_is(own_postgres: Server, tmp_path: Path) -> None:
+async def test_a_store_is_there_once_its_server_is(
+    own_postgres: LocalPostgres, tmp_path: Path
+) -> None:
     url = own_postgres.url(own_postgres.new_database())
     own_postgres.stop()
     async with running(url, tmp_path) as opened:
@@ -109,7 +113,7 @@ async def test_a_store_is_there_once_its_server_is(own_postgres: Server, tmp_pat
 
 
 async def test_the_bell_rings_for_what_others_write(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     url = postgres.url(database)
     async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:

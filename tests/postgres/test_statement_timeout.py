@@ -10,7 +10,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connection
 from tests.postgres.shared_stores import Opened, appends, running
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 SETTING = "SELECT current_setting('statement_timeout')"
 
@@ -34,7 +34,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_server_gives_up_whatever_is_asked(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
         assert await opened.store.write(lambda tx: tx.value(SETTING)) == "8s"
@@ -44,7 +44,7 @@ async def test_the_server_gives_up_whatever_is_asked(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("rule", [stands_still, stands_still_at_its_end])
 async def test_who_stands_still_while_writing_fails_alone(
-    rule: object, postgres: Server, database: str, tmp_path: Path
+    rule: object, postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
         async with trio.open_nursery() as nursery:
@@ -56,7 +56,7 @@ async def test_who_stands_still_while_writing_fails_alone(
 
 @pytest.mark.usefixtures("impatient")
 async def test_who_stands_still_while_reading_fails_alone(
-    postgres: Server, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
         async with trio.open_nursery() as nursery:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docs.machine import Machine, machine
+from tests.docs.machine import ShellMachine, machine
 from tests.docs.output import Shown
 from tests.docs.pages import ROOT, blocks
 from tests.docs.test_blocks import RUN, carry_out
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 PAGE = ROOT / "docs" / "synced.md"
 # What the page calls the server.
@@ -18,7 +18,7 @@ HOST = "db.example.org"
 class Elsewhere(Shown):
     """A page's commands with the server of this test in place of the one that they name."""
 
-    def __init__(self, home: str, server: Server) -> None:
+    def __init__(self, home: str, server: LocalPostgres) -> None:
         super().__init__(home)
         self._server = server
 
@@ -27,18 +27,18 @@ class Elsewhere(Shown):
 
 
 @pytest.fixture
-def served() -> Iterator[Server]:
-    with Server() as server:
+def served() -> Iterator[LocalPostgres]:
+    with LocalPostgres() as server:
         yield server
 
 
 @pytest.fixture
-def at(served: Server) -> Iterator[Machine]:
+def at(served: LocalPostgres) -> Iterator[ShellMachine]:
     with machine() as made:
         yield made
 
 
-def test_what_the_page_tells_to_run_runs(served: Server, at: Machine) -> None:
+def test_what_the_page_tells_to_run_runs(served: LocalPostgres, at: ShellMachine) -> None:
     shown = Elsewhere(str(at.home), served)
     for block in blocks(PAGE):
         if block.language in RUN:

@@ -11,7 +11,7 @@ from fleetctl.client import Fleet
 from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.errors import ServerAway
 from tests.postgres.certificates import Authority
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, fleetctl
 
 SECRET = "geheim-4711"
@@ -32,7 +32,7 @@ ROLES = (
 class Secured:
     """A server that is reached with TLS only, and the authorities around it."""
 
-    def __init__(self, server: Server, directory: Path) -> None:
+    def __init__(self, server: LocalPostgres, directory: Path) -> None:
         self.server = server
         self.ours, self.other = Authority(directory, "ours"), Authority(directory, "other")
         self.certificate, self.key = self.ours.sign("fleet_cert")
@@ -52,7 +52,7 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make certificates with")
-    server = Server(settings={"ssl": "on", "password_encryption": "scram-sha-256"})
+    server = LocalPostgres(settings={"ssl": "on", "password_encryption": "scram-sha-256"})
     try:
         server.create()
         made = Secured(server, tmp_path_factory.mktemp("tls"))

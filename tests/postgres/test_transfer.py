@@ -24,7 +24,7 @@ from fleetd.store.machine_identity import machine_id
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.group_commit import SqliteExecutor
 from tests.support.fleet import MINUTE, Clock, Fleet, opened
-from tests.support.postgres_server import Server, run_sql
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 OTHER = "feedfeedfeedfeed"
 
@@ -84,7 +84,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 @pytest.fixture
-def moving(tmp_path: Path, postgres: Server, database: str) -> Moving:
+def moving(tmp_path: Path, postgres: LocalPostgres, database: str) -> Moving:
     return Moving(tmp_path, postgres.url(database))
 
 
@@ -437,7 +437,7 @@ async def test_a_disk_that_is_full_leaves_everything_as_it_was(
 
 
 async def test_a_server_that_goes_away_leaves_everything_as_it_was(
-    tmp_path: Path, own_postgres: Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moving = Moving(tmp_path, own_postgres.url(own_postgres.new_database()))
     async with moving.local() as fleet:
@@ -456,7 +456,7 @@ async def test_a_server_that_goes_away_leaves_everything_as_it_was(
 
 
 async def test_a_read_only_server_is_named_with_what_to_do(
-    moving: Moving, postgres: Server, database: str
+    moving: Moving, postgres: LocalPostgres, database: str
 ) -> None:
     async with moving.local() as fleet:
         await fleet.mission()

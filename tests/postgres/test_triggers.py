@@ -12,7 +12,7 @@ import pytest
 from fleetd.store.postgres.connection import connect, translated
 from fleetd.store.postgres.migrate import migrate
 from fleetd.store.sqlite.migrate import schema
-from tests.support.postgres_server import Server
+from tests.support.postgres_server import LocalPostgres
 
 MISSION = (
     "INSERT INTO missions (id, title, status, created_at, updated_at)"
@@ -85,7 +85,7 @@ class Both:
 
 
 @pytest.fixture
-def both(postgres: Server, database: str) -> Iterator[Both]:
+def both(postgres: LocalPostgres, database: str) -> Iterator[Both]:
     with (
         closing(apsw.Connection(":memory:")) as sqlite,
         closing(connect(postgres.url(database), "test")) as shared,

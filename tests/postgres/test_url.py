@@ -6,8 +6,8 @@ import pytest
 
 from fleetd.store.api import StoreRefused
 from fleetd.store.postgres.connection import connect, name_of
-from fleetd.store.postgres.url import named
-from tests.support.postgres_server import Server
+from fleetd.store.postgres.url import display_name
+from tests.support.postgres_server import LocalPostgres
 
 PLAIN = {"PGUSER": "ann", "PGDATABASE": "", "PGHOST": "", "PGPORT": "", "PGSERVICE": ""}
 
@@ -35,18 +35,18 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, name: str) -> None:
-    assert named(url) == name
+    assert display_name(url) == name
 
 
 def test_the_environment_counts_as_it_does_for_libpq(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "h")
     monkeypatch.setenv("PGPORT", "6000")
     monkeypatch.setenv("PGDATABASE", "fleet")
-    assert named("postgresql://") == "postgresql://ann@h:6000/fleet"
+    assert display_name("postgresql://") == "postgresql://ann@h:6000/fleet"
 
 
 def test_a_service_is_named_as_what_answers(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "services"
     file.write_text(
@@ -59,7 +59,7 @@ def test_a_service_is_named_as_what_answers(
 
 def test_a_port_that_is_none_is_not_repeated() -> None:
     with pytest.raises(StoreRefused, match="a port that is no number") as refused:
-        named("postgresql://ann:hunter2,3@h:x/fleet")
+        display_name("postgresql://ann:hunter2,3@h:x/fleet")
     assert "hunter2" not in str(refused.value)
 
 
@@ -79,21 +79,21 @@ def test_a_port_that_is_none_is_not_repeated() -> None:
 )
 def test_a_url_that_is_none_says_what_is_wrong_with_it(url: str, told: str) -> None:
     with pytest.raises(StoreRefused) as refused:
-        named(url)
+        display_name(url)
     assert told in str(refused.value)
     assert "It looks like postgresql://USER@HOST/DATABASE." in str(refused.value)
 
 
 def test_a_wrong_port_speaks_of_a_password_only_where_there_is_one() -> None:
     with pytest.raises(StoreRefused, match="a port that is no number") as refused:
-        named("postgresql://ann@h:abc/fleet")
+        display_name("postgresql://ann@h:abc/fleet")
     assert "password" not in str(refused.value)
 
 
 @pytest.mark.parametrize("query", ["password=hun&ter=2", "passw%6frd=hun&ter=2"])
 def test_a_piece_of_a_password_is_not_taken_for_a_parameter(query: str) -> None:
     with pytest.raises(StoreRefused) as refused:
-        named(f"postgresql://h/fleet?{query}")
+        display_name(f"postgresql://h/fleet?{query}")
     assert "ter" not in str(refused.value).replace("parameter", "")
 
 
@@ -104,4 +104,4 @@ def test_what_the_environment_names_need_not_stand_in_the_url(
     (tmp_path / "services").write_text("[team]\nhost=h\n")
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
     monkeypatch.setenv(variable, "team")
-    assert named("postgresql://")
+    assert display_name("postgresql://")

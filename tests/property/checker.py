@@ -21,7 +21,7 @@ from fleetd.protocol.requests.lock import LockList
 from fleetd.protocol.requests.message import MessageList
 from fleetd.protocol.requests.mission import MissionList
 from fleetd.protocol.timestamps import to_ms
-from tests.property.model import ACTIVITY, Kept, Model, Work
+from tests.property.model import ACTIVITY, KeptCheckpoint, Model, Work
 from tests.support.fleet import Fleet
 
 MOST = 8
@@ -29,7 +29,7 @@ MOST = 8
 
 
 @dataclass
-class View:
+class FleetView:
     """What clients can see of a fleet."""
 
     missions: dict[str, Mission]
@@ -42,7 +42,7 @@ class View:
     new: list[Checkpoint]
 
     @staticmethod
-    async def of(fleet: Fleet, since: int) -> "View":
+    async def of(fleet: Fleet, since: int) -> "FleetView":
         """Look at everything there is, and at the events after ``since``."""
         missions = (await fleet.do(MissionList(limit=1_000))).missions
         events = (await fleet.do(EventList(since=since, limit=1_000))).events
@@ -50,7 +50,7 @@ class View:
             one.id: one for one in (await fleet.do(CheckpointList(limit=1_000))).checkpoints
         }
         taken = [e.data["checkpoint_id"] for e in events if e.type == "fleet_checkpointed"]
-        return View(
+        return FleetView(
             {one.id: one for one in missions},
             {m.id: {s.id: s for s in await fleet.sorties(m)} for m in missions},
             (await fleet.do(LockList())).locks,
@@ -82,7 +82,7 @@ class Step:
     spare: str | None = None
 
 
-class Witness:
+class FleetChecker:
     """Follows the log as a subscriber does, and holds the fleet against the model."""
 
     def __init__(self, model: Model) -> None:
@@ -99,7 +99,7 @@ class Witness:
             status, sorties, locks, letters = self.model.holds(mission, now)
             self.before[mission] = (status, dict(sorties), locks, letters)
 
-    def compare(self, view: View, step: Step, now: int, awake: int) -> None:
+    def compare(self, view: FleetView, step: Step, now: int, awake: int) -> None:
         """Compare everything; an AssertionError says what differs."""
         self.awake = awake
         self._log(view.events, step, now)
@@ -131,7 +131,7 @@ class Witness:
     def worked(self, events: list[Event]) -> set[str]:
         return {str(event.mission_id) for event in events if event.type == "agent_registered"}
 
-    def _work(self, view: View, step: Step) -> None:
+    def _work(self, view: FleetView, step: Step) -> None:
         model = self.model
         seen = {one: {s.id: work_of(s) for s in own.values()} for one, own in view.sorties.items()}
         reopened = [
@@ -178,7 +178,7 @@ class Witness:
         }
         assert seen == self.model.letters
 
-    def _taken(self, view: View, step: Step, now: int) -> None:
+    def _taken(self, view: FleetView, step: Step, now: int) -> None:
         """A checkpoint holds what was there, and none is taken without a reason."""
         model, expected = self.model, list(step.taken)
         for one in view.new:
@@ -197,9 +197,9 @@ class Witness:
             model.checkpoints[one.id] = kept
         assert not expected, f"checkpoints are missing: {expected}"
 
-    def _kept(self, one: Checkpoint) -> Kept:
+    def _kept(self, one: Checkpoint) -> KeptCheckpoint:
         assert one.mission
-        return Kept(
+        return KeptCheckpoint(
             one.id,
             one.mission_id,
             to_ms(one.timestamp),
@@ -213,7 +213,7 @@ class Witness:
             len(self.model.recoveries) - one.undo,
         )
 
-    def _left(self, view: View, step: Step) -> None:
+    def _left(self, view: FleetView, step: Step) -> None:
         """Checkpoints go when they are asked to, or make room; those that are gone stay away."""
         model = self.model
         back = model.deleted & view.checkpoints.keys()

@@ -15,13 +15,13 @@ from fleetd.protocol.requests.checkpoint import (
 )
 from fleetd.protocol.requests.recovery import RecoveryContextGet
 from tests.property.checker import Step, work_of
-from tests.property.machine import AGENT, Machine, present, some
+from tests.property.machine import AGENT, FleetStateMachine, present, some
 from tests.support.fleet import DAY, HOUR, MINUTE, SECOND
 
 TIMES = [SECOND, 4 * SECOND, 6 * MINUTE, 3 * HOUR, 4 * DAY, 8 * DAY]
 
 
-class TimeRules(Machine):
+class TimeRules(FleetStateMachine):
     """Time, restarts, damage, repetition."""
 
     @rule(ms=st.sampled_from(TIMES))

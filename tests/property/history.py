@@ -16,7 +16,7 @@ from fleetd.protocol.requests.recovery import RecoveryDetect, RecoveryRestore
 from fleetd.protocol.timestamps import to_ms
 from tests.property.checker import Step, work_of
 from tests.property.machine import AGENT, present, some
-from tests.property.model import CLOSED, OPEN, Kept, Lease
+from tests.property.model import CLOSED, OPEN, KeptCheckpoint, Lease
 from tests.property.traffic import TrafficRules
 from tests.property.work import WorkRules
 from tests.support.fleet import DAY, MINUTE, SECOND
@@ -209,7 +209,7 @@ class PastRules(WorkRules, TrafficRules):
         self.recover_from(None, mission, False, force, False, "again")
         self.notice()
 
-    def stand(self, kept: Kept | None) -> Any:
+    def stand(self, kept: KeptCheckpoint | None) -> Any:
         """Return where the work of a checkpoint's mission stands."""
         if kept is None:
             return None
@@ -217,7 +217,7 @@ class PastRules(WorkRules, TrafficRules):
 
     def restore(
         self,
-        kept: Kept | None,
+        kept: KeptCheckpoint | None,
         refused: str | None,
         options: dict[str, Any],
         only: str | None = None,
@@ -242,7 +242,7 @@ class PastRules(WorkRules, TrafficRules):
         assert result.prompt
         return result  # type: ignore[no-any-return]
 
-    def undo(self, kept: Kept, result: RestoreResult, before: Any) -> None:
+    def undo(self, kept: KeptCheckpoint, result: RestoreResult, before: Any) -> None:
         """Undo a recovery at once: the work stands where it stood."""
         undo = self.model.checkpoints.get(result.undo_checkpoint_id or "")
         if undo is not None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition
 from fleetd.config import Limits
 from fleetd.protocol.errors import FleetError
 from fleetd.protocol.request import Mutation, Request
-from tests.property.checker import MOST, Step, View, Witness
+from tests.property.checker import MOST, FleetChecker, FleetView, Step
 from tests.property.model import CLOSED, OPEN, Model
 from tests.property.sync_fleet import SyncFleet
 from tests.support.fleet import Clock, Fleet
@@ -38,7 +38,7 @@ async def answer(fleet: Fleet, request: Request[Any]) -> tuple[Any, FleetError |
         return None, refusal
 
 
-class Machine(RuleBasedStateMachine):
+class FleetStateMachine(RuleBasedStateMachine):
     """One fleet and its model; the rules are in the modules beside this one."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Machine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="fleet-"))
         (self.root / "0").mkdir()
         self.clock, self.model = Clock(), Model()
-        self.witness = Witness(self.model)
+        self.witness = FleetChecker(self.model)
         self.made = 0
         self.lives = 0
         self.latest = self.clock()
@@ -119,9 +119,9 @@ class Machine(RuleBasedStateMachine):
     def settle_step(self) -> None:
         """Let everything settle, and look at all of it."""
 
-        async def look(fleet: Fleet) -> View:
+        async def look(fleet: Fleet) -> FleetView:
             await fleet.settle()
-            return await View.of(fleet, self.witness.position)
+            return await FleetView.of(fleet, self.witness.position)
 
         self.view = self.fleet.call(look)
 

@@ -47,7 +47,7 @@ class Lease:
 
 
 @dataclass
-class Kept:
+class KeptCheckpoint:
     """A checkpoint: what it says of itself and what it holds."""
 
     id: str
@@ -80,11 +80,11 @@ class Model:
     grants: dict[str, str] = field(default_factory=dict)
     letters: dict[str, dict[str, str]] = field(default_factory=dict)
     posted_in: dict[str, str | None] = field(default_factory=dict)
-    checkpoints: dict[str, Kept] = field(default_factory=dict)
+    checkpoints: dict[str, KeptCheckpoint] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     quiet: dict[str, str] = field(default_factory=dict)
     """The checkpoint a mission was last recovered from, if nothing was done in it since."""
-    recoveries: list[Kept] = field(default_factory=list)
+    recoveries: list[KeptCheckpoint] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
     active: dict[str, int | None] = field(default_factory=dict)
     """When a mission was last at work, on the awake clock; None when a reboot came between."""
@@ -196,11 +196,11 @@ class Model:
 
     # Checkpoints
 
-    def of(self, mission: str) -> list[Kept]:
+    def of(self, mission: str) -> list[KeptCheckpoint]:
         """Return a mission's checkpoints, newest first."""
         return [kept for kept in self.checkpoints.values() if kept.mission == mission][::-1]
 
-    def newest(self, mission: str) -> Kept | None:
+    def newest(self, mission: str) -> KeptCheckpoint | None:
         return next((kept for kept in self.of(mission) if not kept.undo), None)
 
     def forget(self, checkpoint: str) -> None:
@@ -240,7 +240,14 @@ class Model:
     # Recovery
 
     def recover(
-        self, kept: Kept, now: int, *, rewind: bool, force: bool, only: str | None, named: bool
+        self,
+        kept: KeptCheckpoint,
+        now: int,
+        *,
+        rewind: bool,
+        force: bool,
+        only: str | None,
+        named: bool,
     ) -> None:
         """Bring a mission back from a checkpoint, or one agent's part of it."""
         mission, own = kept.mission, self.sorties[kept.mission]
@@ -264,7 +271,7 @@ class Model:
         self.marks[mission] = self.mark(mission)
         self.recovered(kept)
 
-    def taken_from(self, kept: Kept, only: str | None) -> set[tuple[str, str]]:
+    def taken_from(self, kept: KeptCheckpoint, only: str | None) -> set[tuple[str, str]]:
         """Return letters that a recovery queues: taken from an agent that has come back since.
 
         Where it has not, its successor has them already.
@@ -281,12 +288,12 @@ class Model:
             if not {agent, reader} & self.letters[letter].keys()
         }
 
-    def recovered(self, kept: Kept) -> None:
+    def recovered(self, kept: KeptCheckpoint) -> None:
         kept.used = True
         self.quiet[kept.mission] = kept.id
         self.recoveries.append(kept)
 
-    def brought_back(self, kept: Kept) -> set[str]:
+    def brought_back(self, kept: KeptCheckpoint) -> set[str]:
         """Return the sorties that recoveries since a checkpoint took from older ones.
 
         Those that the checkpoint lacks had been removed before it was taken.
@@ -295,7 +302,7 @@ class Model:
         since = [one for one in self.recoveries[kept.recoveries :] if one.id in older]
         return {sortie for one in since for sortie in one.sorties}
 
-    def _recover_locks(self, kept: Kept, now: int, force: bool, only: str | None) -> None:
+    def _recover_locks(self, kept: KeptCheckpoint, now: int, force: bool, only: str | None) -> None:
         then = {(path, agent) for path, agent, _ in kept.locks}
         for path, lease in list(self.leases.items()):
             orphan = self.agents.get(lease.agent) == "lost" and lease.mission == kept.mission

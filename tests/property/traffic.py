@@ -24,7 +24,7 @@ from fleetd.protocol.requests.message import (
 )
 from fleetd.protocol.timestamps import to_ms
 from tests.property.checker import Step
-from tests.property.machine import AGENT, Machine, present, some
+from tests.property.machine import AGENT, FleetStateMachine, present, some
 from tests.property.model import OPEN, Lease
 from tests.support.fleet import HOUR, MINUTE, SECOND
 
@@ -32,7 +32,7 @@ FILE = st.sampled_from(["/srv/a.py", "/srv/b.py"])
 LENGTH = st.sampled_from([5 * SECOND, 10 * MINUTE, 2 * HOUR])
 
 
-class TrafficRules(Machine):
+class TrafficRules(FleetStateMachine):
     """Agents, locks, mail, errors."""
 
     # Agents

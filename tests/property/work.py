@@ -24,11 +24,11 @@ from fleetd.protocol.requests.sortie import (
     SortieStart,
     SortieUnblock,
 )
-from tests.property.machine import AGENT, Machine, present, some
+from tests.property.machine import AGENT, FleetStateMachine, present, some
 from tests.property.model import CLOSED, OPEN, Work
 
 
-class WorkRules(Machine):
+class WorkRules(FleetStateMachine):
     """Missions and sorties."""
 
     @initialize()

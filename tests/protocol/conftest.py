@@ -20,7 +20,7 @@ from fleetd.server.server import Server
 from tests.support import shared_store
 
 
-class Client:
+class AsyncLineClient:
     """One connection to the server; speaks lines."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -59,7 +59,7 @@ class Client:
         return reply["error"]
 
 
-class Running:
+class RunningServer:
     """A server that runs, and ways to reach it."""
 
     def __init__(self, server: Server, engine: Engine, path: Path) -> None:
@@ -68,10 +68,10 @@ class Running:
         self.path = path
         self._clients: list[trio.SocketStream] = []
 
-    async def connect(self) -> Client:
+    async def connect(self) -> AsyncLineClient:
         stream = await trio.open_unix_socket(self.path)
         self._clients.append(stream)
-        return Client(stream)
+        return AsyncLineClient(stream)
 
     async def close_clients(self) -> None:
         for stream in self._clients:
@@ -79,7 +79,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(place: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIterator[Running]:
+async def serving(
+    place: Path, limits: Limits, extra: dict[str, Any]
+) -> AsyncIterator[RunningServer]:
     path = place / "s"
     paths = PathSettings(
         database=f"{place}/db", checkpoints=f"{place}/checkpoints", socket=str(path)
@@ -93,7 +95,7 @@ async def serving(place: Path, limits: Limits, extra: dict[str, Any]) -> AsyncIt
             sock.listen(1_024)
             listener = trio.socket.from_stdlib_socket(sock)
             nursery.start_soon(server.accept, listener, nursery)
-            running = Running(server, engine, path)
+            running = RunningServer(server, engine, path)
             yield running
             await running.close_clients()
             nursery.cancel_scope.cancel()
@@ -110,11 +112,11 @@ def serve(tmp_path: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-async def running(serve: Callable[..., Any]) -> AsyncIterator[Running]:
+async def running(serve: Callable[..., Any]) -> AsyncIterator[RunningServer]:
     async with serve() as server:
         yield server
 
 
 @pytest.fixture
-async def client(running: Running) -> Client:
+async def client(running: RunningServer) -> AsyncLineClient:
     return await running.connect()

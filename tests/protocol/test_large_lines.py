@@ -25,7 +25,7 @@ def hook_line(payload: str, **around: Any) -> bytes:
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-class Hooks:
+class HookReceiver:
     """Stands for hook.deliver: keeps what comes, and answers when it is told to."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Hooks:
 
 
 @pytest.fixture
-def hooks() -> Hooks:
-    return Hooks()
+def hooks() -> HookReceiver:
+    return HookReceiver()
 
 
 @pytest.fixture
-def serve_hooks(serve: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+def serve_hooks(serve: Callable[..., Any], hooks: HookReceiver) -> Callable[..., Any]:
     return lambda **limits: serve({"hook.deliver": hooks.deliver}, **limits)
 
 
@@ -60,7 +60,7 @@ def serve_hooks(serve: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
     ],
 )
 async def test_a_large_payload_arrives_as_it_was(
-    serve_hooks: Callable[..., Any], hooks: Hooks, payload: str
+    serve_hooks: Callable[..., Any], hooks: HookReceiver, payload: str
 ) -> None:
     hooks.go_on.set()
     async with serve_hooks(line_bytes=LIMIT) as running:
@@ -107,7 +107,7 @@ async def test_other_methods_stay_within_the_usual_limit(serve: Callable[..., An
     ],
 )
 async def test_a_large_line_of_another_form_is_refused(
-    serve_hooks: Callable[..., Any], hooks: Hooks, line: bytes
+    serve_hooks: Callable[..., Any], hooks: HookReceiver, line: bytes
 ) -> None:
     async with serve_hooks(line_bytes=LIMIT) as running:
         client = await running.connect()
@@ -161,7 +161,7 @@ def test_what_stands_around_a_payload_is_checked_as_any_line() -> None:
 
 
 async def test_large_lines_wait_for_room_and_their_clock_stands_still(
-    serve_hooks: Callable[..., Any], hooks: Hooks, autojump_clock: Any
+    serve_hooks: Callable[..., Any], hooks: HookReceiver, autojump_clock: Any
 ) -> None:
     async with serve_hooks(line_bytes=LIMIT) as running:
         clients = [await running.connect() for _ in range(5)]
@@ -178,7 +178,7 @@ async def test_large_lines_wait_for_room_and_their_clock_stands_still(
 
 
 async def test_a_large_line_that_is_not_finished_in_time_makes_room(
-    serve_hooks: Callable[..., Any], hooks: Hooks, autojump_clock: Any
+    serve_hooks: Callable[..., Any], hooks: HookReceiver, autojump_clock: Any
 ) -> None:
     hooks.go_on.set()
     async with serve_hooks(line_bytes=LIMIT) as running:
@@ -193,7 +193,7 @@ async def test_a_large_line_that_is_not_finished_in_time_makes_room(
 
 
 async def test_clients_that_vanish_or_are_refused_make_room(
-    serve_hooks: Callable[..., Any], hooks: Hooks
+    serve_hooks: Callable[..., Any], hooks: HookReceiver
 ) -> None:
     hooks.go_on.set()
     async with serve_hooks(line_bytes=LIMIT) as running:

@@ -13,7 +13,7 @@ from fleetd.protocol.records import Finding
 from fleetd.server.lines import LineWriter, SendBudget
 from fleetd.server.progress import report_to_client
 
-from .conftest import Client, Running
+from .conftest import AsyncLineClient, RunningServer
 
 RECORDS = 12
 VERIFY = "checkpoint.verify"
@@ -31,7 +31,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def mission(client: Client) -> str:
+async def mission(client: AsyncLineClient) -> str:
     mission: str = (await client.call("mission.create", {"title": "m"}))["result"]["id"]
     await client.call("mission.start", {"mission_id": mission})
     for _ in range(RECORDS):
@@ -39,7 +39,7 @@ async def mission(client: Client) -> str:
     return mission
 
 
-async def until_reply(client: Client) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def until_reply(client: AsyncLineClient) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the params of the notifications that come before a reply, and the reply."""
     told = []
     while "id" not in (line := await client.line()):
@@ -50,7 +50,7 @@ async def until_reply(client: Client) -> tuple[list[dict[str, Any]], dict[str, A
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_who_asks_is_told_of_growing_numbers_and_of_none_after_the_reply(
-    slow: None, client: Client, mission: str, named: bool
+    slow: None, client: AsyncLineClient, mission: str, named: bool
 ) -> None:
     params: dict[str, Any] = {"progress_token": "mine"}
     if named:
@@ -71,12 +71,14 @@ async def test_who_asks_is_told_of_growing_numbers_and_of_none_after_the_reply(
     assert (await client.call("system.hello", identity=6))["id"] == 6
 
 
-async def test_who_does_not_ask_is_told_nothing(slow: None, client: Client, mission: str) -> None:
+async def test_who_does_not_ask_is_told_nothing(
+    slow: None, client: AsyncLineClient, mission: str
+) -> None:
     assert "result" in await client.call(VERIFY, {"mission_id": mission})
 
 
 async def test_two_requests_of_a_connection_are_told_of_by_their_tokens(
-    slow: None, client: Client, mission: str
+    slow: None, client: AsyncLineClient, mission: str
 ) -> None:
     for token in ("a", "b"):
         params = {"mission_id": mission, "progress_token": token}
@@ -90,11 +92,11 @@ async def test_two_requests_of_a_connection_are_told_of_by_their_tokens(
 
 
 async def test_a_request_that_fails_is_told_of_until_then(
-    monkeypatch: pytest.MonkeyPatch, client: Client, mission: str
+    monkeypatch: pytest.MonkeyPatch, client: AsyncLineClient, mission: str
 ) -> None:
     async def check(*_: Any, **options: Any) -> Finding:
         await trio.sleep(0.12)
-        progress.on()
+        progress.advance()
         tracker = progress._tracker.get()
         if tracker is not None and tracker.count.done > 2:
             raise ZeroDivisionError
@@ -109,7 +111,9 @@ async def test_a_request_that_fails_is_told_of_until_then(
     assert reply["error"]["data"]["kind"] == "internal"
 
 
-async def test_the_token_says_nothing_about_the_request(client: Client, mission: str) -> None:
+async def test_the_token_says_nothing_about_the_request(
+    client: AsyncLineClient, mission: str
+) -> None:
     params = {"mission_id": mission, "idempotency_key": "once", "keep_per_mission": 1}
     params |= {"older_than_days": 0}
     first = await client.call("checkpoint.prune", params)
@@ -120,13 +124,13 @@ async def test_the_token_says_nothing_about_the_request(client: Client, mission:
 
 
 @pytest.mark.parametrize("token", ["", "x" * 65, 5])
-async def test_a_token_is_a_short_text(client: Client, token: Any) -> None:
+async def test_a_token_is_a_short_text(client: AsyncLineClient, token: Any) -> None:
     error = await client.error(VERIFY, {"progress_token": token})
     assert (error["code"], error["data"]["field"]) == (-32602, "progress_token")
 
 
 async def test_a_client_that_does_not_read_holds_up_nobody(
-    slow: None, running: Running, mission: str
+    slow: None, running: RunningServer, mission: str
 ) -> None:
     deaf = await running.connect()
     deaf.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -182,7 +186,7 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
         with report_to_client("t", lines.append, nursery):
             progress.at("rows", total=None)
             for _ in range(1_000):
-                progress.on()
+                progress.advance()
                 await trio.sleep(0.001)
         await trio.sleep(1)
 
@@ -194,9 +198,9 @@ async def test_it_is_told_ten_times_a_second_at_most(autojump_clock: trio.testin
 async def test_what_comes_to_light_on_the_way_is_counted_in() -> None:
     with progress.tracked() as found:
         progress.at("files", total=1)
-        progress.on(3)
+        progress.advance(3)
         assert found.count == ("files", 3, 3)
         progress.at("database")
         assert found.count == ("database", 0, None)
-    progress.on()
+    progress.advance()
     assert found.count == ("database", 0, None)

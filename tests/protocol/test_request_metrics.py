@@ -24,7 +24,7 @@ from fleetd.server.rpc import Dispatcher, guarded
 MS = 1_000_000
 
 
-class Bench:
+class MeteredServer:
     """A dispatcher whose methods take as long as they say."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> MeteredServer:
+    return MeteredServer()
 
 
 @pytest.fixture
@@ -80,23 +80,23 @@ def texts(out: io.StringIO) -> list[str]:
     return [line.split("] ", 1)[1] for line in out.getvalue().splitlines()]
 
 
-async def test_a_request_is_timed_from_when_it_was_understood(bench: Bench) -> None:
+async def test_a_request_is_timed_from_when_it_was_understood(bench: MeteredServer) -> None:
     await bench.send(("take", [3.25]), since_ns=bench.now_ns - 2 * MS)
     assert bench.max_ms("take") == 5.25
 
 
-async def test_the_members_of_a_batch_are_timed_one_by_one(bench: Bench) -> None:
+async def test_the_members_of_a_batch_are_timed_one_by_one(bench: MeteredServer) -> None:
     await bench.send(("take", [3]), ("lock.acquire", [50]), ("take", [4]))
     assert (bench.max_ms("take"), bench.max_ms("lock.acquire")) == (4, 50)
     assert bench.traffic.methods["take"].count == 2
 
 
-async def test_notifications_are_timed_as_well(bench: Bench) -> None:
+async def test_notifications_are_timed_as_well(bench: MeteredServer) -> None:
     assert await bench.line(b'{"jsonrpc":"2.0","method":"take","params":[2]}') is None
     assert bench.max_ms("take") == 2
 
 
-async def test_errors_are_counted_by_their_kind(bench: Bench) -> None:
+async def test_errors_are_counted_by_their_kind(bench: MeteredServer) -> None:
     await bench.send(("fail", []), ("fail", []), ("break", []), ("unheard.of", []))
     await bench.line(b'[{"jsonrpc":"1.0"}]')
     assert bench.traffic.errors == {
@@ -107,14 +107,16 @@ async def test_errors_are_counted_by_their_kind(bench: Bench) -> None:
     }
 
 
-async def test_names_that_clients_make_up_take_no_room(bench: Bench) -> None:
+async def test_names_that_clients_make_up_take_no_room(bench: MeteredServer) -> None:
     for number in range(50):
         await bench.send((f"made.up{number}", []))
     assert bench.traffic.methods == {}
     assert bench.traffic.errors == {"method_not_found": 50}
 
 
-async def test_each_request_ends_in_one_line_at_debug(bench: Bench, debug: io.StringIO) -> None:
+async def test_each_request_ends_in_one_line_at_debug(
+    bench: MeteredServer, debug: io.StringIO
+) -> None:
     await bench.send(("take", [1.5]))
     await bench.send(("fail", []))
     await bench.line(b'{"jsonrpc":"2.0","method":"take"}')
@@ -125,14 +127,14 @@ async def test_each_request_ends_in_one_line_at_debug(bench: Bench, debug: io.St
     ]
 
 
-async def test_at_info_only_what_matters_is_said(bench: Bench, out: io.StringIO) -> None:
+async def test_at_info_only_what_matters_is_said(bench: MeteredServer, out: io.StringIO) -> None:
     await bench.send(("take", [999]))
     await bench.send(("fail", []))
     assert out.getvalue() == ""
 
 
 async def test_a_slow_request_is_told_and_a_wait_for_a_lock_is_none(
-    bench: Bench, out: io.StringIO
+    bench: MeteredServer, out: io.StringIO
 ) -> None:
     await bench.send(("lock.acquire", [60_000]))
     await bench.send(("take", [1_000]))
@@ -145,7 +147,7 @@ def test_what_may_take_its_time_waits_or_looks_through_much() -> None:
 
 
 async def test_a_bug_tells_incident_and_request_in_the_same_line(
-    bench: Bench, out: io.StringIO
+    bench: MeteredServer, out: io.StringIO
 ) -> None:
     reply = json.loads(await bench.send(("break", [])))
     incident = reply["error"]["data"]["incident"]
@@ -168,7 +170,7 @@ async def test_a_bug_tells_incident_and_request_in_the_same_line(
     ],
 )
 async def test_an_id_of_a_client_is_escaped_and_cut(
-    bench: Bench, debug: io.StringIO, identity: str, shown: str
+    bench: MeteredServer, debug: io.StringIO, identity: str, shown: str
 ) -> None:
     await bench.line(b'{"jsonrpc":"2.0","method":"take","id":%b}' % identity.encode())
     (line,) = texts(debug)
@@ -176,7 +178,7 @@ async def test_an_id_of_a_client_is_escaped_and_cut(
 
 
 async def test_an_id_with_half_a_character_does_not_silence_the_log(
-    bench: Bench, debug: io.StringIO
+    bench: MeteredServer, debug: io.StringIO
 ) -> None:
     with pytest.raises(Exception, match="Parse error"):
         await bench.line(b'{"jsonrpc":"2.0","method":"take","id":"\\ud800"}')
@@ -184,7 +186,9 @@ async def test_an_id_with_half_a_character_does_not_silence_the_log(
     assert len(texts(debug)) == 1
 
 
-async def test_a_made_up_method_is_escaped_and_cut(bench: Bench, debug: io.StringIO) -> None:
+async def test_a_made_up_method_is_escaped_and_cut(
+    bench: MeteredServer, debug: io.StringIO
+) -> None:
     await bench.send(("x) (request 8 take\n" + "y" * 500, []))
     (line,) = texts(debug)
     assert line.startswith(

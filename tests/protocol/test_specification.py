@@ -50,10 +50,6 @@ def comparable(reply: Any) -> Any:
     return reply
 
 
-def test_there_are_fifteen_examples() -> None:
-    assert len(EXAMPLES) == 15
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=[e["name"] for e in EXAMPLES])
 async def test_example_gets_the_reply_of_the_specification(
     serve: Callable[..., Any], example: dict[str, Any]

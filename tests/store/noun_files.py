@@ -17,7 +17,7 @@ _NAMES: dict[Noun, tuple[str, str, str]] = {
 }
 
 
-class Stage:
+class NounFiles:
     """The files of one mission or run, by the layout of its noun."""
 
     def __init__(self, root: Path, noun: Noun) -> None:
@@ -67,7 +67,7 @@ class Stage:
         return os.readlink(self.latest) == f"{record_id}.json"
 
 
-class KilledError(Exception):
+class KilledBetweenSteps(Exception):
     """Stands for the end of the process at this point: nothing after it happens."""
 
 
@@ -93,7 +93,7 @@ class Recorder:
                 return result
             self.calls.append(f"{name} {self._described(name, args)}")
             if self.fail_at is not None and len(self.calls) >= self.fail_at:
-                raise KilledError
+                raise KilledBetweenSteps
             return self._real[name](*args, **kwargs)
 
         return call

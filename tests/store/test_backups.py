@@ -16,9 +16,9 @@ from fleetd.protocol.types import Noun
 from fleetd.store.files.layout import Listing
 from fleetd.store.files.record_files import RecordFile
 from tests.store.noun_files import (
-    KilledError,
+    KilledBetweenSteps,
+    NounFiles,
     Recorder,
-    Stage,
     put_directory,
     put_fifo,
     put_file,
@@ -33,13 +33,13 @@ def noun(request: pytest.FixtureRequest) -> Noun:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, noun: Noun) -> Stage:
-    return Stage(tmp_path / "flightline" / "checkpoints", noun)
+def stage(tmp_path: Path, noun: Noun) -> NounFiles:
+    return NounFiles(tmp_path / "flightline" / "checkpoints", noun)
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path) -> Stage:
-    return Stage(tmp_path / "flightline" / "checkpoints", "checkpoint")
+def checkpoints(tmp_path: Path) -> NounFiles:
+    return NounFiles(tmp_path / "flightline" / "checkpoints", "checkpoint")
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ ORDER: dict[Noun, list[str]] = {
 
 
 def test_a_file_is_written_synced_renamed_and_only_then_is_it_the_latest(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write(stage.first, b"one")
     recorder = Recorder(monkeypatch)
@@ -80,7 +80,7 @@ def test_a_file_is_written_synced_renamed_and_only_then_is_it_the_latest(
 
 
 def test_the_first_file_makes_its_directories_last(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.backups.root.mkdir(parents=True)
     recorder = Recorder(monkeypatch)
@@ -92,7 +92,7 @@ def test_the_first_file_makes_its_directories_last(
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_nobody_else_may_read_them_whatever_the_umask(stage: Stage) -> None:
+def test_nobody_else_may_read_them_whatever_the_umask(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     mode = stat.S_IMODE
     assert mode(stage.path(stage.first).stat().st_mode) == 0o600
@@ -102,7 +102,7 @@ def test_nobody_else_may_read_them_whatever_the_umask(stage: Stage) -> None:
         assert mode(directory.stat().st_mode) == 0o700
 
 
-def test_latest_is_the_newest(stage: Stage) -> None:
+def test_latest_is_the_newest(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     assert stage.is_latest(stage.first, b"one")
     stage.write(stage.second, b"two")
@@ -110,7 +110,9 @@ def test_latest_is_the_newest(stage: Stage) -> None:
     assert stage.files() == stage.whole(stage.first, stage.second)
 
 
-def test_a_link_that_dangles_or_leads_elsewhere_is_replaced(stage: Stage, tmp_path: Path) -> None:
+def test_a_link_that_dangles_or_leads_elsewhere_is_replaced(
+    stage: NounFiles, tmp_path: Path
+) -> None:
     (tmp_path / "precious").write_text("keep me")
     stage.write(stage.first, b"one")
     for target in ("nowhere.json", "latest.json", str(tmp_path / "precious")):
@@ -121,7 +123,7 @@ def test_a_link_that_dangles_or_leads_elsewhere_is_replaced(stage: Stage, tmp_pa
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
-def test_writing_again_replaces_the_whole_file(stage: Stage) -> None:
+def test_writing_again_replaces_the_whole_file(stage: NounFiles) -> None:
     stage.write(stage.first, b"a long one")
     stage.write(stage.first, b"short")
     assert stage.read(stage.first) == b"short"
@@ -130,7 +132,7 @@ def test_writing_again_replaces_the_whole_file(stage: Stage) -> None:
 
 @pytest.mark.parametrize("step", range(1, 8))
 def test_a_kill_at_any_step_leaves_a_whole_file_or_the_one_before(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     order = ORDER[stage.noun]
     if step > len(order):
@@ -138,7 +140,7 @@ def test_a_kill_at_any_step_leaves_a_whole_file_or_the_one_before(
     stage.write(stage.first, b"one")
     with monkeypatch.context() as patched:
         recorder = Recorder(patched, fail_at=step)
-        with pytest.raises(KilledError):
+        with pytest.raises(KilledBetweenSteps):
             stage.write(stage.second, b"two")
     assert recorder.calls[:step] == order[:step]
     assert stage.read(stage.first) == b"one"
@@ -153,14 +155,14 @@ def test_a_kill_at_any_step_leaves_a_whole_file_or_the_one_before(
 
 @pytest.mark.parametrize("step", range(1, 8))
 def test_a_kill_while_a_file_is_removed_is_finished_by_the_next_try(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     stage.write(stage.first, b"one")
     stage.write(stage.second, b"two")
     with monkeypatch.context() as patched:
         recorder = Recorder(patched, fail_at=step)
         if step <= (7 if stage.copies else 5):
-            with pytest.raises(KilledError):
+            with pytest.raises(KilledBetweenSteps):
                 stage.remove(stage.second, stage.first, b"one")
             assert len(recorder.calls) >= step
     assert stage.read(stage.first) == b"one"
@@ -172,7 +174,7 @@ def test_a_kill_while_a_file_is_removed_is_finished_by_the_next_try(
 
 
 def test_a_disk_without_room_leaves_no_temp_file(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write(stage.first, b"one")
 
@@ -191,7 +193,7 @@ def test_a_disk_without_room_leaves_no_temp_file(
     "name",
     ["../escape", "chk-1/../../x", "chk-", "", ".", "..", "chk-1\n", "CHK-1", "chk-\x00", "/etc"],
 )
-def test_an_id_that_is_a_path_never_becomes_one(stage: Stage, name: str) -> None:
+def test_an_id_that_is_a_path_never_becomes_one(stage: NounFiles, name: str) -> None:
     backups, owner, first = stage.backups, stage.owner, stage.first
     backups.root.mkdir(parents=True)
     owned = name in ("chk-", "CHK-1") and stage.noun == "snapshot"  # a run may be called so
@@ -221,7 +223,7 @@ def test_an_id_that_is_a_path_never_becomes_one(stage: Stage, name: str) -> None
     assert {p.parent for p in backups.root.rglob("*.json")} <= {stage.inside}
 
 
-def test_a_directory_that_is_a_link_is_not_followed(stage: Stage, tmp_path: Path) -> None:
+def test_a_directory_that_is_a_link_is_not_followed(stage: NounFiles, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     inside = elsewhere / "history" if stage.copies else elsewhere
     inside.mkdir(parents=True)
@@ -257,7 +259,7 @@ def _loop(path: Path) -> None:
 
 @pytest.mark.parametrize("put", [put_fifo, _huge, _link, _loop, Path.mkdir])
 def test_what_is_no_regular_file_is_corrupt_and_hangs_nobody(
-    stage: Stage, put: Callable[[Path], None]
+    stage: NounFiles, put: Callable[[Path], None]
 ) -> None:
     stage.inside.mkdir(parents=True)
     put(stage.path(stage.first))
@@ -271,7 +273,7 @@ def test_what_is_no_regular_file_is_corrupt_and_hangs_nobody(
 
 @pytest.mark.parametrize("put", [put_fifo, _link, _loop, _huge])
 def test_writing_puts_a_regular_file_in_the_place_of_anything_but_a_directory(
-    stage: Stage, put: Callable[[Path], None]
+    stage: NounFiles, put: Callable[[Path], None]
 ) -> None:
     stage.inside.mkdir(parents=True)
     put(stage.path(stage.first))
@@ -279,7 +281,7 @@ def test_writing_puts_a_regular_file_in_the_place_of_anything_but_a_directory(
     assert stage.read(stage.first) == b"one"
 
 
-def test_a_file_that_is_not_there_is_none(stage: Stage) -> None:
+def test_a_file_that_is_not_there_is_none(stage: NounFiles) -> None:
     assert stage.read(stage.first) is None
     stage.write(stage.first, b"one")
     assert stage.read(stage.second) is None
@@ -287,7 +289,7 @@ def test_a_file_that_is_not_there_is_none(stage: Stage) -> None:
     assert stage.backups.find(stage.first) == [RecordFile(stage.owner, stage.first)]
 
 
-def test_the_sweep_removes_temp_files_and_nothing_else(stage: Stage) -> None:
+def test_the_sweep_removes_temp_files_and_nothing_else(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     (stage.top / ".tmp-0123").write_bytes(b"half")
     (stage.inside / ".tmp-4567").write_bytes(b"half")
@@ -304,13 +306,13 @@ def test_the_sweep_removes_temp_files_and_nothing_else(stage: Stage) -> None:
     assert (stage.inside / ".tmp-directory").is_dir()
 
 
-def test_the_sweep_of_nothing_is_nothing(stage: Stage) -> None:
+def test_the_sweep_of_nothing_is_nothing(stage: NounFiles) -> None:
     assert stage.backups.sweep() == 0
     assert list(stage.backups.files()) == []
     assert not stage.backups.root.exists()
 
 
-def test_only_what_is_named_like_a_record_is_one(stage: Stage) -> None:
+def test_only_what_is_named_like_a_record_is_one(stage: NounFiles) -> None:
     stage.write(stage.second, b"two")
     stage.write(stage.first, b"one")
     for name in ("notes.json", f"{stage.first}.txt", ".tmp-1", "CHK-1.json", "cp_1.json", "chk-1"):
@@ -323,7 +325,7 @@ def test_only_what_is_named_like_a_record_is_one(stage: Stage) -> None:
     assert list(stage.backups.files()) == found
 
 
-def test_removing_the_newest_makes_the_one_before_the_latest(stage: Stage) -> None:
+def test_removing_the_newest_makes_the_one_before_the_latest(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     stage.write(stage.second, b"two")
     stage.remove(stage.second, stage.first, b"one")
@@ -332,7 +334,7 @@ def test_removing_the_newest_makes_the_one_before_the_latest(stage: Stage) -> No
     assert stage.files() == stage.whole(stage.first)
 
 
-def test_removing_the_last_takes_latest_and_the_empty_directories_too(stage: Stage) -> None:
+def test_removing_the_last_takes_latest_and_the_empty_directories_too(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     stage.remove(stage.first, None)
     assert list(stage.backups.root.iterdir()) == []
@@ -351,7 +353,7 @@ def test_removing_the_last_takes_latest_and_the_empty_directories_too(stage: Sta
     ],
 )
 def test_what_stands_in_the_place_is_moved_aside_and_named(
-    stage: Stage, name: str, put: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    stage: NounFiles, name: str, put: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = put_file if stage.noun == "checkpoint" else put_link
     if name == "latest.json" and put in (put_file, put_link) and put is not wrong:
@@ -373,7 +375,7 @@ def test_what_stands_in_the_place_is_moved_aside_and_named(
     assert list(stage.backups.files()) == [RecordFile(stage.owner, stage.first)]
 
 
-def test_a_directory_in_the_place_does_not_stop_a_removal(stage: Stage) -> None:
+def test_a_directory_in_the_place_does_not_stop_a_removal(stage: NounFiles) -> None:
     stage.write(stage.first, b"one")
     stage.path(stage.first).unlink()
     put_directory(stage.path(stage.first))
@@ -382,7 +384,7 @@ def test_a_directory_in_the_place_does_not_stop_a_removal(stage: Stage) -> None:
     assert (aside / "notes.txt").read_text() == "a person's"
 
 
-def test_without_a_checkpoint_only_a_link_is_removed(checkpoints: Stage) -> None:
+def test_without_a_checkpoint_only_a_link_is_removed(checkpoints: NounFiles) -> None:
     checkpoints.write(checkpoints.first, b"one")
     checkpoints.backups.set_latest(checkpoints.owner, None)
     assert checkpoints.files() == {checkpoints.name(f"{checkpoints.first}.json")}
@@ -392,7 +394,7 @@ def test_without_a_checkpoint_only_a_link_is_removed(checkpoints: Stage) -> None
 
 
 def test_a_listing_tells_the_names_apart_without_reading_a_file(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stage.backups.list(stage.owner) == Listing(copies=stage.copies)
     stage.write(stage.first, b"one")
@@ -433,7 +435,7 @@ def test_a_listing_tells_the_names_apart_without_reading_a_file(
     ],
 )
 def test_what_is_wrong_with_a_link_is_said(
-    checkpoints: Stage, put: Callable[[Path], None], trouble: str
+    checkpoints: NounFiles, put: Callable[[Path], None], trouble: str
 ) -> None:
     for each in (checkpoints.first, checkpoints.second):
         checkpoints.backups.write(checkpoints.owner, each, b"x", None)
@@ -442,7 +444,7 @@ def test_what_is_wrong_with_a_link_is_said(
     assert listing.latest_trouble(checkpoints.second) == trouble
 
 
-def test_an_owner_that_is_no_directory_cannot_be_listed(stage: Stage, tmp_path: Path) -> None:
+def test_an_owner_that_is_no_directory_cannot_be_listed(stage: NounFiles, tmp_path: Path) -> None:
     stage.backups.root.mkdir(parents=True)
     put_file(stage.top)
     with pytest.raises(NotADirectoryError):

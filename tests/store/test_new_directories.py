@@ -8,14 +8,14 @@ import pytest
 from fleetd.protocol.types import Noun
 from fleetd.store.files.record_files import RecordFiles
 from fleetd.store.sqlite.connect import open_database
-from tests.chaos.disk import Disk
-from tests.store.noun_files import Stage
+from tests.chaos.disk import RecordedDisk
+from tests.store.noun_files import NounFiles
 
 
 def test_a_database_is_found_below_directories_that_were_made_for_it(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    disk = Disk(root)
+    disk = RecordedDisk(root)
     with disk.recording() as vfs:
         connection = open_database(root / "a" / "b" / "fleet.db", vfs)
         connection.execute("INSERT INTO store_meta VALUES ('told', 'yes')")
@@ -33,8 +33,8 @@ def test_a_file_is_found_below_directories_that_were_made_for_it(
 ) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    disk = Disk(root)
-    stage = Stage(root / "a" / "b", noun)
+    disk = RecordedDisk(root)
+    stage = NounFiles(root / "a" / "b", noun)
     with disk.recording():
         stage.write(stage.first, b"whole")
         acknowledged = len(disk.steps)

@@ -295,7 +295,7 @@ def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
         *((reason, StoreRefused) for reason in (errno.EACCES, errno.EROFS)),
     ],
 )
-@pytest.mark.parametrize("step", ["make_directories", "write_wal_anew"])
+@pytest.mark.parametrize("step", ["make_directories", "rewrite_wal"])
 def test_what_may_be_over_next_time_is_told_from_what_a_person_must_change(
     database: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,25 +12,25 @@ from fleetd.protocol.errors import Corrupt, IntegrityMismatch, SchemaInvalid
 from fleetd.protocol.types import Noun
 from fleetd.store.files.layout import LAYOUTS
 from fleetd.store.files.record_files import MOST_BYTES, packed
-from tests.store.noun_files import KilledError, Recorder, Stage, put_directory, put_file
+from tests.store.noun_files import KilledBetweenSteps, NounFiles, Recorder, put_directory, put_file
 
 ONE, TWO = b'{"one": 1}\n', b'{"two": 2}\n' * 40
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path / "checkpoints", "snapshot")
+def stage(tmp_path: Path) -> NounFiles:
+    return NounFiles(tmp_path / "checkpoints", "snapshot")
 
 
-def compress(stage: Stage, record_id: str, data: bytes) -> None:
+def compress(stage: NounFiles, record_id: str, data: bytes) -> None:
     stage.backups.compress(stage.owner, record_id, packed(data))
 
 
-def gz(stage: Stage, record_id: str) -> Path:
+def gz(stage: NounFiles, record_id: str) -> Path:
     return stage.inside / f"{record_id}.json.gz"
 
 
-def contents(stage: Stage) -> dict[str, bytes]:
+def contents(stage: NounFiles) -> dict[str, bytes]:
     """Return what every file holds that is none of a crash's."""
     found = {}
     for path in stage.top.rglob("*"):
@@ -42,12 +42,12 @@ def contents(stage: Stage) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("step", range(1, 8))
 def test_whenever_it_is_killed_there_are_whole_files_and_latest_is_the_old_or_the_new_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     stage.write(stage.first, ONE)
     with monkeypatch.context() as patched:
         Recorder(patched, fail_at=step)
-        with pytest.raises(KilledError):
+        with pytest.raises(KilledBetweenSteps):
             stage.write(stage.second, TWO)
     found = contents(stage)
     assert found.pop("latest.json") in (ONE, TWO)
@@ -58,7 +58,7 @@ def test_whenever_it_is_killed_there_are_whole_files_and_latest_is_the_old_or_th
 
 
 def test_what_is_the_latest_already_is_not_written_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write(stage.first, ONE)
     recorder = Recorder(monkeypatch)
@@ -66,13 +66,13 @@ def test_what_is_the_latest_already_is_not_written_again(
     assert "rename temp -> latest.json" not in recorder.calls
 
 
-def test_latest_stays_when_nobody_knows_what_the_newest_holds(stage: Stage) -> None:
+def test_latest_stays_when_nobody_knows_what_the_newest_holds(stage: NounFiles) -> None:
     stage.write(stage.first, ONE)
     stage.backups.write(stage.owner, stage.second, TWO, stage.second, None)
     assert stage.latest.read_bytes() == ONE
 
 
-def test_the_history_is_compressed_and_latest_is_not(stage: Stage) -> None:
+def test_the_history_is_compressed_and_latest_is_not(stage: NounFiles) -> None:
     stage.write(stage.first, ONE)
     compress(stage, stage.first, ONE)
     assert stage.files() == {stage.name(f"{stage.first}.json.gz"), f"{stage.owner}/latest.json"}
@@ -98,7 +98,7 @@ COMPRESSING = [
 
 
 def test_the_compressed_file_is_on_the_disk_before_the_plain_one_goes(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write(stage.first, ONE)
     recorder = Recorder(monkeypatch)
@@ -108,12 +108,12 @@ def test_the_compressed_file_is_on_the_disk_before_the_plain_one_goes(
 
 @pytest.mark.parametrize("step", range(1, len(COMPRESSING) + 1))
 def test_a_kill_while_it_is_compressed_leaves_one_form_whole(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, step: int
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     stage.write(stage.first, ONE)
     with monkeypatch.context() as patched:
         Recorder(patched, fail_at=step)
-        with pytest.raises(KilledError):
+        with pytest.raises(KilledBetweenSteps):
             compress(stage, stage.first, ONE)
     assert set(contents(stage).values()) == {ONE}
     assert stage.read(stage.first) == ONE
@@ -122,14 +122,14 @@ def test_a_kill_while_it_is_compressed_leaves_one_form_whole(
     assert stage.files() == {stage.name(f"{stage.first}.json.gz"), f"{stage.owner}/latest.json"}
 
 
-def test_a_file_that_is_written_again_is_plain_again(stage: Stage) -> None:
+def test_a_file_that_is_written_again_is_plain_again(stage: NounFiles) -> None:
     stage.write(stage.first, ONE)
     compress(stage, stage.first, ONE)
     stage.write(stage.first, ONE)
     assert stage.files() == stage.whole(stage.first)
 
 
-def test_removing_takes_both_forms(stage: Stage) -> None:
+def test_removing_takes_both_forms(stage: NounFiles) -> None:
     stage.write(stage.first, ONE)
     gz(stage, stage.first).write_bytes(packed(ONE))
     stage.write(stage.second, TWO)
@@ -158,7 +158,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_gzip_that_is_not_whole_is_a_mismatch(stage: Stage, kind: str) -> None:
+def test_a_gzip_that_is_not_whole_is_a_mismatch(stage: NounFiles, kind: str) -> None:
     raw, why = BROKEN[kind]
     stage.write(stage.first, TWO)
     stage.path(stage.first).unlink()
@@ -168,7 +168,7 @@ def test_a_gzip_that_is_not_whole_is_a_mismatch(stage: Stage, kind: str) -> None
     assert error.value.values["path"] == str(gz(stage, stage.first))
 
 
-def test_a_gzip_that_unpacks_to_more_than_any_snapshot_is_refused(stage: Stage) -> None:
+def test_a_gzip_that_unpacks_to_more_than_any_snapshot_is_refused(stage: NounFiles) -> None:
     stage.write(stage.first, TWO)
     stage.path(stage.first).unlink()
     gz(stage, stage.first).write_bytes(zeros(2 * MOST_BYTES // 1024 // 1024))
@@ -177,7 +177,7 @@ def test_a_gzip_that_unpacks_to_more_than_any_snapshot_is_refused(stage: Stage) 
 
 
 @pytest.mark.parametrize("plain", [b"", None])
-def test_of_both_forms_the_one_that_can_be_read_is(stage: Stage, plain: bytes | None) -> None:
+def test_of_both_forms_the_one_that_can_be_read_is(stage: NounFiles, plain: bytes | None) -> None:
     """A crash may leave both; which of them holds a snapshot the caller finds out."""
     stage.write(stage.first, ONE)
     gz(stage, stage.first).write_bytes(packed(TWO))
@@ -194,7 +194,7 @@ def test_of_both_forms_the_one_that_can_be_read_is(stage: Stage, plain: bytes | 
 
 
 def test_a_plain_form_that_the_disk_does_not_give_is_read_from_the_other(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: NounFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.write(stage.first, ONE)
     gz(stage, stage.first).write_bytes(packed(ONE))
@@ -209,17 +209,17 @@ def test_a_plain_form_that_the_disk_does_not_give_is_read_from_the_other(
     assert stage.read(stage.first) == ONE
 
 
-def _to_file(stage: Stage, _elsewhere: Path) -> None:
+def _to_file(stage: NounFiles, _elsewhere: Path) -> None:
     put_file(stage.inside)
 
 
-def _to_link(stage: Stage, elsewhere: Path) -> None:
+def _to_link(stage: NounFiles, elsewhere: Path) -> None:
     stage.inside.symlink_to(elsewhere)
 
 
 @pytest.mark.parametrize("put", [_to_file, _to_link])
 def test_a_history_that_is_no_directory_is_neither_followed_nor_removed(
-    stage: Stage, tmp_path: Path, put: Callable[[Stage, Path], None]
+    stage: NounFiles, tmp_path: Path, put: Callable[[NounFiles, Path], None]
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -257,7 +257,7 @@ def test_a_history_that_is_no_directory_is_neither_followed_nor_removed(
     ],
 )
 def test_what_is_wrong_with_a_copy_is_said(
-    stage: Stage, wanted: str | None, kind: str, trouble: str
+    stage: NounFiles, wanted: str | None, kind: str, trouble: str
 ) -> None:
     stage.top.mkdir(parents=True)
     put: dict[str, Callable[[Path], object]] = {

@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.protocol.errors import Corrupt
 from fleetd.store.sqlite.connect import open_database
-from fleetd.store.sqlite.integrity_check import named_in, unreadable
+from fleetd.store.sqlite.integrity_check import unreadable_rows, unreadable_rows_in
 from fleetd.store.sqlite.offline import open_offline
 
 EVENT = (
@@ -40,20 +40,20 @@ DAMAGES = {
 def test_a_row_that_cannot_be_decoded_is_named_as_damage(tmp_path: Path, what: str) -> None:
     path = tmp_path / "data" / "fleet.db"
     connection = open_database(path, None)
-    assert unreadable(connection) == []
+    assert unreadable_rows(connection) == []
     statement, named = DAMAGES[what]
     connection.execute(statement)
-    assert unreadable(connection)[0] == named
+    assert unreadable_rows(connection)[0] == named
     connection.close()
     with open_offline(path) as found:
         assert named in found.damage()
-    assert named in named_in(path)
+    assert named in unreadable_rows_in(path)
 
 
 def test_a_row_that_was_emptied_to_be_deleted_is_no_damage(tmp_path: Path) -> None:
     connection = open_database(tmp_path / "data" / "fleet.db", None)
     connection.execute(EVENT.format(seq=7, data=""))
-    assert unreadable(connection) == []
+    assert unreadable_rows(connection) == []
     connection.close()
 
 

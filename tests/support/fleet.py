@@ -32,7 +32,7 @@ from fleetd.protocol.records import (
 from fleetd.protocol.request import Mutation, Request
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList
-from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.event import EventAppend, EventList
 from fleetd.protocol.requests.lock import LockAcquire, LockList
 from fleetd.protocol.requests.message import MessageSend
 from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionStart, NewSortie
@@ -200,6 +200,14 @@ class Fleet:
             if len(page.events) < 1_000:
                 return found
             position = page.position
+
+    async def happen(self, number: int, **where: Any) -> list[int]:
+        """Append events; return their positions."""
+        return [(await self.do(EventAppend("file_read", **where))).seq for _ in range(number)]
+
+    async def seqs(self) -> list[int]:
+        """Return the positions of all events."""
+        return [event.seq for event in await self.events()]
 
     def sql(self, statement: str, **values: Any) -> list[dict[str, Any]]:
         """Run a statement on the database behind the engine's back."""

@@ -16,7 +16,7 @@ def replaced(*names: str) -> dict[str, object]:
     return {"$set": {"messages": [CONTEXT, *map(says, names)]}}
 
 
-class Log:
+class GeminiLog:
     """A file to which a line is added for whatever happens."""
 
     def __init__(self, directory: Path, name: str = "session") -> None:

@@ -21,7 +21,7 @@ AT_MOST_S = 3.0
 
 
 @dataclass
-class Hooked:
+class HookRun:
     """What one call of the client left behind; ``seconds`` from its start to its end."""
 
     status: int
@@ -40,7 +40,7 @@ def start(*words: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, *(words or ("claude",))], **{**pipes, **options})
 
 
-def hook(payload: bytes | str, *words: str, **options: Any) -> Hooked:
+def hook(payload: bytes | str, *words: str, **options: Any) -> HookRun:
     """Run the client to its end."""
     said = payload.encode() if isinstance(payload, str) else payload
     begun = time.monotonic()
@@ -52,7 +52,7 @@ def hook(payload: bytes | str, *words: str, **options: Any) -> Hooked:
         check=False,
         **options,
     )
-    return Hooked(done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+    return HookRun(done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
 
 
 def spooled(directory: Path | None = None) -> list[Path]:

@@ -7,7 +7,9 @@ from fleetd.domain.core.context import Caller, Facts, TranscriptMark
 from fleetd.domain.sessions.record import HookDelivery, Recorded
 from fleetd.domain.sessions.sessions import key_of, set_briefed
 from fleetd.engine.hooks.deliver import record_clean
-from fleetd.harness.report import AnyHappening, Report
+from fleetd.harness.report import AnyHappening, PlanItem, Planned, PromptSubmitted, Report
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from tests.support.fleet import Fleet
 
@@ -62,3 +64,24 @@ class Window:
         delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
         await self.fleet.engine.write(set_briefed, key_of(report), delivery)
         return restored.prompt
+
+
+def planned(*items: str, whole: bool = True) -> Planned:
+    """Read items such as ``Read``, ``> Write`` and ``x Test``."""
+    words = {">": "in_progress", "x": "completed", "-": "dropped"}
+    return Planned(
+        tuple(
+            PlanItem(told.lstrip(">x- "), words.get(told[0], "pending"))  # type: ignore[arg-type]
+            for told in items
+        ),
+        whole,
+    )
+
+
+async def working(fleet: Fleet, *items: str, **window: Any) -> tuple[Window, Mission]:
+    """Return a session that was asked for something and made a plan."""
+    session = Window(fleet, **window)
+    recorded = await session.tell(PromptSubmitted("Add a login"))
+    await session.tell(planned(*items))
+    assert recorded.mission_id is not None
+    return session, await fleet.do(MissionGet(recorded.mission_id))

@@ -49,7 +49,7 @@ rm -rf "$0"
 """
 
 
-class Server:
+class LocalPostgres:
     """One cluster and its server, reached by a Unix socket or by TCP on 127.0.0.1.
 
     ``durable`` lets it sync as it does for people; else it is quick and a power cut would ruin it.
@@ -70,7 +70,7 @@ class Server:
         self._stopped: list[int] = []
         self._own(self.directory)
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "LocalPostgres":
         try:
             self.create()
             self.start()
@@ -221,9 +221,9 @@ class Server:
             database,
         )
 
-    def standby(self) -> "Server":
+    def standby(self) -> "LocalPostgres":
         """Return another server, started, that follows this one and is read-only."""
-        other = Server(settings=self._settings)
+        other = LocalPostgres(settings=self._settings)
         other.run(
             *("pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf"),
             *("--host", str(self.directory), "--port", str(self.port), "--username", SUPERUSER),

@@ -38,9 +38,14 @@ class Result:
 
     def id(self, prefix: str) -> str:
         """Return the first id of a kind in the output."""
-        found = re.search(rf"\b{prefix}-[0-9a-f]{{8}}\b", self.out)
+        found = ids(prefix, self.out)
         assert found, f"no {prefix} id in {self.out!r} ({self.err!r})"
         return found[0]
+
+
+def ids(prefix: str, text: str) -> list[str]:
+    """Return every id of a kind in a text."""
+    return re.findall(rf"\b{prefix}-[0-9a-f]{{8}}\b", text)
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetctl.cli import whole_parser
+from fleetctl.cli import full_parser
 from fleetctl.completion import candidates
 from fleetd.__main__ import parser as fleetd_parser
 from tools import completions, generate
@@ -35,9 +35,9 @@ FREE = {
 KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}
 
 
-@pytest.mark.parametrize("parser", [whole_parser, fleetd_parser], ids=["fleetctl", "fleetd"])
+@pytest.mark.parametrize("parser", [full_parser, fleetd_parser], ids=["fleetctl", "fleetd"])
 def test_every_value_is_completed_or_is_free_text(parser: Callable[[], ArgumentParser]) -> None:
-    """Add ``completes=`` to the argument that is named; see fleetctl.args.marked."""
+    """Add ``completes=`` to the argument that is named; see fleetctl.args.with_completion."""
     for action in completions.arguments(parser()):
         if action.nargs == 0 or action.choices or action.help == SUPPRESS:
             continue

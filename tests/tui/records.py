@@ -148,3 +148,30 @@ def state_of(*missions: Any, told: Any = None) -> WatchState:
     if told is not None:
         state.take("status", told, None, 0)
     return state
+
+
+def sortie(number: int = 1, **fields: object) -> object:
+    told = {
+        "id": f"srt-{number:08x}",
+        "title": f"Piece {number}",
+        "status": "in_progress",
+        "progress": 30,
+        "progress_notes": "half of it",
+        "blocked_reason": None,
+        "assigned_to": "alice",
+    }
+    return record(**told | fields)
+
+
+def checkpoint(**fields: object) -> object:
+    told = {
+        "id": "chk-11111111",
+        "timestamp": "2026-01-05T11:57:00.000Z",
+        "trigger": "manual",
+        "trigger_details": "Before the storm",
+        "progress_percent": 50,
+        "sortie_count": 2,
+        "lock_count": 1,
+        "undo": False,
+    }
+    return record(**told | fields)

@@ -10,8 +10,7 @@ from textual.pilot import Pilot
 from fleetctl.tui.app import WatchApp
 from fleetctl.tui.poller import Poller
 from fleetctl.tui.screens import Board, Checkpoints, Page
-from tests.tui.records import agent, event, letter, line, lock, mission, status
-from tests.tui.test_rows import checkpoint, sortie
+from tests.tui.records import agent, checkpoint, event, letter, line, lock, mission, sortie, status
 
 Steps = Callable[[WatchApp, Pilot[None]], Awaitable[None]]
 

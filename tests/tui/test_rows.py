@@ -14,6 +14,7 @@ from tests.tui.records import (
     agent,
     at,
     candidate,
+    checkpoint,
     event,
     letter,
     line,
@@ -21,6 +22,7 @@ from tests.tui.records import (
     mission,
     record,
     shown_at,
+    sortie,
     state_of,
     status,
 )
@@ -28,33 +30,6 @@ from tests.tui.records import (
 HOSTILE = "[bold]x[/] [/] \x1b]0;owned\x07\x1b[2J\r\n\u202e "
 HOSTILE += "日本語 👩\u200d👩\u200d👧 🇩🇪 👍🏽 e\u0301 ❤\ufe0f"
 WIDTHS = (8, 23, 40, 59, 60, 79, 80, 110, 200)
-
-
-def sortie(number: int = 1, **fields: object) -> object:
-    told = {
-        "id": f"srt-{number:08x}",
-        "title": f"Piece {number}",
-        "status": "in_progress",
-        "progress": 30,
-        "progress_notes": "half of it",
-        "blocked_reason": None,
-        "assigned_to": "alice",
-    }
-    return record(**told | fields)
-
-
-def checkpoint(**fields: object) -> object:
-    told = {
-        "id": "chk-11111111",
-        "timestamp": "2026-01-05T11:57:00.000Z",
-        "trigger": "manual",
-        "trigger_details": "Before the storm",
-        "progress_percent": 50,
-        "sortie_count": 2,
-        "lock_count": 1,
-        "undo": False,
-    }
-    return record(**told | fields)
 
 
 def everything(text: str) -> object:

@@ -52,7 +52,7 @@ def show_difference(found: "CheckpointDifference") -> None:
 
 def _side(side: "Compared") -> str:
     if side.checkpoint_id is None:
-        return "now" if console.humane() else f"{'now':<12}  {side.timestamp}"
+        return "now" if console.human_readable() else f"{'now':<12}  {side.timestamp}"
     details = f" ({side.trigger_details})" if side.trigger_details else ""
     return f"{side.checkpoint_id:<12}  {console.ago(side.timestamp)}  {side.trigger}{details}"
 

@@ -10,7 +10,7 @@ def show_snapshot(snapshot: Snapshot, folder: str) -> None:
     """Print everything a person wants to know about a snapshot; ``folder`` is its run's."""
     step, digest, integrity = snapshot.step_state, snapshot.context_digest, snapshot.integrity
     kept, hints = step.todo_compliance, step.resume_hints
-    in_plan = (step_told(step.step_ordinal, step.step_status), step.step_id)
+    in_plan = (step_text(step.step_ordinal, step.step_status), step.step_id)
     checksum = f"{integrity.algorithm} {integrity.digest}"
     # The path is that of this machine; another has its own.
     place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {console.path(folder)}"
@@ -22,7 +22,7 @@ def show_snapshot(snapshot: Snapshot, folder: str) -> None:
             *([f"Note: {snapshot.note}"] if snapshot.note else []),
             f"Created: {console.ago(snapshot.created_at)}",
             f"Source: {snapshot.source}",
-            *(f"Joined by: {joined(each)}" for each in snapshot.source_details),
+            *(f"Joined by: {source_line(each)}" for each in snapshot.source_details),
             f"Status: {snapshot.status}",
             "",
             "Step:",
@@ -58,15 +58,15 @@ def show_snapshot(snapshot: Snapshot, folder: str) -> None:
     )
 
 
-def joined(detail: SourceDetail) -> str:
+def source_line(detail: SourceDetail) -> str:
     """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
     who = f" of {detail.agent_id}" if detail.agent_id else ""
     times = console.plural(detail.count, "time")
-    at = "" if console.humane() else "at "
+    at = "" if console.human_readable() else "at "
     return f"{detail.source}{who}, {times}, last {at}{console.ago(detail.last_at)}"
 
 
-def step_told(ordinal: int | None, status: str | None) -> str:
+def step_text(ordinal: int | None, status: str | None) -> str:
     """Return where in its plan a run is: ``2 in_progress``; nothing where nobody said."""
     return " ".join(filter(None, (str(ordinal or ""), status)))
 

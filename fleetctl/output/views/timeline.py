@@ -11,7 +11,7 @@ from fleetd.protocol.event_types import event_type
 from fleetd.protocol.timestamps import iso
 
 from .. import console, times
-from ..events import sentence, told_together, tone
+from ..events import sentence, summarize, tone
 from ..text import cut, padded, width, wrapped
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     agent: str | None
 
 
-def story(
+def timeline_entries(
     events: "Iterable[Event]",
     now_ms: int,
     *,
@@ -70,8 +70,7 @@ def story(
             _add(runs, open_runs, event)
     if goes_on and last is not None and now_ms - last >= SILENT_MS:
         silences.append(_silence(last, now_ms, ", and still is"))
-    found = [_entry(run, inside) for run in runs] + silences
-    return sorted(found, key=lambda entry: entry.begun)
+    return sorted([_entry(run, inside) for run in runs] + silences, key=lambda entry: entry.begun)
 
 
 def _at(event: "Event") -> int:
@@ -107,7 +106,7 @@ def _add(
 
 def _entry(run: "Sequence[Event]", inside: str | None) -> Entry:
     first, last = run[0], run[-1]
-    text = told_together(run, inside) if len(run) > 1 else sentence(last, inside=inside)
+    text = summarize(run, inside) if len(run) > 1 else sentence(last, inside=inside)
     return Entry(first.type, _at(first), _at(last), text, tone(first.type), run, first.agent_id)
 
 
@@ -118,18 +117,21 @@ MOST_BARS = 8
 MOST_LINES = 2
 
 
-def show_story(
+def show_timeline(
     mission: "Mission", sorties: "Sequence[Sortie]", entries: Sequence[Entry], *, whole: bool
 ) -> None:
     """Print the story of a mission, on a terminal with days, bars and relative times."""
-    if not console.humane():
+    if not console.human_readable():
         for entry in entries:
             until = f" (until {iso(entry.ended)})" if entry.ended > entry.begun else ""
             console.line(f"{iso(entry.begun)}  {entry.text}{until}")
         return
     room, now = console.terminal_width(), console.now_ms()
     title = cut(console.clean(mission.title), max(room - 30, 10))
-    print(console.styled(title, "bold"), f"({mission.id})  {console.bar(mission.progress_percent)}")
+    print(
+        console.styled(title, "bold"),
+        f"({mission.id})  {console.percent_bar(mission.progress_percent)}",
+    )
     if room >= ROOMY:
         _bars(sorties, room, now)
     _days(entries, room, now, most=None if whole else MOST_LINES)
@@ -142,7 +144,7 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
     agos = [times.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
-    dash = "─" if console.draws() else "-"
+    dash = "─" if console.has_unicode() else "-"
     today = above = None
     for entry, clock, ago in zip(entries, clocks, agos, strict=True):
         if (day := times.day(entry.begun)) != today:
@@ -150,9 +152,9 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
             title = f"{dash * 2} {day}, {times.zone(entry.begun)} "
             print()
             print(console.styled(title + dash * max(room - width(title) - 1, 0), "bold"))
-        told = "" if ago == above else ago
+        shown = "" if ago == above else ago
         above = ago
-        start = f"{clock:<{max(map(len, clocks))}}  {told:<{widest}}{gap}"
+        start = f"{clock:<{max(map(len, clocks))}}  {shown:<{widest}}{gap}"
         text = wrapped(console.clean(entry.text), max(room - len(start), 10), most)
         for n, line in enumerate(text):
             print(
@@ -171,7 +173,7 @@ def _clock(entry: Entry) -> str:
 def _bars(sorties: "Sequence[Sortie]", room: int, now: int) -> None:
     """Draw when each sortie was worked on, below one another on one scale."""
     begun = [each for each in sorties if each.started_at]
-    if not begun or not console.draws():
+    if not begun or not console.has_unicode():
         return
     spans = [(_ms(each.started_at, now), _end(each, now)) for each in begun]
     start = min(at for at, _ in spans)

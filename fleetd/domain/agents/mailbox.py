@@ -60,7 +60,7 @@ def _mission(tx: Tx, request: MessageSend) -> str | None:
 
 
 def mail_reader(tx: Tx, agent_id: str) -> str:
-    """Return who reads an agent's mail: itself, or whoever took its work over."""
+    """Return who reads an agent's mail: itself, or the agent that took its work over."""
     seen: set[str] = set()
     heir: str | None = agent_id
     while heir is not None and heir not in seen:

@@ -1,7 +1,7 @@
 """Rows from verified files: ingest where there is none, repair of a damaged one.
 
-Source: behaviour, Backups. The marks lie in the store, so that a crash in between is made good.
-A mission that was missing is ``made``, one that is older than its files lies ``behind``.
+Which missions are then to be rolled forward is marked in the store, so that a crash in between is
+made good. A mission that was missing is ``made``, one that is older than its files is ``behind``.
 """
 
 import msgspec
@@ -84,12 +84,12 @@ def _file_again(tx: Tx, record: FileRecord, columns: Row) -> None:
         tx.after_commit(WriteBackup(noun_of(record), id_of(record)))
 
 
-def _end(ctx: Context) -> str:
+def _log_end_key(ctx: Context) -> str:
     """Return under which key this machine's import notes the end of the log."""
     return f"import:{ctx.machine}" if ctx.machine else "import"
 
 
-def _marks(ctx: Context) -> str:
+def _mark_prefix(ctx: Context) -> str:
     """Return how the keys of missions begin that this machine is to catch up.
 
     Machines that take their files in at the same time must not end each other's.
@@ -115,20 +115,24 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
     for record in sorted(records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
         kind = KINDS[noun]
-        if tx.one(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id) is not None:
+        if tx.exists(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id):
             continue
         if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
             text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
-        if (
-            gone_until is not None and seq_of(record) < gone_until
-        ):  # a record is always followed by its own event
+        # A record is always followed by its own event.
+        if gone_until is not None and seq_of(record) < gone_until:
             gone.append(record_id)
             continue
         made = insert(tx, ctx, record)
         if isinstance(record, Checkpoint) and (made or (record.seq > end and not record.undo)):
-            _mark(tx, ctx, record.mission_id, made=made)
+            tx.run(
+                "INSERT INTO store_meta (key, value) VALUES (:key, :how)"
+                " ON CONFLICT (key) DO NOTHING",
+                key=_mark_prefix(ctx) + record.mission_id,
+                how="made" if made else "behind",
+            )
         taken.append(record_id)
     return Ingested(taken, gone)
 
@@ -137,18 +141,10 @@ def _end_of_log(tx: Tx, ctx: Context) -> int:
     """Return where the log ended when the import began, also if a crash cut it short since."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :end) ON CONFLICT (key) DO NOTHING",
-        key=_end(ctx),
+        key=_log_end_key(ctx),
         end=str(position(tx)),
     )
-    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_end(ctx)))
-
-
-def _mark(tx: Tx, ctx: Context, mission_id: str, *, made: bool) -> None:
-    tx.run(
-        "INSERT INTO store_meta (key, value) VALUES (:key, :how) ON CONFLICT (key) DO NOTHING",
-        key=_marks(ctx) + mission_id,
-        how="made" if made else "behind",
-    )
+    return int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=_log_end_key(ctx)))
 
 
 def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
@@ -157,23 +153,24 @@ def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
         " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
         " WHERE c.mission_id = substr(m.key, CAST(:skip AS INTEGER))) DESC NULLS LAST, m.key",
-        skip=len(_marks(ctx)) + 1,
-        prefix=f"{_marks(ctx)}%",
+        skip=len(_mark_prefix(ctx)) + 1,
+        prefix=f"{_mark_prefix(ctx)}%",
     )
     return [row["id"] for row in rows if how in (None, row["how"])]
 
 
 def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Note that what was over in a mission's old rows has been dropped; once is enough."""
-    tx.run("UPDATE store_meta SET value = 'settled' WHERE key = :key", key=_marks(ctx) + mission_id)
+    tx.run(
+        "UPDATE store_meta SET value = 'settled' WHERE key = :key",
+        key=_mark_prefix(ctx) + mission_id,
+    )
 
 
 def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Let a mission wait no longer; returns whether it did."""
-    row = tx.one(
-        "DELETE FROM store_meta WHERE key = :key RETURNING key", key=_marks(ctx) + mission_id
-    )
-    return row is not None
+    deleted = "DELETE FROM store_meta WHERE key = :key RETURNING key"
+    return tx.exists(deleted, key=_mark_prefix(ctx) + mission_id)
 
 
 def drop_stale_marks(tx: Tx, ctx: Context) -> None:
@@ -181,12 +178,12 @@ def drop_stale_marks(tx: Tx, ctx: Context) -> None:
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
         " AND substr(key, CAST(:skip AS INTEGER)) NOT IN (SELECT id FROM missions)",
-        prefix=f"{_marks(ctx)}%",
-        skip=len(_marks(ctx)) + 1,
+        prefix=f"{_mark_prefix(ctx)}%",
+        skip=len(_mark_prefix(ctx)) + 1,
     )
 
 
 def take_import_end(tx: Tx, ctx: Context) -> int | None:
     """Return where the log ended when the import began, None when none is under way; it ends."""
-    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_end(ctx))
+    row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_log_end_key(ctx))
     return int(row["value"]) if row else None

@@ -34,21 +34,16 @@ def insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> tuple[Row, b
     mission = mission or _make_mission(tx, ctx, content)
     raise_tokens(tx, max((lock.fencing_token for lock in content.active_locks), default=0))
     columns = to_columns(content)
+    then = mission | ({"status": content.mission.status} if content.mission else {})
+    state = State(then, content.sorties, content.active_locks, content.pending_messages)
     beside = {
-        "state_digest": _state(content, mission).digest(),
+        "state_digest": state.digest(),
         "backed_up_at": ctx.now,
         "verified_at": ctx.now,
         "machine": ctx.machine,
     }
     tx.insert("checkpoints", columns | beside)
     return columns, made
-
-
-def _state(content: Checkpoint, mission: Row) -> State:
-    """Return the state of the mission that a checkpoint was taken of."""
-    status = content.mission.status if content.mission else mission["status"]
-    then = mission | {"status": status}
-    return State(then, content.sorties, content.active_locks, content.pending_messages)
 
 
 def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:

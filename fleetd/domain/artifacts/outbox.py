@@ -247,16 +247,15 @@ def removals_by_owner(
 @frees_space
 def purge(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
     """Remove the rows of marked records whose files are gone from here; returns how many."""
-    gone = [
-        tx.one(
+    return sum(
+        tx.exists(
             f"DELETE FROM {KINDS[noun].table} WHERE id = :id AND {KEPT_HERE}"
             " AND deleted_at IS NOT NULL RETURNING id",
             id=record_id,
             machine=ctx.machine,
         )
         for record_id in record_ids
-    ]
-    return sum(row is not None for row in gone)
+    )
 
 
 def purge_departed(tx: Tx, ctx: Context) -> int:

@@ -27,6 +27,7 @@ from ..core.ids import find, fresh_id
 from ..core.mappers import summary_of
 from ..core.registry import frees_space, method
 from ..core.soft_delete import LIVE, find_live, mark_deleted
+from ..core.sql import Where
 from ..core.tx import LogLine, Row, Tx, WriteBackup
 from .codec import as_taken, from_row, to_columns
 from .derived_context import derive
@@ -61,8 +62,7 @@ def take(
     tx: Tx, ctx: Context, mission_id: str, reason: Reason, state: State | None = None
 ) -> Checkpoint:
     """Take a checkpoint of a mission; its file is written after COMMIT."""
-    mission = find(tx, "mission", mission_id)
-    state = state or capture(tx, ctx, mission)
+    state = state or capture(tx, ctx, find(tx, "mission", mission_id))
     taken = _content(tx, ctx, state, reason)
     columns = to_columns(taken)
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
@@ -208,21 +208,18 @@ def delete(tx: Tx, ctx: Context, request: CheckpointDelete) -> Deleted:
 @method(CheckpointList)
 def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> CheckpointPage:
     """Return summaries, newest first, without touching the JSON."""
-    where, params = [LIVE], {}
+    where = Where()
+    where.add(LIVE)
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
-    if request.trigger:
-        where.append("trigger = :trigger")
-        params["trigger"] = request.trigger
-    clause = " AND ".join(where)
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
+    where.equal(trigger=request.trigger)
     rows = tx.all(
-        f"SELECT {_SUMMARY} FROM checkpoints WHERE {clause} ORDER BY seq DESC LIMIT :limit",
-        **params,
+        f"SELECT {_SUMMARY} FROM checkpoints WHERE {where} ORDER BY seq DESC LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     if request.mission_id:
-        total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {clause}", **params)
+        total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {where}", **where.params)
     else:
         total = tally(tx, "checkpoints", request.trigger)
     return CheckpointPage(checkpoints=[summary_of(row) for row in rows], total=total)
@@ -265,8 +262,8 @@ def drop_surplus_checkpoints(
 ) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
-    The newest three and the newest milestone never go (source: behaviour, Checkpoints), nor does
-    ``pinned``, the one that a recovery is at work with.
+    The newest three and the newest milestone never go, nor does ``pinned``, the one that a
+    recovery is at work with.
     """
     excess = (
         tx.value(

@@ -18,6 +18,11 @@ from ...protocol.records import (
 from ..core.tx import Row
 from .versions import LAYOUTS, VersionLayout, layout_of, migrated, told
 
+# These a row holds as the record does; what is JSON in a row is a list or a record of its own.
+_PLAIN_FIELDS = (
+    *("id", "mission_id", "timestamp", "trigger", "trigger_details", "progress_percent"),
+    *("created_by", "version", "seq"),
+)
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)
 _OUTSIDE = frozenset(Checkpoint.__struct_fields__) - CONTENT_FIELDS
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -179,20 +184,12 @@ def is_migrated(checkpoint: Checkpoint) -> bool:
 def _content_of(row: Row) -> dict[str, Any]:
     """Return the content by its fields, those that are JSON in the row as that JSON."""
     return {
-        "id": row["id"],
-        "mission_id": row["mission_id"],
-        "timestamp": row["timestamp"],
-        "trigger": row["trigger"],
-        "trigger_details": row["trigger_details"],
-        "progress_percent": row["progress_percent"],
+        **{name: row[name] for name in _PLAIN_FIELDS},
         "mission": Raw(row["mission_json"]) if row["mission_json"] else None,
         "sorties": Raw(row["sorties_json"]),
         "active_locks": Raw(row["locks_json"]),
         "pending_messages": Raw(row["messages_json"]),
         "recovery_context": Raw(row["recovery_context_json"]),
-        "created_by": row["created_by"],
-        "version": row["version"],
-        "seq": row["seq"],
         "undo": bool(row["undo"]),
     }
 
@@ -203,19 +200,11 @@ def to_columns(content: CheckpointContent) -> Row:
     The JSON columns are canonical too, so that the whole can be put together from them again.
     """
     columns: Row = {
-        "id": content.id,
-        "mission_id": content.mission_id,
-        "timestamp": content.timestamp,
-        "trigger": content.trigger,
-        "trigger_details": content.trigger_details,
-        "progress_percent": content.progress_percent,
-        "seq": content.seq,
+        **{name: getattr(content, name) for name in _PLAIN_FIELDS},
         "undo": int(content.undo),
         "sortie_count": len(content.sorties),
         "lock_count": len(content.active_locks),
         "message_count": len(content.pending_messages),
-        "created_by": content.created_by,
-        "version": content.version,
         "mission_json": _text(content.mission) if content.mission else None,
         "recovery_context_json": _text(content.recovery_context),
         "locks_json": _text(content.active_locks),

@@ -1,7 +1,7 @@
 """Recovery context of a mission or of an agent's part, derived from what the store knows.
 
-Source: behaviour, Checkpoints. ``agent_id`` narrows everything to one agent's own part. What the
-``reader`` noted comes first, in its own words, whether or not anything is narrowed.
+``agent_id`` narrows everything to one agent's own part. What the ``reader`` noted comes first, in
+its own words, whether or not anything is narrowed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,14 +52,14 @@ def derive(
     checkpoint, which nobody reads as it is. ``retold`` returns an event as its reader may see it;
     what is kept for later readers says what the holders of locks said.
     """
-    given = declared or DeclaredContext()
+    given, started = declared or DeclaredContext(), mission["started_at"]
     titles = titles or Titles(reader=None, goal=mission["title"], authors={})
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
+    blocked = [s for s in own if s.status == "blocked"]
     notes = _notes(tx, mission["id"], agent_id, reader)
-    said = _said_first(notes, agent_id, reader)
     return RecoveryContext(
         last_action=given.last_action
-        or said
+        or _said_first(notes, agent_id, reader)
         or last_action(tx, mission["id"], own, agent_id, retold),
         next_steps=_distinct(
             given.next_steps,
@@ -70,15 +70,16 @@ def derive(
             errors,
             given.blockers,
             *(note.blockers for note in notes.values()),
-            _obstacles(own, titles),
+            # Why sorties are blocked; of what another agent made, a part.
+            (obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]),
             _open_errors(tx, mission["id"], agent_id),
         ),
         files_modified=_distinct(
             given.files_modified, _files_modified(tx, mission["id"], own, agent_id)
         ),
         mission_summary=given.mission_summary or titles.goal,
-        elapsed_time_ms=_elapsed(ctx, mission),
-        last_activity_at=mission["last_activity_at"] or mission["started_at"] or ctx.now,
+        elapsed_time_ms=max(0, ctx.now_ms - to_ms(started)) if started else 0,
+        last_activity_at=mission["last_activity_at"] or started or ctx.now,
     )
 
 
@@ -88,18 +89,6 @@ def _steps(own: Sequence[SortieState], titles: Titles) -> list[str]:
     told, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())
     return [*(step(s, titles.of(s)) for s in told), *left]
-
-
-def _obstacles(own: Sequence[SortieState], titles: Titles) -> list[str]:
-    """Return why sorties are blocked; of what another agent made, a part."""
-    blocked = [s for s in own if s.status == "blocked"]
-    return [obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]]
-
-
-def _elapsed(ctx: Context, mission: Row) -> int:
-    """Return the ms since the mission started, 0 before it did."""
-    started = mission["started_at"]
-    return max(0, ctx.now_ms - to_ms(started)) if started else 0
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:
@@ -166,27 +155,25 @@ def last_action(
     retold: Callable[[Event], Event] | None = None,
 ) -> str:
     """Tell the newest thing that was done."""
-    row = _own_action(tx, mission_id, agent_id) if agent_id else _action(tx, mission_id)
+    row = (
+        _own_action(tx, mission_id, agent_id)
+        if agent_id
+        else tx.one(
+            # From the last activity backwards: a recovery may have left thousands of events behind.
+            "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
+            " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
+            f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            mission=mission_id,
+        )
+    )
     if row is not None:
         event = event_of(row)
         return sentence(retold(event) if retold else event)
-    told = next((s.progress_notes for s in own if s.progress_notes), None)
-    return told or "Nothing recorded yet"
-
-
-def _action(tx: Tx, mission_id: str) -> Row | None:
-    """Return the newest event of a mission that tells what was done."""
-    return tx.one(
-        # From the last activity backwards: a recovery may have left thousands of events behind it.
-        "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
-        " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
-        f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
-        mission=mission_id,
-    )
+    return next((s.progress_notes for s in own if s.progress_notes), None) or "Nothing recorded yet"
 
 
 def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
-    """Return the newest such event of an agent, or of those whose work it took over."""
+    """Return the newest action of an agent, or of those whose work it took over."""
     rows = tx.all("SELECT id FROM agents WHERE succeeded_by = :agent", agent=agent_id)
     found = [
         tx.one(

@@ -65,22 +65,17 @@ def compare(
 
     Raises InvalidParams for checkpoints of different missions.
     """
-    if after is not None:
-        _refuse_others(before, after)
-    now = _present(tx, ctx, before.mission_id) if after is None else _side(after)
-    told = difference(before.mission_id, _side(before), now)
-    warnings = [*before.warnings, *(after.warnings if after else ())]
-    return msgspec.structs.replace(told, warnings=list(dict.fromkeys(warnings)))
-
-
-def _refuse_others(before: Checkpoint, after: Checkpoint) -> None:
-    if before.mission_id != after.mission_id:
+    if after is not None and before.mission_id != after.mission_id:
         raise InvalidParams(
             f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}; "
             "only checkpoints of one mission can be compared.",
             hint=f"fleetctl checkpoints list --mission {before.mission_id} shows the others.",
             field="after",
         )
+    now = _present(tx, ctx, before.mission_id) if after is None else _side(after)
+    told = difference(before.mission_id, _side(before), now)
+    warnings = [*before.warnings, *(after.warnings if after else ())]
+    return msgspec.structs.replace(told, warnings=list(dict.fromkeys(warnings)))
 
 
 def _named(checkpoint: Checkpoint) -> str:
@@ -153,19 +148,11 @@ def difference(mission_id: str, before: DiffSide, after: DiffSide) -> Checkpoint
         messages=_messages(before.messages, after.messages),
         recovery_context=changes(before.context, after.context, CONTEXT_FIELDS),
     )
-    return msgspec.structs.replace(found, equal=not _any(found))
-
-
-def _any(found: CheckpointDifference) -> bool:
-    """Whether anything is different."""
-    return bool(
-        found.before.progress_percent != found.after.progress_percent
-        or found.mission
-        or found.recovery_context
-        or any(
-            any(msgspec.structs.astuple(d)) for d in (found.sorties, found.locks, found.messages)
-        )
-    )
+    lists = [found.mission, found.recovery_context]
+    for part in (found.sorties, found.locks, found.messages):
+        lists += msgspec.structs.astuple(part)
+    same = found.before.progress_percent == found.after.progress_percent
+    return msgspec.structs.replace(found, equal=same and not any(lists))
 
 
 def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]:

@@ -8,7 +8,7 @@ import msgspec
 from ...protocol.records import Lock, MissionState, PendingMessage, SortieState
 from ...protocol.types import MissionOrigin
 from ..core.context import Context
-from ..core.mappers import lock_of, states_of
+from ..core.mappers import columns_of, lock_of, states_of
 from ..core.tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -25,18 +25,8 @@ class State(msgspec.Struct, frozen=True):
 
     def mission_state(self) -> MissionState:
         """Return what is needed to bring the mission's own row back."""
-        row = self.mission
-        return MissionState(
-            title=row["title"],
-            description=row["description"],
-            status=row["status"],
-            priority=row["priority"],
-            project_dir=row["project_dir"],
-            created_at=row["created_at"],
-            started_at=row["started_at"],
-            automatic=row["origin"] == "session",
-            closed_reason=row["closed_reason"],
-        )
+        automatic = self.mission["origin"] == "session"
+        return MissionState(automatic=automatic, **columns_of(MissionState, self.mission))
 
     def digest(self) -> str:
         """Return a hash of all that matters; times and leases do not, holders do."""
@@ -89,13 +79,6 @@ def queued_messages(tx: Tx, mission_id: str) -> list[PendingMessage]:
             found[row["id"]].to.append(row["recipient"])
         else:
             found[row["id"]] = PendingMessage(
-                id=row["id"],
-                sender=row["sender"],
-                to=[row["recipient"]],
-                subject=row["subject"],
-                sent_at=row["sent_at"],
-                body=row["body"],
-                thread_id=row["thread_id"],
-                priority=row["priority"],
+                to=[row["recipient"]], **columns_of(PendingMessage, row)
             )
     return list(found.values())

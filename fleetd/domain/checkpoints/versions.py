@@ -1,6 +1,6 @@
 """Checkpoint versions: older layouts, and how each becomes the next one.
 
-Source: behaviour, Backups. A layout is a plain dict here: the records know the present one only.
+A layout is a plain dict here: the records know the present one only.
 """
 
 import re
@@ -32,14 +32,13 @@ class VersionLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _from_0_9(content: Plain) -> Plain:
-    """Add what the first layout did not have (source: context-survival, Checkpoint Schema)."""
-    sorties = [
-        {"position": place, "progress": 100 if sortie["status"] == "completed" else 0}
-        | _in_our_form(sortie, "started_at")
-        for place, sortie in enumerate(content["sorties"])
-    ]
+    """Add what the first layout did not have."""
     return _in_our_form(content, "timestamp") | {
-        "sorties": sorties,
+        "sorties": [
+            {"position": place, "progress": 100 if sortie["status"] == "completed" else 0}
+            | _in_our_form(sortie, "started_at")
+            for place, sortie in enumerate(content["sorties"])
+        ],
         "active_locks": [_in_our_form(lock, "acquired_at") for lock in content["active_locks"]],
         "pending_messages": [_in_our_form(x, "sent_at") for x in content["pending_messages"]],
         "recovery_context": _in_our_form(content["recovery_context"], "last_activity_at"),

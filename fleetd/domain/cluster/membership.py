@@ -13,6 +13,8 @@ by one clock, the store's.
 
 from typing import Any
 
+from msgspec import convert
+
 from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
@@ -111,16 +113,11 @@ def _since(ctx: Context, before: Row | None) -> int:
 
 
 def id_holder(tx: Tx, ctx: Context) -> IdHolder:
-    """Return who beats by this machine's id: until its first beat this one, or a copy."""
+    """Return whose daemon uses this machine's id: until its first heartbeat this one, or a copy."""
     row = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     if row is None or not _beats(ctx, row):
         return IdHolder()
-    return IdHolder(
-        name=row["name"],
-        nonce=row["nonce"],
-        boot_id=row["boot_id"],
-        heard_awake_ms=row["heard_awake_ms"],
-    )
+    return convert(row, IdHolder)
 
 
 def leave_cluster(tx: Tx, ctx: Context) -> None:
@@ -151,7 +148,7 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
 def _judges(tx: Tx, ctx: Context) -> bool:
     """Whether this machine was itself in touch for as long as others have to be heard of.
 
-    When the database was away, nobody was: whoever is first to come back would miss all others.
+    When the database was away, nobody was: the first to come back would miss all others.
     """
     own = tx.one("SELECT * FROM machines WHERE id = :id AND status = 'here'", id=ctx.machine)
     return own is not None and ctx.awake_ms - own["since_awake_ms"] >= LOST_MS
@@ -170,7 +167,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
-    """Count a machine as lost, once, whoever misses it first; its agents follow one by one."""
+    """Count a machine as lost, once, for all that miss it; its agents follow one by one."""
     rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
@@ -182,8 +179,7 @@ def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
 
 def unheard_for(ctx: Context, machine: Row) -> str:
     """Say of a machine for how long it has not been heard of."""
-    silent = duration(ctx.awake_ms - machine["heard_awake_ms"])
-    return f"has not been heard of for {silent}"
+    return f"has not been heard of for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
 
 
 def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
@@ -216,7 +212,9 @@ def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
         "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
         old=ctx.days_ago(ctx.config.retention.days),
     )
-    agents = _agents(tx) if rows else {}
+    living = f"status <> 'gone' AND status IN {LIVING}"
+    count = f"SELECT machine, count(*) AS number FROM agents WHERE {living} GROUP BY machine"
+    agents = {row["machine"]: row["number"] for row in tx.all(count)} if rows else {}
     return [
         MachineLine(
             machine_id=row["id"],
@@ -228,15 +226,6 @@ def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
         )
         for row in rows
     ]
-
-
-def _agents(tx: Tx) -> dict[str, int]:
-    """Return how many agents live on each machine that has any."""
-    rows = tx.all(
-        "SELECT machine, count(*) AS number FROM agents WHERE status <> 'gone'"
-        f" AND status IN {LIVING} GROUP BY machine"
-    )
-    return {row["machine"]: row["number"] for row in rows}
 
 
 def unreachable(agent: str) -> str:

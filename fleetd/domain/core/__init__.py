@@ -1,1 +1,1 @@
-"""What every rule stands on: transaction, registry, context, ids, event log, idempotency."""
+"""The ground of every rule: transaction, registry, context, ids, event log, idempotency."""

@@ -1,7 +1,4 @@
-"""Coalescing: triggers that join a record instead of making one of their own.
-
-Source: behaviour, Checkpoints, and snapshot-lifecycle, Coalescing rule.
-"""
+"""Coalescing: triggers that join a record instead of making one of their own."""
 
 import msgspec
 

@@ -65,7 +65,7 @@ class Facts(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
     """What the directory is called on every machine of a shared store, then those above it."""
     here: Here = Here()
-    """Where whoever is told of locks stands."""
+    """Where the reader of the answer is, who sees the files of locks from there."""
     transcript_mark: TranscriptMark | None = None
     """What the session's transcript looks like now."""
 

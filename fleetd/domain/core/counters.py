@@ -29,7 +29,7 @@ def by_part(tx: Tx, what: What) -> dict[str, int]:
 
 
 def tally_of_events(tx: Tx) -> int:
-    """Return how long the log is: as far as it has counted, without what is gone from it."""
+    """Return how many events the log holds: its highest number, less those that are gone."""
     gone = tx.value("SELECT number FROM tallies WHERE what = :what", what=_GONE) or 0
     return position(tx) - gone
 

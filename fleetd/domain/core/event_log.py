@@ -143,11 +143,11 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
 def _resume_recoveries(
     tx: Tx, ctx: Context, kind: str, mission_id: str, agent_id: str | None
 ) -> None:
-    """Note that work goes on after a silence: the first activity of whoever was briefed.
+    """Note that work goes on after a silence: the first activity of the agent that was briefed.
 
     An agent that registers may be about to ask for the recovery that is pending.
     """
-    rows = tx.all(
+    for row in tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND (state <> 'pending' OR :kind <> :registered)"
         " AND (agent_id IS NULL OR agent_id = :agent) RETURNING id",
@@ -156,19 +156,17 @@ def _resume_recoveries(
         kind=kind,
         registered=AgentRegistered.type,
         agent=agent_id,
-    )
-    for row in rows:
+    ):
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
 def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Prolong the agent's leases, each by its own length; one that ran out stays out."""
-    lengths = tx.all(
+    for row in tx.all(
         "SELECT DISTINCT timeout_ms FROM locks WHERE held_by = :agent AND status = 'active'"
         " AND orphaned_at IS NULL",
         agent=agent_id,
-    )
-    for row in lengths:
+    ):
         tx.run(
             "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
             " AND timeout_ms = :length AND expires_at > :now AND expires_at < :until"

@@ -17,8 +17,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 def _digest(request: Mutation[Any]) -> str:
     about = {name: None for name in BY_NAME_ONLY if name in request.__struct_fields__}
-    bare = msgspec.structs.replace(request, **about)
-    return hashlib.sha256(_canonical(bare)).hexdigest()
+    return hashlib.sha256(_canonical(msgspec.structs.replace(request, **about))).hexdigest()
 
 
 def recall(tx: Tx, ctx: Context, request: Mutation[Any]) -> Any:

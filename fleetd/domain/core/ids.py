@@ -29,7 +29,7 @@ def fresh_id(tx: Tx, ctx: Context, noun: str) -> str:
     table = TABLES[noun]
     while True:
         candidate = ctx.new_id(ID_PREFIXES[noun])
-        if tx.one(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate) is None:
+        if not tx.exists(f"SELECT 1 AS taken FROM {table} WHERE id = :id", id=candidate):
             return candidate
 
 

@@ -36,14 +36,13 @@ def was_forgotten(tx: Tx, whose: str, owner_id: str, seq: int) -> bool:
 
     ``seq`` is where in the log a record of it was taken.
     """
-    found = tx.one(
+    return tx.exists(
         "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
         " AND (until_seq IS NULL OR until_seq >= :seq)",
         noun=whose,
         digest=_digest(owner_id),
         seq=seq,
     )
-    return found is not None
 
 
 def count(tx: Tx, ctx: Context) -> int:

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something to do once the transaction is committed, by whoever runs the engine."""
+    """Something that the engine does once the transaction is committed."""
 
 
 class WriteBackup(Effect, frozen=True):
@@ -91,6 +91,10 @@ class Tx:
         """Return the first row of a query, or None."""
         rows = self._execute(sql, params)
         return rows[0] if rows else None
+
+    def exists(self, sql: str, /, **params: Any) -> bool:
+        """Return whether a query has any row."""
+        return bool(self._execute(sql, params))
 
     def value(self, sql: str, /, **params: Any) -> Any:
         """Return the first column of the first row, or None."""

@@ -36,7 +36,10 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     Its events and messages of before ``since`` must have gone already.
     """
     clauses, params = scope.clauses(since), scope.params
-    ends = {run_id: _end_of(tx, run_id) for run_id in scope.runs}
+    # Up to where a run has files; what is dropped of the log sets its end back. What a session
+    # that goes on records after this is new.
+    newest = "SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run"
+    ends = {run: max(position(tx), tx.value(newest, run=run) or 0) for run in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
     _drop_results(tx, ctx, scope)
     freed = free_locks(tx, clauses["locks"], params)
@@ -51,15 +54,6 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
         tombstones.note(tx, "run", run_id, end)
     for path in freed:
         leases.serve(tx, ctx, path)
-
-
-def _end_of(tx: Tx, run_id: str) -> int:
-    """Return up to where in the log a run has files; what is dropped of the log sets its end back.
-
-    A session may go on: what its run records after this is new.
-    """
-    newest = tx.value("SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run", run=run_id)
-    return max(position(tx), newest or 0)
 
 
 def find_finished(tx: Tx, mission_id: str) -> Row:
@@ -84,23 +78,14 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
-    if _kept_elsewhere(tx, ctx, row["id"]):
-        tombstones.note(tx, "mission", row["id"], None)
+    elsewhere = "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine"
+    if tx.exists(f"{elsewhere} LIMIT 1", id=row["id"], machine=ctx.machine):
+        tombstones.note(tx, "mission", row["id"], None)  # or their files would bring it back
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
     for path in freed:
         leases.serve(tx, ctx, path)
-
-
-def _kept_elsewhere(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Whether another machine still has a file of a mission, which would bring it back."""
-    found = tx.one(
-        "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine LIMIT 1",
-        id=mission_id,
-        machine=ctx.machine,
-    )
-    return found is not None
 
 
 def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
@@ -177,9 +162,9 @@ def drop_answers(
 
 
 class TableCursor(Record, frozen=True, kw_only=True):
-    """Where looking has come to: the number of a strand, and the last key that was looked at."""
+    """Where looking has come to: the number of a walk, and the last key that was looked at."""
 
-    strand: int = 0
+    walk: int = 0
     since: int | str | None = None
 
 
@@ -206,6 +191,11 @@ class TableWalk(msgspec.Struct, frozen=True):
         if cursor.since is None:
             return self.along, self.params
         return f"{self.key} > :since AND {self.along}", {**self.params, "since": cursor.since}
+
+    def going(self, cursor: TableCursor, until: int | str | None) -> tuple[str, Row]:
+        """Return the condition on what goes from a cursor to a key, and its parameters."""
+        beyond, params = self.beyond(cursor)
+        return f"{beyond} AND {self.key} <= :until AND ({self.where})", {**params, "until": until}
 
 
 def table_walks(scope: Scope, before: int) -> list[TableWalk]:
@@ -242,24 +232,22 @@ def find_batch(
     tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
 ) -> Batch[BatchFound, TableCursor]:
     """Return how far the next batch reaches, and how much of it goes."""
-    ways, number = table_walks(scope, before), cursor.strand
-    strand = ways[number]
-    beyond, params = strand.beyond(cursor)
+    ways, number = table_walks(scope, before), cursor.walk
+    walk = ways[number]
+    beyond, params = walk.beyond(cursor)
     rows = tx.all(
-        f"SELECT {strand.key} AS key FROM {strand.table} WHERE {beyond}"
-        f" ORDER BY {strand.key} LIMIT :limit",
+        f"SELECT {walk.key} AS key FROM {walk.table} WHERE {beyond}"
+        f" ORDER BY {walk.key} LIMIT :limit",
         **params,
         limit=ctx.batches.rows,
     )
     until = rows[-1]["key"] if rows else None
-    where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
-    count = f"SELECT count(*) FROM {strand.table} WHERE {where}"
-    going = tx.value(count, **params, until=until) if rows else 0
-    following = None if number + 1 == len(ways) else TableCursor(strand=number + 1)
+    where, params = walk.going(cursor, until)
+    going = tx.value(f"SELECT count(*) FROM {walk.table} WHERE {where}", **params) if rows else 0
+    following = None if number + 1 == len(ways) else TableCursor(walk=number + 1)
     if len(rows) == ctx.batches.rows:
-        following = TableCursor(strand=number, since=until)
-    found = BatchFound(table=strand.table, rows=going, cursor=cursor, until=until)
-    return Batch(found, following)
+        following = TableCursor(walk=number, since=until)
+    return Batch(BatchFound(table=walk.table, rows=going, cursor=cursor, until=until), following)
 
 
 @frees_space
@@ -268,15 +256,13 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
 
     Returns how many.
     """
-    strand = table_walks(scope, before)[found.cursor.strand]
-    beyond, params = strand.beyond(found.cursor)
-    where = f"{beyond} AND {strand.key} <= :until AND ({strand.where})"
-    params = {**params, "until": found.until}
-    number: int = tx.value(f"SELECT count(*) FROM {strand.table} WHERE {where}", **params)
-    if strand.table == "events" and not scope.keeps_agents:
+    walk = table_walks(scope, before)[found.cursor.walk]
+    where, params = walk.going(found.cursor, found.until)
+    number: int = tx.value(f"SELECT count(*) FROM {walk.table} WHERE {where}", **params)
+    if walk.table == "events" and not scope.keeps_agents:
         clear_notes(tx, scope, where, params)
-    if strand.table == "locks":
+    if walk.table == "locks":
         free_locks(tx, where, params)
     else:
-        tx.run(f"DELETE FROM {strand.table} WHERE {where}", **params)
+        tx.run(f"DELETE FROM {walk.table} WHERE {where}", **params)
     return number

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.idempotency import remember
 from ..core.registry import frees_space
 from ..core.tx import Row, Tx
-from ..locks.keys import of_machine, whose
+from ..locks.keys import machine_key, split_machine
 from .scope import ErasureTarget, Scope
 
 
@@ -28,13 +28,13 @@ class UnfinishedErasures(Record, frozen=True, kw_only=True):
 
 
 def record(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
-    """Write down what was found to go of a target, or anew, as what this machine is at."""
+    """Record the scope that this machine erases for a target, in the place of an earlier one."""
     scope_json = msgspec.json.encode(scope).decode()
-    _record(tx, ctx, target.kind, of_machine(target.machine, target.name), scope_json)
+    _record(tx, ctx, target.kind, machine_key(target.machine, target.name), scope_json)
 
 
 def record_bytes(tx: Tx, ctx: Context) -> None:
-    """Write down that the bytes of what was deleted still stand in the database's files."""
+    """Record that the database's files still hold the bytes of deleted rows."""
     _record(tx, ctx, "bytes", "", "")
 
 
@@ -51,11 +51,11 @@ def _record(tx: Tx, ctx: Context, kind: str, name: str, scope_json: str) -> None
 
 
 def recorded_scope(tx: Tx, target: ErasureTarget) -> Scope | None:
-    """Return what was found to go of a target that is owed."""
+    """Return the scope of an unfinished erasure of a target."""
     row = tx.one(
         "SELECT scope_json FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=of_machine(target.machine, target.name),
+        name=machine_key(target.machine, target.name),
     )
     return msgspec.json.decode(row["scope_json"], type=Scope) if row else None
 
@@ -66,12 +66,12 @@ def remove(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
-        name=of_machine(target.machine, target.name),
+        name=machine_key(target.machine, target.name),
     )
 
 
 def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
-    """Return what is left to forget, without what another machine is at that is heard of."""
+    """Return the erasures to finish, without those of other machines that are still here."""
     rows = tx.all(
         "SELECT kind, name FROM forgetting f WHERE f.machine = :machine OR NOT EXISTS"
         " (SELECT 1 FROM machines m WHERE m.id = f.machine AND m.status <> 'lost')"
@@ -85,7 +85,7 @@ def unfinished(tx: Tx, ctx: Context) -> UnfinishedErasures:
 
 
 def _target(row: Row) -> ErasureTarget:
-    machine, name = whose(row["name"]) if row["kind"] == "project" else ("", row["name"])
+    machine, name = split_machine(row["name"]) if row["kind"] == "project" else ("", row["name"])
     return ErasureTarget(kind=row["kind"], name=name, machine=machine)
 
 

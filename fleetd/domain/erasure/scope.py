@@ -14,8 +14,8 @@ from ...protocol.records import Record
 from ..core.ids import Key, find
 from ..core.sql import contains_any, inside_of, named_params, starts_with
 from ..core.tx import Row, Tx
-from ..locks.keys import of_machine
-from ..snapshots.runs import run_of, run_of_row
+from ..locks.keys import machine_key
+from ..snapshots.runs import run_of_row, run_of_session
 
 # Events that name a run, whoever's it is.
 NAMING_RUNS = ("snapshot_recorded", "backup_failed")
@@ -23,7 +23,7 @@ _RUN_EVENTS = ", ".join(f"'{kind}'" for kind in NAMING_RUNS)
 
 
 # Of a snapshot that is marked, whether anything is left that somebody said.
-_SPEAKS = (
+_HAS_CONTENT = (
     "(agent_id IS NOT NULL OR step_id IS NOT NULL OR note IS NOT NULL"
     " OR source_details_json <> '[]' OR warnings_json <> '[]')"
 )
@@ -68,14 +68,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             named_params("m", self.missions)
             | named_params("a", self.agents)
             | named_params("r", self.runs)
-            | _spoken(self.called)
+            | _run_name_params(self.called)
             | _place_params(self.directory, self.machine)
         )
 
     @property
     def names_runs(self) -> str:
         """Return the condition that an event of ``NAMING_RUNS`` names one of the called runs."""
-        return contains_any("data_json", _spoken(self.called)) if self.called else "1 = 0"
+        return contains_any("data_json", _run_name_params(self.called)) if self.called else "1 = 0"
 
     def joined(self, later: "Scope") -> "Scope":
         """Return what goes after agents went on working; who was to stay stays.
@@ -110,7 +110,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        said = self._its(contains_any("data_json", ("quoted", "quoted_below")), "agent_id")
+        said = self._not_of_others(
+            contains_any("data_json", ("quoted", "quoted_below")), "agent_id"
+        )
         return {
             "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
             "messages": f"seq >= {since:d}"
@@ -148,9 +150,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         if self.machine:  # by the key alone others know theirs
             of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
             named = f"({named}) AND ({of_all} OR {starts_with('normalized_path', 'own')})"
-        return f" OR {below('normalized_path', 'key')} OR ({self._its(named, whose)})"
+        return f" OR {below('normalized_path', 'key')} OR ({self._not_of_others(named, whose)})"
 
-    def _its(self, condition: str, whose: str) -> str:
+    def _not_of_others(self, condition: str, whose: str) -> str:
         """Narrow a condition on the directory to what is not known to be another machine's."""
         if not self.directory:
             return "1 = 0"
@@ -182,7 +184,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             # said beside it.
             here = " AND machine = :at" if self.machine else ""
             found.append(f"({contains_any('document_json', ('quoted', 'quoted_below'))}){here}")
-            found.append(f"deleted_at IS NOT NULL AND {_SPEAKS}")
+            found.append(f"deleted_at IS NOT NULL AND {_HAS_CONTENT}")
         return " OR ".join(found) or "1 = 0"
 
 
@@ -192,7 +194,7 @@ def scope_of(tx: Tx, target: ErasureTarget) -> Scope:
         return Scope(missions=[target.name], agents=[], keeps_agents=True)
     if target.kind == "mission":
         missions = [str(find(tx, "mission", target.name)["id"])]
-        agents = _only_there(tx, missions)
+        agents = _agents_only_in(tx, missions)
         return Scope(
             missions=missions,
             agents=agents,
@@ -204,7 +206,7 @@ def scope_of(tx: Tx, target: ErasureTarget) -> Scope:
     return _project(tx, target.name, target.machine)
 
 
-def _only_there(tx: Tx, missions: list[str]) -> list[str]:
+def _agents_only_in(tx: Tx, missions: list[str]) -> list[str]:
     """Return the agents of missions that have done nothing in any other."""
     m = inside_of("m", missions)
     rows = tx.all(
@@ -226,7 +228,7 @@ def _spared(tx: Tx, missions: list[str], agents: list[str]) -> list[str]:
 
 def _session(tx: Tx, session_id: str) -> Scope:
     agents = _ids(tx.all("SELECT id FROM agents WHERE session_id = :id ORDER BY id", id=session_id))
-    called = _called_so(tx, session_id, agents)
+    called = _runs_named(tx, session_id, agents)
     if not agents and not called:
         raise NotFound(
             f"Session not found: {session_id}",
@@ -234,7 +236,7 @@ def _session(tx: Tx, session_id: str) -> Scope:
             noun="session",
             id=session_id,
         )
-    touched = _touched(tx, agents)
+    touched = _missions_worked_in(tx, agents)
     shared = [mission for mission in touched if _others_in(tx, mission, agents)]
     missions = [mission for mission in touched if mission not in shared]
     runs = sorted({*called, *_runs_of(tx, agents)})
@@ -250,14 +252,13 @@ def _project(tx: Tx, directory: str, machine: str) -> Scope:
         )
     )
     there = _ids(tx.all(f"SELECT id FROM agents WHERE machine = :at AND ({below('cwd')})", **place))
-    agents = sorted({*there, *_only_there(tx, missions)})
-    shared = [mission for mission in _touched(tx, agents) if mission not in missions]
+    agents = sorted({*there, *_agents_only_in(tx, missions)})
     return Scope(
         missions=missions,
         agents=agents,
         directory=directory,
         machine=machine,
-        shared=shared,
+        shared=[mission for mission in _missions_worked_in(tx, agents) if mission not in missions],
         spared=_spared(tx, missions, agents),
         runs=_runs_of(tx, agents),
     )
@@ -267,7 +268,7 @@ def _ids(rows: list[Row]) -> list[str]:
     return [row["id"] for row in rows]
 
 
-def _touched(tx: Tx, agents: list[str]) -> list[str]:
+def _missions_worked_in(tx: Tx, agents: list[str]) -> list[str]:
     """Return the missions that agents took part in."""
     a = inside_of("a", agents)
     rows = tx.all(
@@ -284,7 +285,7 @@ def _touched(tx: Tx, agents: list[str]) -> list[str]:
 def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
     """Whether anybody but these agents ever belonged to a mission; reading its mail is not that."""
     a = inside_of("a", agents)
-    found = tx.one(
+    return tx.exists(
         f"SELECT 1 AS other FROM agents WHERE mission_id = :id AND id NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM sorties WHERE mission_id = :id AND assigned_to NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM events WHERE mission_id = :id AND activity = 1"
@@ -292,29 +293,32 @@ def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
         id=mission_id,
         **named_params("a", agents),
     )
-    return found is not None
 
 
 def _runs_of(tx: Tx, agents: list[str]) -> list[str]:
     """Return the runs of agents in which nobody else recorded anything."""
     if not agents:
         return []
-    names = _recorded_runs(tx, agents) | {run_of_row(row) for row in _sessions(tx, agents)}
+    sessions = tx.all(
+        f"SELECT * FROM sessions WHERE agent_id IN ({inside_of('a', agents)})",
+        **named_params("a", agents),
+    )
+    names = _recorded_runs(tx, agents).union(map(run_of_row, sessions))
     return sorted(name for name in names if not _others_recorded(tx, name, agents))
 
 
-def _called_so(tx: Tx, name: str, agents: list[str]) -> list[str]:
+def _runs_named(tx: Tx, name: str, agents: list[str]) -> list[str]:
     """Return the runs that a session's name stands for, if anything was recorded of them.
 
     Those are the run of that name, also of a tool that has no session, and those of its subagents.
     """
     rows = tx.all("SELECT * FROM sessions WHERE session_id = :name", name=name)
-    names = {run_of(Key("", name)), *map(run_of_row, rows)}
+    names = {run_of_session(Key("", name)), *map(run_of_row, rows)}
     there = "SELECT 1 AS there FROM runs WHERE id = :id"
-    found = {name for name in names if tx.one(there, id=name)}
+    found = {name for name in names if tx.exists(there, id=name)}
     below = tx.all(
         "SELECT id, agent_id FROM runs WHERE substr(id, 1, length(:below)) = :below",
-        below=f"{run_of(Key('', name))}.",
+        below=f"{run_of_session(Key('', name))}.",
     )
     return sorted(found | {r["id"] for r in below if r["agent_id"] in (None, *agents)})
 
@@ -332,25 +336,19 @@ def _recorded_runs(tx: Tx, agents: list[str]) -> set[str]:
         f" AND session_id <> '' AND id IN ({a})",
         **params,
     )
-    own = {run_of(Key(row["harness"] or "", row["session_id"])) for row in registered}
+    own = {run_of_session(Key(row["harness"] or "", row["session_id"])) for row in registered}
     return own | {row["id"] for row in recorded}
-
-
-def _sessions(tx: Tx, agents: list[str]) -> list[Row]:
-    a = inside_of("a", agents)
-    return tx.all(f"SELECT * FROM sessions WHERE agent_id IN ({a})", **named_params("a", agents))
 
 
 def _others_recorded(tx: Tx, run_id: str, agents: list[str]) -> bool:
     """Whether anybody but these agents recorded something in a run, or is in it now."""
     a = inside_of("a", agents)
-    found = tx.one(
+    return tx.exists(
         f"SELECT 1 AS other FROM runs WHERE id = :run AND agent_id NOT IN ({a})"
         f" UNION ALL SELECT 1 FROM snapshots WHERE run_id = :run AND agent_id NOT IN ({a}) LIMIT 1",
         run=run_id,
         **named_params("a", agents),
     )
-    return found is not None
 
 
 def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[str, int]:
@@ -367,7 +365,7 @@ def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[st
     }
 
 
-def _spoken(runs: Sequence[str]) -> Row:
+def _run_name_params(runs: Sequence[str]) -> Row:
     """Return how events name runs: as a value, and within the path of a file."""
     return named_params("v", [f'"run_id":"{run}"' for run in runs]) | named_params(
         "p", [f"/{run}/" for run in runs]
@@ -379,15 +377,14 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
     if directory is None:
         return {}
     below = directory.rstrip("/") + "/"
-    quoted = msgspec.json.encode(directory).decode()
     return {
         "at": machine,
         "directory": directory,
         "below": below,
-        "own": of_machine(machine, ""),
-        "key": of_machine(machine, directory),
-        "below_key": of_machine(machine, below),
-        "quoted": quoted,
+        "own": machine_key(machine, ""),
+        "key": machine_key(machine, directory),
+        "below_key": machine_key(machine, below),
+        "quoted": msgspec.json.encode(directory).decode(),
         "quoted_below": msgspec.json.encode(below).decode()[:-1],
     }
 

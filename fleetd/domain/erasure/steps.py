@@ -22,6 +22,7 @@ from ..artifacts.outbox import Removal, removals_by_owner
 from ..core import soft_delete
 from ..core.context import Context
 from ..core.event_log import emit, position
+from ..core.mappers import columns_of
 from ..core.registry import frees_space
 from ..core.sql import inside_of
 from ..core.tx import LogLine, Row, Tx
@@ -177,8 +178,7 @@ def preview(
     """
     rest = dict.fromkeys(("events", "messages"), f"seq >= {before:d}")
     only = {**_COUNTED, **rest, "locks": "status = 'active'"}
-    found = _sum(counts(tx, scope, before, only), counted)
-    return _result(tx, target, scope, found, dry_run=True)
+    return _result(tx, target, scope, _sum(counts(tx, scope, before, only), counted), dry_run=True)
 
 
 @frees_space
@@ -216,17 +216,7 @@ def _result(
         )
     return Forgotten(
         dry_run=dry_run,
-        missions=found["missions"],
-        sorties=found["sorties"],
-        agents=found["agents"],
-        locks=found["locks"],
-        messages=found["messages"],
-        events=found["events"],
-        checkpoints=found["checkpoints"],
-        runs=found["runs"],
-        snapshots=found["snapshots"],
-        recoveries=found["recoveries"],
-        cursors=found["cursors"],
+        **columns_of(Forgotten, found),
         shared_missions=len(scope.shared),
         shared=scope.shared,
         details=_missions(tx, scope) if dry_run else [],

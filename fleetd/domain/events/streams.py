@@ -5,6 +5,7 @@ read. When one that was not used for as long as events are kept loses some, its 
 which, and its reader is warned until it moves.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,9 +24,9 @@ from ...protocol.requests.event import (
 )
 from ..core import event_log
 from ..core.context import Context
-from ..core.event_log import epoch, position
 from ..core.ids import find
 from ..core.registry import method
+from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_WORK, track_calls
 from ..retention.events_and_locks import WHOLE_LOG, unused_since
@@ -63,7 +64,7 @@ class EventQuery(NamedTuple):
             "since": self.since,
             "before": self.before,
             **{name: value for name, value in named.items() if value is not None},
-            **{f"type{n}": kind for n, kind in enumerate(self.types)},
+            **named_params("type", self.types),
         }
 
 
@@ -76,11 +77,9 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
             hint="Use another type, or the method that causes this event.",
             field="type",
         )
-    mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
-    agent_id = request.agent_id
+    mission_id, agent_id = _mission(tx, request.mission_id), request.agent_id
     if mission_id is None and agent_id is not None:
-        row = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
-        mission_id = row["mission_id"] if row else None
+        mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
     event = event_log.append(
         tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
     )
@@ -111,7 +110,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
         EventQuery(
             since=since,
             before=before,
-            types=_distinct(request.types or ([request.type] if request.type else None)),
+            types=_distinct(request.types or ([request.type] if request.type else ())),
             mission_id=_mission(tx, request.mission_id),
             agent_id=request.agent_id,
             limit=request.limit,
@@ -124,8 +123,8 @@ def _mission(tx: Tx, given: str | None) -> str | None:
     return str(find(tx, "mission", given)["id"]) if given else None
 
 
-def _distinct(types: list[str] | None) -> list[str]:
-    return list(dict.fromkeys(types or []))
+def _distinct(types: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(types))
 
 
 def _before_time(tx: Tx, time: str, end: int) -> int:
@@ -167,7 +166,7 @@ def tail(
         EventQuery(
             since=since,
             before=event_log.position(tx) + 1,
-            types=_distinct(types),
+            types=_distinct(types or ()),
             mission_id=mission_id,
             agent_id=agent_id,
             limit=limit,
@@ -203,9 +202,8 @@ def _within_reach(tx: Tx, ctx: Context, wanted: EventQuery) -> EventQuery:
     )
     if last is None:
         return wanted
-    if wanted.newest:
-        return wanted._replace(since=last["seq"] - 1)
-    return wanted._replace(before=last["seq"] + 1)
+    end = {"since": last["seq"] - 1} if wanted.newest else {"before": last["seq"] + 1}
+    return wanted._replace(**end)
 
 
 def _next_of(wanted: EventQuery) -> str:
@@ -222,8 +220,8 @@ def _next_of(wanted: EventQuery) -> str:
         where += " AND agent_id = :agent"
         if not wanted.looks_on:
             return f"SELECT * FROM events {where} {order} LIMIT :limit"
-        kinds = ", ".join(f":type{n}" for n in range(len(wanted.types)))
-        mine += f" AND type IN ({kinds})" if kinds else ""
+        if wanted.types:
+            mine += f" AND type IN ({inside_of('type', wanted.types)})"
         return (
             "SELECT * FROM events WHERE seq IN (SELECT seq FROM events WHERE seq IN"
             f" (SELECT seq FROM events {where}){mine} {order} LIMIT :limit) {order}"
@@ -232,9 +230,9 @@ def _next_of(wanted: EventQuery) -> str:
     if not wanted.types:
         return f"SELECT * FROM events {where} {order} LIMIT :limit"
     each = " UNION ALL ".join(
-        f"SELECT seq FROM (SELECT seq FROM events {where} AND type = :type{n}"
+        f"SELECT seq FROM (SELECT seq FROM events {where} AND type = :{name}"
         f" {order} LIMIT :limit) AS found"
-        for n in range(len(wanted.types))
+        for name in named_params("type", wanted.types)
     )
     return (
         "SELECT * FROM events WHERE seq IN"
@@ -310,10 +308,12 @@ def read_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[Curso
     """
     row = _row(tx, consumer, stream)
     if row is None:
-        return CursorPosition(position=0, epoch=epoch(tx)), False
+        return CursorPosition(position=0, epoch=event_log.epoch(tx)), False
     gap = _gap(tx, stream, row)
     used_lately = ctx.at(-USED_MS) <= row["updated_at"] <= ctx.at(USED_MS)
-    return CursorPosition(position=row["position"], epoch=epoch(tx), gap=gap), not used_lately
+    return CursorPosition(
+        position=row["position"], epoch=event_log.epoch(tx), gap=gap
+    ), not used_lately
 
 
 def touch_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
@@ -338,29 +338,24 @@ def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
     """Return what went before a cursor came to it."""
     if row["missed_seq"] <= row["position"]:
         return None
-    first = tx.value(
-        f"SELECT min(seq) AS seq FROM events WHERE seq > :position{_of(stream)}",
-        position=row["position"],
-        **({} if stream == WHOLE_LOG else {"whose": stream.partition(":")[2], "stream": stream}),
+    where = Where()
+    where.add("seq > :position", position=row["position"])
+    if stream != WHOLE_LOG:  # the mission or the agent names an index
+        kind, _, whose = stream.partition(":")
+        where.equal(**{"mission_id" if kind == "mission" else "agent_id": whose}, stream=stream)
+    first = tx.value(f"SELECT min(seq) AS seq FROM events WHERE {where}", **where.params)
+    return CursorGap(
+        first_available=first or event_log.position(tx) + 1, missed_until=row["missed_seq"]
     )
-    return CursorGap(first_available=first or position(tx) + 1, missed_until=row["missed_seq"])
-
-
-def _of(stream: str) -> str:
-    """Return the condition on the events of a stream, by an index."""
-    if stream == WHOLE_LOG:
-        return ""
-    mine = "mission_id" if stream.startswith("mission:") else "agent_id"
-    return f" AND {mine} = :whose AND stream = :stream"
 
 
 @method(CursorAdvance)
 def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.
 
-    Where it stood stays what it is: a gap is told until the cursor moves on, the last time here.
+    A gap is reported until the cursor moves on, the last time here.
     """
-    row, end = _row(tx, request.consumer, request.stream), position(tx)
+    row, end = _row(tx, request.consumer, request.stream), event_log.position(tx)
     before = row["position"] if row else 0
     if request.position < before:
         raise InvalidState(
@@ -388,28 +383,21 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
         position=request.position,
         now=ctx.now,
     )
-    return CursorPosition(position=request.position, epoch=epoch(tx), gap=gap)
+    return CursorPosition(position=request.position, epoch=event_log.epoch(tx), gap=gap)
 
 
 def least_used_cursors(tx: Tx, ctx: Context, most: int) -> CursorList:
     """Return the cursors that were not used for longest."""
     rows = tx.all(
-        "SELECT * FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most", most=most
+        "SELECT consumer, stream, position, updated_at AS used_at,"
+        " CASE WHEN missed_seq > position THEN missed_seq ELSE 0 END AS missed_seq"
+        " FROM cursors ORDER BY updated_at, consumer, stream LIMIT :most",
+        most=most,
     )
     number = tx.value("SELECT count(*) AS number FROM cursors")
     old = unused_since(ctx)
     return CursorList(
-        cursors=[
-            CursorLine(
-                consumer=row["consumer"],
-                stream=row["stream"],
-                position=row["position"],
-                used_at=row["updated_at"],
-                used=row["updated_at"] >= old,
-                missed_seq=row["missed_seq"] if row["missed_seq"] > row["position"] else 0,
-            )
-            for row in rows
-        ],
+        cursors=[CursorLine(**row, used=row["used_at"] >= old) for row in rows],
         more=number - len(rows),
-        end=position(tx),
+        end=event_log.position(tx),
     )

@@ -1,1 +1,1 @@
-"""Liveness: inactivity, open tool calls and what has come due."""
+"""Liveness: inactivity, open tool calls and the agents of a process."""

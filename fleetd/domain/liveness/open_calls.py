@@ -1,4 +1,4 @@
-"""Open tool calls: what an agent is in the middle of, told by the events it reports.
+"""Open tool calls of agents, by the events that they report.
 
 A turn is what an agent does between two prompts of its user. Inside it, tool calls are open from
 ``command_started`` or ``tool_started`` to ``command_finished``, ``tool_finished`` or
@@ -20,10 +20,25 @@ ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 
 def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
     """Keep up what the agent has open, from an event that it just reported."""
+    # The harness's own name of a tool call; calls without one count as the same.
+    call_id = str(event.data.get("call_id") or "")[:200]
     if event.type in BEGINS_A_CALL:
-        _open_call(tx, ctx, agent_id, _call_id(event))
+        tx.run(
+            "INSERT INTO tool_calls (agent_id, call_id, started_at, started_awake_ms)"
+            " SELECT id, :call, :now, :awake FROM agents WHERE id = :agent"
+            " ON CONFLICT (agent_id, call_id) DO UPDATE SET started_at = excluded.started_at,"
+            " started_awake_ms = excluded.started_awake_ms",
+            call=call_id,
+            now=ctx.now,
+            awake=ctx.awake_ms,
+            agent=agent_id,
+        )
     elif event.type in ENDS_A_CALL:
-        _close_call(tx, agent_id, _call_id(event))
+        tx.run(
+            "DELETE FROM tool_calls WHERE agent_id = :agent AND call_id = :call",
+            agent=agent_id,
+            call=call_id,
+        )
     elif event.type in ENDS_THE_TURN:
         end_turn(tx, agent_id)
     if event.type == "agent_paused":
@@ -35,7 +50,7 @@ def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
 def await_permission(tx: Tx, agent_id: str, since: str) -> None:
     """Let an agent wait until a person permits something, until its next activity.
 
-    ``since`` is when it asked. Whoever waits for one already waits since then.
+    ``since`` is when it asked. An agent that waits already has waited since then.
     """
     tx.run(
         "UPDATE agents SET status = 'waiting', needs = 'permission',"
@@ -43,32 +58,6 @@ def await_permission(tx: Tx, agent_id: str, since: str) -> None:
         " WHERE id = :id AND status IN ('active', 'waiting', 'idle')",
         id=agent_id,
         since=since,
-    )
-
-
-def _call_id(event: Event) -> str:
-    """Return the harness's own name of a tool call; calls without one count as the same."""
-    return str(event.data.get("call_id") or "")[:200]
-
-
-def _open_call(tx: Tx, ctx: Context, agent_id: str, call_id: str) -> None:
-    tx.run(
-        "INSERT INTO tool_calls (agent_id, call_id, started_at, started_awake_ms)"
-        " SELECT id, :call, :now, :awake FROM agents WHERE id = :agent"
-        " ON CONFLICT (agent_id, call_id) DO UPDATE SET started_at = excluded.started_at,"
-        " started_awake_ms = excluded.started_awake_ms",
-        call=call_id,
-        now=ctx.now,
-        awake=ctx.awake_ms,
-        agent=agent_id,
-    )
-
-
-def _close_call(tx: Tx, agent_id: str, call_id: str) -> None:
-    tx.run(
-        "DELETE FROM tool_calls WHERE agent_id = :agent AND call_id = :call",
-        agent=agent_id,
-        call=call_id,
     )
 
 

@@ -1,6 +1,6 @@
 """Inactivity: which missions have fallen silent or lost who worked on them, and which agents.
 
-Source: behaviour, Detection. Silence is measured by the awake clock: a stepped wall clock and a
+Silence is measured by the awake clock: a stepped wall clock and a
 suspended machine neither cause nor hide it.
 """
 
@@ -16,13 +16,13 @@ from ..cluster.membership import unreachable, unreachable_params
 from ..core.context import Context
 from ..core.ids import find
 from ..core.registry import method
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
 # Heartbeats are expected every minute; five may be missing.
 UNHEARD_MS = 300_000
-# An agent that starts up is told of so many missions, the newest silences first.
+# An agent that starts up hears of so many missions, the newest silences first.
 TOLD = 20
 # Who waits for a tool has nothing to say and has lost nothing.
 _BUSY = (
@@ -107,7 +107,7 @@ def detect(
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
-    With ``waiting`` those count too that were silent and wait for recovery still: whoever has come
+    With ``waiting`` those count too that were silent and wait for recovery still: who has come
     back since was not briefed yet. Recovery is needed when one of them has a checkpoint.
     """
     where = f"({_SILENT} OR {_WAITS})" if waiting else _SILENT
@@ -131,8 +131,8 @@ def waiting_missions(
     if among is not None and not among:
         return []
     silent = f"({_SILENT} OR {_WAITS})" if threshold_ms is None else f"({_SILENT})"
-    ids = {f"mission{number}": each for number, each in enumerate(among or ())}
-    only = f" AND m.id IN ({', '.join(f':{name}' for name in ids)})" if ids else ""
+    only = f" AND m.id IN ({inside_of('mission', among)})" if among else ""
+    ids = named_params("mission", among or ())
     limit = _limit(ctx, threshold_ms)
     rows = _rows(tx, ctx, limit, f"({silent} OR {_BEREFT}){only}", **ids)
     return [_with_lost(tx, ctx, row, limit) for row in rows]
@@ -261,21 +261,21 @@ def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
         agent=agent["id"],
         last=last or 0,
     )
-    if briefed is not None or (silent is None and agent["status"] != "lost"):
-        return None
     lost = [agent["id"]] if agent["status"] == "lost" else []
+    if briefed is not None or (silent is None and not lost):
+        return None
     return candidate_of(tx, ctx, mission, agent["id"], lost)
 
 
-def awake_at(ctx: Context, at: str) -> int:
-    """Return where a moment lies on the awake clock when only its timestamp is known."""
+def to_awake_ms(ctx: Context, at: str) -> int:
+    """Return the place of a timestamp on the awake clock."""
     return ctx.awake_ms - max(ctx.now_ms - to_ms(at), 0)
 
 
 _NEWEST_SNAPSHOT = (
     "SELECT timestamp FROM snapshots WHERE run_id = runs.id ORDER BY seq DESC LIMIT 1"
 )
-# What is measured by the awake clock and still matters, and the timestamp that stands beside it.
+# Columns with times of the awake clock that still matter, and the timestamp beside each.
 _MEASURED = (
     (
         "missions",
@@ -302,7 +302,7 @@ _MEASURED = (
 
 
 def rebase_awake_times(tx: Tx, ctx: Context) -> None:
-    """Set the figures of another boot anew: the awake clock starts again with the machine.
+    """Convert the figures of another boot: the awake clock starts again with the machine.
 
     What that boot saw is at least as long ago as this one lasts, whatever the wall clock says.
     """
@@ -314,7 +314,7 @@ def rebase_awake_times(tx: Tx, ctx: Context) -> None:
         for row in tx.all(f"SELECT id, {beside} AS at FROM {table} WHERE {where}"):
             tx.run(
                 f"UPDATE {table} SET {column} = :awake WHERE id = :id",
-                awake=min(awake_at(ctx, row["at"]), latest),
+                awake=min(to_awake_ms(ctx, row["at"]), latest),
                 id=row["id"],
             )
     tx.run("DELETE FROM tool_calls")

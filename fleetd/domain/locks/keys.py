@@ -1,11 +1,11 @@
-"""Lock keys: what makes two requests mean the same file, and what a reader is told instead.
+"""Lock keys: the same for every request that means the same file, and its name for a reader.
 
-Source: behaviour, Locks. A key is a path, which is a file of one machine, or ``project:``, a
+A key is a path, which is a file of one machine, or ``project:``, a
 project's name and a path inside it. In a shared store what other machines could mean by something
 else begins with ``machine:`` and whose it is.
 
 ``file`` in a lock's row is what its holder said, which means something else wherever another one
-reads it. What is told from a key can be handed back to a request.
+reads it. A name that is made from a key can be handed back to a request.
 """
 
 import re
@@ -27,7 +27,7 @@ _DETOUR = re.compile(r"(^|[/:])\.{0,2}($|[/:])")
 _BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")
 
 
-def of_machine(machine: str, key: str) -> str:
+def machine_key(machine: str, key: str) -> str:
     """Return a key that means nothing on other machines, if there are any."""
     return f"machine:{machine}:{key}" if machine else key
 
@@ -39,7 +39,7 @@ def is_key(text: str) -> bool:
 
 def may_be_asked_for(machine: str, key: str) -> bool:
     """Whether a key is one that a request on this machine can mean, spelled as it is stored."""
-    owner, rest = whose(key)
+    owner, rest = split_machine(key)
     if owner != (machine if key.startswith("machine:") else ""):
         return False
     known = bool(_PROJECT.fullmatch(rest)) or (bool(owner) and rest.startswith("/"))
@@ -47,18 +47,18 @@ def may_be_asked_for(machine: str, key: str) -> bool:
     return known and not _DETOUR.search(bare)
 
 
-def whose(key: str) -> tuple[str, str]:
+def split_machine(key: str) -> tuple[str, str]:
     """Return the machine that a key belongs to, empty for none, and the rest of it."""
     found = _MACHINE.match(key)
     return (found[1], key[found.end() :]) if found else ("", key)
 
 
-def of_lock(lock: Lock) -> str:
+def key_of_lock(lock: Lock) -> str:
     """Return the key of a lock in a checkpoint."""
     return lock.normalized_path or lock.file
 
 
-def by_project(ctx: Context, mission: Row) -> bool:
+def locks_by_project(ctx: Context, mission: Row) -> bool:
     """Whether a mission's locks are on its project's files, not on those of one machine.
 
     They are where several machines share the store, unless it says ``lock_scope: machine``; else
@@ -68,21 +68,21 @@ def by_project(ctx: Context, mission: Row) -> bool:
     return bool(scope != "machine" if ctx.shared else scope == "project")
 
 
-def file_from_here(tx: Tx, ctx: Context, row: Row) -> str:
+def display_file(tx: Tx, ctx: Context, row: Row) -> str:
     """Return the file of a lock's row as it is called where ``ctx.facts.here`` is."""
-    return name_from_here(tx, ctx, row["normalized_path"], row["file"])
+    return display_name(tx, ctx, row["normalized_path"], row["file"])
 
 
-def event_from_here(tx: Tx, ctx: Context, event: Event) -> Event:
+def display_event(tx: Tx, ctx: Context, event: Event) -> Event:
     """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
     lock_id = event.data.get("lock_id")
     lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
     if lock is None or event.data.get("file") != lock["file"]:
         return event
-    return replace(event, data={**event.data, "file": file_from_here(tx, ctx, lock)})
+    return replace(event, data={**event.data, "file": display_file(tx, ctx, lock)})
 
 
-def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
+def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
     """Return what the file of a key is called where ``ctx.facts.here`` is; its holder ``said`` it.
 
     It is the path inside the repository there, else one from the home directory or from the root;
@@ -91,7 +91,7 @@ def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
     here = ctx.facts.here
     if here.project and key.startswith(here.project):
         return key[len(here.project) :]
-    owner, rest = whose(key)
+    owner, rest = split_machine(key)
     if there := machine_suffix(tx, ctx, owner):
         return f"{rest}{there}"
     if placed := _BY_PLACE.fullmatch(rest):
@@ -103,7 +103,7 @@ def name_from_here(tx: Tx, ctx: Context, key: str, said: str) -> str:
 
 
 def _path(path: str, root: str, home: str) -> str:
-    """Return a path as it is called in a directory, if it lies below it; else from home."""
+    """Return a path relative to a directory that holds it, else to home."""
     for directory, begin in ((root, ""), (home, "~/")):
         if directory not in ("", "/", path) and within(directory, path):
             return begin + path[len(directory) + 1 :]

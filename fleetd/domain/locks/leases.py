@@ -139,7 +139,7 @@ def next_token(tx: Tx) -> int:
 def raise_tokens(tx: Tx, floor: int) -> None:
     """Let the next fencing token be higher than one that a file remembers.
 
-    A database that came back from files counts anew; an old token must not become valid again.
+    A database that came back from files counts from one; an old token must not become valid again.
     """
     tx.run(
         "INSERT INTO counters (name, value) VALUES ('fencing', :floor) ON CONFLICT (name)"
@@ -169,7 +169,7 @@ def emit_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> No
 
 
 def expire(tx: Tx, ctx: Context, path: str) -> bool:
-    """Note that the lease on a path ran out, if it did, and serve whoever waits for it.
+    """Note that the lease on a path ran out, if it did, and serve the next in line.
 
     Return whether somebody was served.
     """
@@ -204,7 +204,7 @@ def serve(tx: Tx, ctx: Context, path: str) -> bool:
 
 
 def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
-    """Return the request that the row of a wait stands for, or that of a lock does."""
+    """Return the request of a wait, or of a lock, from its row."""
     return convert({**row, "agent_id": agent_id}, LeaseRequest)
 
 
@@ -241,7 +241,7 @@ def conflict(tx: Tx, ctx: Context, wanted: LeaseRequest, *, again: bool = False)
 
 
 def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
-    """Release a lock in its holder's name and serve whoever waits for it."""
+    """Release a lock in its holder's name and serve the next in line."""
     end(tx, row["id"], "released", ctx.now)
     _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, row["normalized_path"])

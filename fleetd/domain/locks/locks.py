@@ -22,7 +22,7 @@ from ..core.registry import method
 from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
-from .keys import by_project, file_from_here, of_machine
+from .keys import display_file, locks_by_project, machine_key
 
 
 class KeyScope(Record, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ def key_scope(tx: Tx, ctx: Context, request: LockAcquire) -> KeyScope:
     row = find(tx, "mission", mission_id)
     return KeyScope(
         project_dir=row["project_dir"] if ctx.is_here(row) else None,
-        by_project=by_project(ctx, row),
+        by_project=locks_by_project(ctx, row),
     )
 
 
@@ -99,7 +99,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
 
 @method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
-    """Give one's own lock back; whoever waited longest gets it in the same transaction."""
+    """Give one's own lock back; the next in line gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     leases.end_held(tx, ctx, row)
     return lock_of(find(tx, "lock", row["id"]))
@@ -146,7 +146,7 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
         where.add("(normalized_path = :path OR file = :path)", path=path)
     if request.here:  # on files below the directory, and on those of its project there
         here = ctx.facts.here
-        begins = [of_machine(ctx.machine, f"{here.place.rstrip('/')}/"), here.project]
+        begins = [machine_key(ctx.machine, f"{here.place.rstrip('/')}/"), here.project]
         named = named_params("begin", [*filter(None, begins)])
         below = " OR ".join(starts_with("normalized_path", name) for name in named)
         where.add(f"({below})", **named)
@@ -161,5 +161,5 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     )
     return LockPage(
         locks=[_as_of(ctx, lock_of(row)) for row in rows],
-        paths={row["id"]: file_from_here(tx, ctx, row) for row in rows} if request.cwd else {},
+        paths={row["id"]: display_file(tx, ctx, row) for row in rows} if request.cwd else {},
     )

@@ -32,8 +32,10 @@ def begin(
     """
     place = project_dir if project_dir and project_dir.startswith("/") else None
     said = _first_line(title) if title and ctx.config.keep_prompts else ""
-    request = MissionCreate(said or _unnamed(harness, place), project_dir=place)
-    mission_id = missions.make(tx, ctx, request, agent_id, origin="session")
+    name = clean(place.rstrip("/").rpartition("/")[2]) if place else ""
+    unnamed = f"{harness} session in {name}" if name else f"{harness} session"
+    request = MissionCreate(said or unnamed, project_dir=place)
+    mission_id = missions.create_row(tx, ctx, request, agent_id, origin="session")
     begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
     return mission_id
 
@@ -49,11 +51,6 @@ def _first_line(prompt: str) -> str:
     # One endless word, or a language without spaces, is cut where it must be.
     kept = head if line[TITLE_CHARS - 1] == " " or len(rest) > TITLE_CHARS // 2 else whole
     return kept.rstrip(" ,;:.-") + "…"
-
-
-def _unnamed(harness: str, project_dir: str | None) -> str:
-    name = clean(project_dir.rstrip("/").rpartition("/")[2]) if project_dir else ""
-    return f"{harness} session in {name}" if name else f"{harness} session"
 
 
 def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | None = None) -> None:
@@ -78,7 +75,7 @@ def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | No
 def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """End an automatic mission: completed when nothing is open, else cancelled until it resumes.
 
-    Nobody does that, so it is no activity: whoever resumes the session reads what was done last.
+    Nobody does that, so it is no activity: who resumes the session reads what was done last.
     """
     undone = tx.value(
         "SELECT count(*) FROM sorties WHERE mission_id = :id"

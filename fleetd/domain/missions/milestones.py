@@ -29,8 +29,7 @@ def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> 
 def reach_milestones(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> None:
     """Take one checkpoint for the highest milestone just passed, in this same transaction."""
     mission = update_sortie_counts(tx, mission_id)
-    progress = percent(mission["completed_sorties"], mission["total_sorties"])
-    mark = highest_milestone(progress)
+    mark = highest_milestone(percent(mission["completed_sorties"], mission["total_sorties"]))
     if mark <= mission["milestone"]:
         return
     tx.run("UPDATE missions SET milestone = :mark WHERE id = :id", mark=mark, id=mission_id)

@@ -49,7 +49,7 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
     by = who_asks(tx, ctx, request.agent_id)
-    mission_id = make(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
+    mission_id = create_row(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
     if request.start:
         agent_id = find(tx, "agent", request.agent_id)["id"] if request.agent_id else None
         begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
@@ -61,7 +61,7 @@ def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
     return _get(tx, mission_id)
 
 
-def make(
+def create_row(
     tx: Tx,
     ctx: Context,
     request: MissionCreate,
@@ -119,7 +119,7 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 
-    Whoever says what a session's own mission is about makes it theirs.
+    To say what a session's own mission is about makes it one's own.
     """
     row = find(tx, "mission", request.mission_id)
     changes: Row = {
@@ -140,23 +140,19 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     if request.title is not None and row["origin"] != "person":
         changes["origin"] = "person"
     if changes:
-        _change(tx, ctx, row["id"], changes, by)
+        assignments = ", ".join(f"{name} = :{name}" for name in changes)
+        tx.run(
+            f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
+            **changes,
+            now=ctx.now,
+            id=row["id"],
+        )
+        names = [name.removesuffix("_json") for name in changes if name != "author"]
+        emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     if request.sorties:
-        sorties.refuse_over(row)
+        sorties.refuse_closed(row)
         sorties.add_all(tx, ctx, row["id"], request.sorties, by)
     return _get(tx, row["id"])
-
-
-def _change(tx: Tx, ctx: Context, mission_id: str, changes: Row, by: str | None) -> None:
-    assignments = ", ".join(f"{name} = :{name}" for name in changes)
-    tx.run(
-        f"UPDATE missions SET {assignments}, updated_at = :now WHERE id = :id",
-        **changes,
-        now=ctx.now,
-        id=mission_id,
-    )
-    names = [name.removesuffix("_json") for name in changes if name != "author"]
-    emit(tx, ctx, MissionUpdated(fields=names), mission_id=mission_id, agent_id=by)
 
 
 @method(MissionComplete)

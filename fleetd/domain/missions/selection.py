@@ -10,6 +10,7 @@ session is only a candidate anywhere but in its directory, and none for another 
 """
 
 import os.path
+from operator import itemgetter
 from typing import Any, NamedTuple, NoReturn
 
 from ...host.file_system import within
@@ -142,7 +143,7 @@ def _lived_in(tx: Tx, ctx: Context, cwd: str | None) -> list[Row]:
 
 def _last(missions: list[Row]) -> list[Row]:
     """Return the most recently active of the missions, none of none."""
-    return sorted(missions, key=lambda row: (row["last_activity_seq"], row["created_at"]))[-1:]
+    return sorted(missions, key=itemgetter("last_activity_seq", "created_at"))[-1:]
 
 
 def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
@@ -178,16 +179,12 @@ def _at_work(tx: Tx) -> list[Row]:
 
 def _of_agents(tx: Tx, wanted: MissionSelect) -> Selection | None:
     """Return the mission of the agent that is taken over, else of the one that is named."""
-    agents: tuple[tuple[SelectionReason, str | None, tuple[str, ...]], ...] = (
-        # Whatever became of it: its work is meant, and no other's.
-        ("take_over", wanted.take_over_from, ()),
-        ("agent", wanted.agent_id, _STATES[wanted.purpose]),
-    )
-    for reason, agent_id, states in agents:
-        row = _of_agent(tx, agent_id) if agent_id else None
-        if row is not None and (not states or row["status"] in states):
-            return Selection(row, reason)
-    return None
+    # Whatever became of it: its work is meant, and no other's.
+    if wanted.take_over_from and (row := _of_agent(tx, wanted.take_over_from)):
+        return Selection(row, "take_over")
+    row = _of_agent(tx, wanted.agent_id) if wanted.agent_id else None
+    states = _STATES[wanted.purpose]
+    return Selection(row, "agent") if row and (not states or row["status"] in states) else None
 
 
 # In which states an agent's mission is meant by its name alone; none is any.
@@ -225,10 +222,9 @@ def _refuse_to_guess(tx: Tx, ctx: Context, wanted: MissionSelect, there: list[Ro
     """Refuse to choose one of the missions of other directories; raises InvalidState."""
     one = len(there) == 1
     count = "1 mission" if one else f"{len(there)} missions"
+    what = f"{count} {'is' if one else 'are'} in progress"
     if wanted.purpose == "recovery":
         what = f"{count} {'waits' if one else 'wait'} for recovery"
-    else:
-        what = f"{count} {'is' if one else 'are'} in progress"
     named = ", ".join(f"{row['id']} ({row['title']})" for row in there[:NAMED])
     more = ", ..." if len(there) > NAMED else ""
     raise InvalidState(
@@ -337,7 +333,7 @@ def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
 
 
 def places_around(cwd: str) -> list[str]:
-    """Return a directory and every one that it lies in, by their names as they stand."""
+    """Return a directory and every one above it, by their names alone."""
     found = [os.path.normpath(cwd)]
     while above := found[-1].rpartition("/")[0]:
         found.append(above)

@@ -53,6 +53,7 @@ from .milestones import begin_mission, reach_milestones, update_sortie_counts
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
+_COLUMNS = [n for n in Sortie.__struct_fields__ if n not in ("files", "recovery_context")]
 _strings = msgspec.json.Decoder(list[str]).decode
 _context = msgspec.json.Decoder(RecoveryContext).decode
 
@@ -60,33 +61,19 @@ _context = msgspec.json.Decoder(RecoveryContext).decode
 def sortie_of(tx: Tx, row: Row) -> Sortie:
     """Build a Sortie from its row, with the part of a recovery context that was left for it.
 
-    Agents have many sorties and one part, so it stands once and the sorties refer to it.
+    Agents have many sorties and one part, so it is stored once and the sorties refer to it.
     """
-    return _sortie_of(row, _context_left(tx, row["briefing_id"]))
+    context = None
+    if row["briefing_id"] is not None:
+        context = tx.value(
+            "SELECT context_json FROM briefings WHERE id = :id", id=row["briefing_id"]
+        )
+    return _sortie_of(row, _context(context) if context else None)
 
 
 def _sortie_of(row: Row, context: RecoveryContext | None) -> Sortie:
-    return Sortie(
-        id=row["id"],
-        mission_id=row["mission_id"],
-        position=row["position"],
-        title=row["title"],
-        description=row["description"],
-        status=row["status"],
-        priority=row["priority"],
-        assigned_to=row["assigned_to"],
-        files=_strings(row["files_json"]),
-        progress=row["progress"],
-        progress_notes=row["progress_notes"],
-        blocked_reason=row["blocked_reason"],
-        result=row["result"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        recovery_context=context,
-        author=row["author"],
-    )
+    columns = {name: row[name] for name in _COLUMNS}
+    return Sortie(**columns, files=_strings(row["files_json"]), recovery_context=context)
 
 
 def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
@@ -101,18 +88,11 @@ def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
     return [_sortie_of(row, left.get(row["briefing_id"])) for row in rows]
 
 
-def _context_left(tx: Tx, briefing_id: int | None) -> RecoveryContext | None:
-    if briefing_id is None:
-        return None
-    context = tx.value("SELECT context_json FROM briefings WHERE id = :id", id=briefing_id)
-    return _context(context) if context else None
-
-
 def add(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None = None
 ) -> Sortie:
     """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
-    sortie_id = _put(tx, ctx, mission_id, new, by)
+    sortie_id = _insert(tx, ctx, mission_id, new, by)
     update_sortie_counts(tx, mission_id)
     return sortie_of(tx, find(tx, "sortie", sortie_id))
 
@@ -122,12 +102,12 @@ def add_all(
 ) -> None:
     """Append sorties to a mission, which are counted once: each time, thousands take seconds."""
     for new in several:
-        _put(tx, ctx, mission_id, new, by)
+        _insert(tx, ctx, mission_id, new, by)
     if several:
         update_sortie_counts(tx, mission_id)
 
 
-def _put(
+def _insert(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None
 ) -> str:
     sortie_id = fresh_id(tx, ctx, "sortie")
@@ -155,11 +135,11 @@ def _put(
 def create(tx: Tx, ctx: Context, request: SortieCreate) -> Sortie:
     """Add a sortie; it may lower the progress, but no milestone fires twice."""
     mission = find(tx, "mission", request.mission_id)
-    refuse_over(mission)
+    refuse_closed(mission)
     return add(tx, ctx, mission["id"], request, who_asks(tx, ctx, request.agent_id))
 
 
-def refuse_over(mission: Row) -> None:
+def refuse_closed(mission: Row) -> None:
     """Raise InvalidState for a mission that is over: nothing is added to it."""
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
@@ -174,8 +154,6 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     """Give a sortie to an agent; one that is in progress goes on under its new agent."""
     row = open_row(tx, request.sortie_id, "assigned")
     status = "assigned" if row["status"] == "pending" else row["status"]
-    payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
-    # The one who assigns is not known, and the one it is assigned to has done nothing yet.
     tx.run(
         "UPDATE sorties SET status = :status, assigned_to = :agent, updated_at = :now"
         " WHERE id = :id",
@@ -184,6 +162,8 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
         now=ctx.now,
         id=row["id"],
     )
+    payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
+    # The one who assigns is not known, and the one it is assigned to has done nothing yet.
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return sortie_of(tx, find(tx, "sortie", row["id"]))
 
@@ -218,11 +198,11 @@ def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
             hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} --reason …",
             status=row["status"],
         )
-    take_out(tx, ctx, row)
+    delete_sortie(tx, ctx, row)
     return Deleted(deleted=True)
 
 
-def take_out(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
+def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
     """Remove a sortie that nobody has begun; ``by`` is the agent that does, where it is known."""
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])
     payload = SortieRemoved(sortie_id=row["id"], title=row["title"])
@@ -269,21 +249,16 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
     return register
 
 
-def _allow(row: Row, agent_id: str | None) -> None:
-    """Refuse an agent that acts on another's sortie."""
-    owner = row["assigned_to"]
+def _own_row(tx: Tx, request: Work, verb: str) -> Row:
+    """Return the row of an open sortie that the reporting agent may change: no other agent's."""
+    row = open_row(tx, request.sortie_id, verb)
+    owner, agent_id = row["assigned_to"], request.agent_id
     if agent_id and owner and owner != agent_id:
         raise InvalidState(
             f"Sortie {row['id']} is assigned to {owner}, not to {agent_id}.",
             hint=f"Assign it first: fleetctl sortie assign {row['id']} {agent_id}",
             assigned_to=owner,
         )
-
-
-def _own_row(tx: Tx, request: Work, verb: str) -> Row:
-    """Return the row of an open sortie that the reporting agent may change."""
-    row = open_row(tx, request.sortie_id, verb)
-    _allow(row, request.agent_id)
     return row
 
 
@@ -295,9 +270,18 @@ def _to_work_on(tx: Tx, ctx: Context, request: Work, verb: str) -> Row:
 
 
 def _change(
-    tx: Tx, ctx: Context, row: Row, payload: Payload, agent_id: str | None, **changes: Any
+    tx: Tx,
+    ctx: Context,
+    row: Row,
+    event: Callable[..., Payload],
+    agent_id: str | None,
+    told: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Sortie:
-    """Change a sortie's columns, say so in the log, and see whether a milestone was passed."""
+    """Change a sortie's columns, say so in the log, and see whether a milestone was passed.
+
+    ``told`` is what the event says beside the sortie's id and title.
+    """
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE sorties SET {assignments}, updated_at = :now WHERE id = :id",
@@ -306,6 +290,7 @@ def _change(
         id=row["id"],
     )
     by = agent_id or row["assigned_to"]
+    payload = event(**{"sortie_id": row["id"], "title": row["title"], **(told or {})})
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     if "status" in changes:
         reach_milestones(tx, ctx, row["mission_id"], by)
@@ -316,7 +301,7 @@ def _change(
 def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
-    # Whoever works on a mission belongs to it: its locks and notes must be in the checkpoints.
+    # Who works on a mission belongs to it: its locks and notes must be in the checkpoints.
     tx.run(
         "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL",
         mission=row["mission_id"],
@@ -326,7 +311,7 @@ def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
         tx,
         ctx,
         row,
-        SortieStarted(sortie_id=row["id"], title=row["title"]),
+        SortieStarted,
         request.agent_id,
         status="in_progress",
         assigned_to=request.agent_id,
@@ -351,19 +336,17 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     if row["status"] in ("pending", "assigned"):
         changes["status"] = "in_progress"
         changes["assigned_to"] = row["assigned_to"] or request.agent_id
-    payload = SortieProgressed(
-        sortie_id=row["id"], title=row["title"], percent=reached, notes=request.notes
-    )
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    told = {"percent": reached, "notes": request.notes}
+    return _change(tx, ctx, row, SortieProgressed, request.agent_id, told, **changes)
 
 
 @_reported(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
     row = _own_row(tx, request, "blocked")
-    payload = SortieBlocked(sortie_id=row["id"], title=row["title"], reason=request.reason)
     changes = {"status": "blocked", "blocked_reason": request.reason}
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    told = {"reason": request.reason}
+    return _change(tx, ctx, row, SortieBlocked, request.agent_id, told, **changes)
 
 
 @_reported(SortieUnblock)
@@ -379,9 +362,8 @@ def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     status = "pending"
     if row["assigned_to"]:
         status = "in_progress" if row["started_at"] else "assigned"
-    payload = SortieUnblocked(sortie_id=row["id"], title=row["title"])
-    changes = {"status": status, "blocked_reason": None}
-    return _change(tx, ctx, row, payload, request.agent_id, **changes)
+    by = request.agent_id
+    return _change(tx, ctx, row, SortieUnblocked, by, status=status, blocked_reason=None)
 
 
 @_reported(SortieComplete)
@@ -392,7 +374,7 @@ def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
         tx,
         ctx,
         row,
-        SortieCompleted(sortie_id=row["id"], title=row["title"]),
+        SortieCompleted,
         request.agent_id,
         status="completed",
         assigned_to=row["assigned_to"] or request.agent_id,
@@ -413,8 +395,9 @@ def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
         tx,
         ctx,
         row,
-        SortieFailed(sortie_id=row["id"], title=row["title"], reason=request.reason),
+        SortieFailed,
         request.agent_id,
+        {"reason": request.reason},
         status="failed",
         assigned_to=row["assigned_to"] or request.agent_id,
         blocked_reason=request.reason,
@@ -429,7 +412,7 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
         tx,
         ctx,
         row,
-        SortieReopened(sortie_id=row["id"], title=row["title"]),
+        SortieReopened,
         agent_id,
         status="assigned",
         assigned_to=agent_id,
@@ -442,5 +425,5 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
 
 def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
     """Give a sortie other words; for plans that reword their items."""
-    payload = SortieUpdated(sortie_id=row["id"], title=title, fields=["title"])
-    return _change(tx, ctx, row, payload, agent_id, title=title, author=agent_id)
+    told = {"title": title, "fields": ["title"]}
+    return _change(tx, ctx, row, SortieUpdated, agent_id, told, title=title, author=agent_id)

@@ -1,1 +1,1 @@
-"""Bringing a mission back, and what its agent is told."""
+"""Recovery: a mission comes back, and its agent is briefed."""

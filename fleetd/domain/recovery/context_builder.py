@@ -15,8 +15,8 @@ from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_
 from ..checkpoints.narrative import obstacle, step, titles_for
 from ..core.context import Context
 from ..core.tx import Row, Tx
-from ..locks.keys import event_from_here
-from ..snapshots.recovery_context import snapshot_reader, with_next_actions
+from ..locks.keys import display_event
+from ..snapshots.recovery_context import snapshot_scope, with_next_actions
 from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
@@ -39,10 +39,8 @@ def sees_whole_mission(tx: Tx, agent_id: str | None, sorties: Sequence[SortieSta
 
 def is_unknown(tx: Tx, agent_id: str, sorties: Sequence[SortieState]) -> bool:
     """Whether nothing names an agent: no registration, none of the ``sorties``, no succession."""
-    if tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id) is not None:
-        return False
-    heir = tx.one("SELECT 1 AS heir FROM agents WHERE succeeded_by = :id", id=agent_id)
-    return heir is None and all(sortie.assigned_to != agent_id for sortie in sorties)
+    named = "SELECT 1 AS known FROM agents WHERE id = :id OR succeeded_by = :id"
+    return all(s.assigned_to != agent_id for s in sorties) and not tx.exists(named, id=agent_id)
 
 
 def build(
@@ -63,7 +61,7 @@ def build(
     what it met blocks the work.
     """
     only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
-    live = _live(tx, ctx, mission, sorties, agent_id, only_agent, restore)
+    live = _derived_now(tx, ctx, mission, sorties, agent_id, only_agent, restore)
     met = _blockers_met(restore, only_agent)
     if checkpoint is None or only_agent:
         return msgspec.structs.replace(live, blockers=_joined(met, live.blockers))
@@ -78,7 +76,8 @@ def build(
         [told for told in each if told not in derived and not is_noted_by(agent_id, told)]
         for each in (then.next_steps, then.blockers)
     )
-    blockers = [b for b in blockers if not (newer and _over(b, live))]
+    if newer:  # an error that is none any more has been dealt with since
+        blockers = [b for b in blockers if not b.startswith("Error: ") or b in live.blockers]
     # What was derived then names the file of a lock as its holder did: whose that is, live tells.
     stale = newer or then.last_action in ("", last_action(tx, mission["id"], sorties, None))
     known = live.last_action if stale else then.last_action
@@ -98,8 +97,23 @@ def store_agent_contexts(
     """Leave each open sortie its agent's part of the context, until its next progress."""
     at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
     for agent_id in dict.fromkeys(filter(None, at_work)):
-        if restore.only_agent in (None, agent_id):
-            _store_agent_context(restore, mission, sorties, agent_id)
+        if restore.only_agent not in (None, agent_id):
+            continue
+        live = _derived_now(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
+        blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
+        briefing_id = restore.tx.value(
+            "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context)"
+            " RETURNING id",
+            mission=restore.mission_id,
+            context=_encode(msgspec.structs.replace(live, blockers=blockers)).decode(),
+        )
+        restore.tx.run(
+            "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
+            " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
+            briefing=briefing_id,
+            mission=restore.mission_id,
+            agent=agent_id,
+        )
     # What no sortie carries any more.
     restore.tx.run(
         "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
@@ -108,27 +122,7 @@ def store_agent_contexts(
     )
 
 
-def _store_agent_context(
-    restore: RestoreContext, mission: Row, sorties: Sequence[SortieState], agent_id: str
-) -> None:
-    live = _live(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
-    blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
-    part = msgspec.structs.replace(live, blockers=blockers)
-    briefing_id = restore.tx.value(
-        "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context) RETURNING id",
-        mission=restore.mission_id,
-        context=_encode(part).decode(),
-    )
-    restore.tx.run(
-        "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
-        " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
-        briefing=briefing_id,
-        mission=restore.mission_id,
-        agent=agent_id,
-    )
-
-
-def _live(
+def _derived_now(
     tx: Tx,
     ctx: Context,
     mission: Row,
@@ -151,11 +145,11 @@ def _live(
         agent_id=only_agent,
         reader=agent_id,
         titles=titles,
-        retold=partial(event_from_here, tx, ctx),
+        retold=partial(display_event, tx, ctx),
     )
     if agent_id is None:
         return live
-    reader = snapshot_reader(tx, mission, agent_id, restore.rewind_seq if restore else None)
+    reader = snapshot_scope(tx, mission, agent_id, restore.rewind_seq if restore else None)
     return with_next_actions(tx, reader, sorties, live, titles)
 
 
@@ -170,11 +164,6 @@ def _blockers_met(restore: RestoreContext | None, only_agent: str | None) -> lis
     if restore is None:
         return []
     return [text for owner, text in restore.report.blockers if only_agent in (None, owner)]
-
-
-def _over(blocker: str, live: RecoveryContext) -> bool:
-    """Whether an error of the checkpoint has been dealt with since."""
-    return blocker.startswith("Error: ") and blocker not in live.blockers
 
 
 def _joined(*parts: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
-from ..locks.keys import file_from_here, of_lock
+from ..locks.keys import display_file, key_of_lock
 from ..sessions import notices, session_move
 from . import state
 from .restore_context import RestoreContext, refuse_unknown_agent
@@ -46,7 +46,15 @@ def hand_over(restore: RestoreContext) -> bool:
     if lost is None or successor is None:
         return False
     _refuse_living(restore, lost, successor)
-    _remember_unregistered(restore, lost)
+    refuse_unknown_agent(restore, lost)
+    # One that never registered gets a row, so that its one successor can stand in it.
+    restore.tx.run(
+        "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
+        " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
+        id=lost,
+        mission=restore.mission_id,
+        now=restore.ctx.now,
+    )
     _hand_over_sorties(restore, lost, successor)
     _hand_over_locks(restore, lost, successor)
     _hand_over_mail(restore, lost, successor)
@@ -111,18 +119,6 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
     )
 
 
-def _remember_unregistered(restore: RestoreContext, lost: str) -> None:
-    """Give an agent that never registered a row, so that its one successor can stand in it."""
-    refuse_unknown_agent(restore, lost)
-    restore.tx.run(
-        "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
-        " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
-        id=lost,
-        mission=restore.mission_id,
-        now=restore.ctx.now,
-    )
-
-
 def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> None:
     for sortie in states_of(restore.tx, restore.mission_id):
         if sortie.assigned_to == lost and sortie.status not in CLOSED_SORTIE:
@@ -137,41 +133,41 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
 
 def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None:
     """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
-    restored = {of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost}
-    rows = restore.tx.all(
+    restored = {
+        key_of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost
+    }
+    for row in restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :lost AND status = 'active' AND expires_at > :now"
         " AND (mission_id = :mission OR mission_id IS NULL) ORDER BY acquired_at, id",
         lost=lost,
         mission=restore.mission_id,
         now=restore.ctx.now,
-    )
-    for row in rows:
+    ):
         if row["normalized_path"] in restored:
             continue
         leases.end(restore.tx, row["id"], "released", restore.ctx.now)
-        claim = leases.lease_request_from(row, successor)
-        leases.grant(restore.tx, restore.ctx, claim, activity=False)
-        name = file_from_here(restore.tx, restore.ctx, row)
+        leases.grant(
+            restore.tx, restore.ctx, leases.lease_request_from(row, successor), activity=False
+        )
+        name = display_file(restore.tx, restore.ctx, row)
         restore.report.changed("lock", name, f"held by {lost}", f"held by {successor}")
 
 
 def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
     """Readdress what was queued, and what was read but not acknowledged: reading is forgotten."""
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT d.* FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.agent_id = :lost AND d.status IN ('queued', 'delivered')"
         " AND (m.mission_id = :mission OR m.mission_id IS NULL) ORDER BY d.seq",
         lost=lost,
         mission=restore.mission_id,
-    )
-    for row in rows:
+    ):
         message_id = row["message_id"]
-        known = restore.tx.one(
+        if not restore.tx.exists(
             "SELECT 1 AS known FROM deliveries WHERE message_id = :id AND agent_id = :agent",
             id=message_id,
             agent=successor,
-        )
-        if known is None:
+        ):
             mailbox.enqueue_delivery(restore.tx, message_id, successor, row["seq"])
             restore.report.messages.add(message_id)
         restore.tx.run(
@@ -214,8 +210,9 @@ def move_in_successor(restore: RestoreContext) -> str | None:
     role = restore.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
     moved = session_move.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
     if _can_be_told(restore.tx, successor):
-        word = notices.HandoverNotice("to", lost, restore.mission_id)
-        notices.add_handover(restore.tx, successor, word)
+        notices.add_handover(
+            restore.tx, successor, notices.HandoverNotice("to", lost, restore.mission_id)
+        )
     if moved is None:
         return restore.mission_id
     _note_move(restore, successor, moved, restore.mission_id)
@@ -224,9 +221,9 @@ def move_in_successor(restore: RestoreContext) -> str | None:
 
 def _can_be_told(tx: Tx, agent_id: str) -> bool:
     """Whether hooks speak for an agent, or may: nobody knows of one that is still to begin."""
-    known = tx.one("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
-    session = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=agent_id)
-    return known is None or session is not None
+    session = "SELECT 1 AS known FROM sessions WHERE agent_id = :id"
+    known = tx.exists("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
+    return not known or tx.exists(session, id=agent_id)
 
 
 def _note_move(
@@ -306,18 +303,17 @@ def undo_takeover(restore: RestoreContext) -> bool:
 
 def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
     """Release what the successor locked only by the take-over, and nobody gets back."""
-    given_back = {of_lock(lock) for lock in restore.checkpoint.active_locks}
-    rows = restore.tx.all(
+    given_back = {key_of_lock(lock) for lock in restore.checkpoint.active_locks}
+    for row in restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :successor AND status = 'active'"
         " AND (mission_id = :mission OR mission_id IS NULL) AND acquired_at = :then ORDER BY id",
         successor=undone["agent_id"],
         mission=restore.mission_id,
         then=undone["briefed_at"],
-    )
-    for row in rows:
+    ):
         if row["normalized_path"] not in given_back:
             leases.end_held(restore.tx, restore.ctx, row, activity=False)
-            name = file_from_here(restore.tx, restore.ctx, row)
+            name = display_file(restore.tx, restore.ctx, row)
             restore.report.released.append(name)
             restore.report.changed("lock", name, f"held by {row['held_by']}", "released")
 

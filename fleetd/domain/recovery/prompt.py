@@ -1,14 +1,13 @@
 """The recovery prompt: a recovery context, and what goes with it, as text for an agent.
 
 It states facts and gives no orders beyond its closing sentence. Text that came from other agents
-is quoted, so that it cannot pass for instructions, and control characters are removed. Headings
-and their order are those of context-survival, Phase 3.
+is quoted, so that it cannot pass for instructions, and control characters are removed.
 """
 
 import heapq
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -22,9 +21,9 @@ from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
-from ..locks.keys import file_from_here
+from ..locks.keys import display_file
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import SnapshotReader, snapshot_reader
+from ..snapshots.recovery_context import SnapshotScope, snapshot_scope
 from .context_builder import build, sees_whole_mission
 from .restore_context import RestoreContext
 
@@ -159,8 +158,7 @@ def _next_to_cut(sections: list[Section], share: int) -> Section | None:
     longest = max(spare, key=lambda s: s.chars, default=None)
     if longest is not None and longest.chars > share:
         return longest
-    lowest = next((s for s in spare[::-1] if not s.needed), None)
-    return lowest or longest
+    return next((s for s in spare[::-1] if not s.needed), None) or longest
 
 
 def _join(head: Head, sections: list[Section]) -> str:
@@ -200,7 +198,7 @@ def _sections(
     list_events = f"fleetctl events --mission {mission_id}"
     only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
     rewind_seq = restore.rewind_seq if restore else None
-    reader = snapshot_reader(tx, mission, agent_id, rewind_seq) if agent_id else None
+    reader = snapshot_scope(tx, mission, agent_id, rewind_seq) if agent_id else None
     titles = titles_for(tx, mission, agent_id)
     given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
     own, more = shares(given, titles, OF_ONE)
@@ -210,7 +208,7 @@ def _sections(
         f"- Last activity: {context.last_activity_at or 'unknown'}",
     ]
     about = [
-        recovery_context.standing_line(tx, reader, sorties) if reader else "",
+        recovery_context.step_line(tx, reader, sorties) if reader else "",
         _fleet(sorties, only_agent) if only_agent else "",
         _place(tx, ctx, mission) if agent_id else "",
     ]
@@ -289,7 +287,7 @@ def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[
         now=ctx.now,
     )
     return [
-        f"- {path(file_from_here(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
+        f"- {path(display_file(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
         + ("" if agent_id else f"{row['held_by']}, ")
         + f"token {row['fencing_token']}, until {row['expires_at']})"
         for row in rows
@@ -328,28 +326,24 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> tuple[list[str],
     return items, int(rows[0]["total"]) if rows else 0
 
 
-def _newest(
-    tx: Tx, mission_id: str, kind: str, agent_id: str | None, limit: int
-) -> list[tuple[dict[str, Any], str]]:
-    rows = newest(tx, mission_id, kind, agent_id, limit)
-    found = ((data_of(row), row["timestamp"]) for row in rows)
-    # What a hook told while no daemon ran has happened before it was recorded.
-    return [(data, str(data.get("happened_at") or at)) for data, at in found]
-
-
 def _commands(
-    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotReader | None
+    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotScope | None
 ) -> list[str]:
     """Tell how commands ended, newest first: by the log, and what only a client declared."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.
-    found = _newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS)
-    once: dict[Any, tuple[dict[str, Any], str]] = {}
-    for number, (data, at) in enumerate(found):
-        once.setdefault(data.get("call_id") or number, (data, at))
-    told = [(at, _command(data, at)) for data, at in list(once.values())[:COMMANDS]]
+    once: dict[Any, tuple[str, dict[str, Any]]] = {}
+    for row in newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS):
+        data = data_of(row)
+        once.setdefault(data.get("call_id") or row["seq"], (_happened_at(data, row), data))
+    told = [(at, _command(data, at)) for at, data in islice(once.values(), COMMANDS)]
     declared = recovery_context.declared_outcomes(tx, reader, COMMANDS) if reader else []
     both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
     return [line for _, line in both][:COMMANDS]
+
+
+def _happened_at(data: dict[str, Any], row: Row) -> str:
+    """Return when an event happened: before it was recorded, if no daemon ran then."""
+    return str(data.get("happened_at") or row["timestamp"])
 
 
 def _command(data: dict[str, Any], at: str) -> str:
@@ -370,14 +364,10 @@ def _prompts(tx: Tx, mission_id: str, only_agent: str | None, agent_id: str | No
     items = []
     for row in rows[:PROMPTS]:
         data = data_of(row)
-        to = (
-            ""
-            if only_agent or not agent_id or row["agent_id"] in whose
-            else f", to {row['agent_id']}"
-        )
+        mine_alone = only_agent or not agent_id or row["agent_id"] in whose
+        to = "" if mine_alone else f", to {row['agent_id']}"
         if data.get("prompt"):
-            at = data.get("happened_at") or row["timestamp"]
-            items.append(f"- {at}{to}:\n{verbatim(str(data['prompt']))}")
+            items.append(f"- {_happened_at(data, row)}{to}:\n{verbatim(str(data['prompt']))}")
     return items
 
 

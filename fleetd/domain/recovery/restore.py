@@ -1,11 +1,10 @@
 """Recovery: one transaction that brings a mission back and briefs its agent.
 
-Source: behaviour, Recovery. A failure rolls everything back; a dry run does the very same and is
-then undone. What comes from outside, such as dead processes, is in the facts.
+A failure rolls everything back; a dry run does the same and is then undone. What comes from
+outside, such as dead processes, is in the facts.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -27,7 +26,8 @@ from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
 from ..core.registry import method
-from ..core.tx import Row, Tx
+from ..core.sql import Where
+from ..core.tx import Tx
 from ..missions.milestones import reset_milestone
 from ..missions.selection import is_automatic, last_session_mission
 from . import handover, prompt
@@ -35,8 +35,8 @@ from .context_builder import is_unknown, store_agent_contexts
 from .restore_context import (
     RestoreContext,
     RestoreReport,
-    check,
-    choose,
+    check_agents,
+    choose_checkpoint,
     mission_to_brief,
     refuse_unknown_agent,
 )
@@ -54,9 +54,9 @@ def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
 
 
 def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
-    check(request)
+    check_agents(request)
     report = RestoreReport()
-    checkpoint = choose(tx, ctx, request, report)
+    checkpoint = choose_checkpoint(tx, ctx, request, report)
     restore = RestoreContext(tx=tx, ctx=ctx, request=request, checkpoint=checkpoint, report=report)
     mission = find(tx, "mission", restore.mission_id)
     if restore.only_agent and not request.take_over_from:
@@ -167,52 +167,38 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         mission = mission_to_brief(tx, ctx, request)
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
-    sorties = states_of(tx, mission["id"])
+    sorties, agent_id = states_of(tx, mission["id"]), request.agent_id
     told, text = prompt.brief(tx, ctx, mission, sorties, checkpoint, request)
+    warnings = []
+    if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
+        whole = "this tells of the whole mission"
+        warnings.append(f"mission {mission['id']} knows no agent {agent_id}: {whole}")
+    # For a person who cleared the session's window and wants it back after all.
+    before = last_session_mission(tx, ctx, request.cwd) if is_automatic(mission) else None
+    if before is not None and before["id"] != mission["id"]:
+        what = f"{before['id']} ({quote(before['title'], 80)})"
+        how = f"fleetctl context --mission {before['id']}"
+        warnings.append(f"the session before this one worked on {what}: {how}")
     return Briefing(
         recovery_context=told,
         prompt=text,
         checkpoint_id=checkpoint.id if checkpoint else None,
-        warnings=[
-            *_stranger(tx, mission, sorties, request.agent_id),
-            *_before(tx, ctx, mission, request.cwd),
-        ],
+        warnings=warnings,
     )
-
-
-def _stranger(
-    tx: Tx, mission: Row, sorties: Sequence[SortieState], agent_id: str | None
-) -> list[str]:
-    """Say that no agent has this name, which may be misspelt, and what is told of instead."""
-    if agent_id is None or not is_unknown(tx, agent_id, sorties):
-        return []
-    return [f"mission {mission['id']} knows no agent {agent_id}: this tells of the whole mission"]
-
-
-def _before(tx: Tx, ctx: Context, mission: Row, cwd: str | None) -> list[str]:
-    """Name the session before, for a person who cleared its window and wants it back after all."""
-    before = last_session_mission(tx, ctx, cwd) if is_automatic(mission) else None
-    if before is None or before["id"] == mission["id"]:
-        return []
-    what = f"{before['id']} ({quote(before['title'], 80)})"
-    how = f"fleetctl context --mission {before['id']}"
-    return [f"the session before this one worked on {what}: {how}"]
 
 
 @method(RecoveryList)
 def list_recoveries(tx: Tx, ctx: Context, request: RecoveryList) -> RecoveryPage:
     """Return recoveries, newest first."""
-    where, params = ["1 = 1"], cast("dict[str, Any]", {})
+    where = Where()
     if request.mission_id:
-        where.append("mission_id = :mission")
-        params["mission"] = find(tx, "mission", request.mission_id)["id"]
+        where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     if request.after:
         last = find(tx, "recovery", request.after)
-        where.append("seq <= :seq AND (seq < :seq OR id > :after)")
-        params |= {"seq": last["seq"], "after": last["id"]}
+        where.add("seq <= :seq AND (seq < :seq OR id > :after)", seq=last["seq"], after=last["id"])
     rows = tx.all(
-        f"SELECT * FROM recoveries WHERE {' AND '.join(where)} ORDER BY seq DESC, id LIMIT :limit",
-        **params,
+        f"SELECT * FROM recoveries WHERE {where} ORDER BY seq DESC, id LIMIT :limit",
+        **where.params,
         limit=request.limit,
     )
     return RecoveryPage(recoveries=[recovery_of(row) for row in rows])

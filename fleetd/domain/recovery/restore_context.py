@@ -80,7 +80,7 @@ class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def check(request: RecoveryRestore) -> None:
+def check_agents(request: RecoveryRestore) -> None:
     """Refuse a request whose agents do not make sense; raises InvalidParams."""
     if request.scope == "agent" and request.force_locks:
         raise InvalidParams(
@@ -114,7 +114,7 @@ def refuse_unknown_agent(restore: RestoreContext, name: str) -> None:
     """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
     # One after the other: only of a name that nobody else knows are all sorties read.
     known = any(
-        restore.tx.one(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
+        restore.tx.exists(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
         for where in (
             "agents WHERE id = :id",
             "locks WHERE held_by = :id",
@@ -167,12 +167,10 @@ def _project_dir(
 
     That of another machine may be another project here: there the agent's own directory counts.
     """
-    of_checkpoint = "JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id"
-    of_agent = "JOIN agents a ON a.mission_id = m.id WHERE a.id = :id"
     ways = (
         ("WHERE m.id = :id", mission_id),
-        (of_checkpoint, checkpoint_id),
-        (of_agent, agent_id),
+        ("JOIN checkpoints c ON c.mission_id = m.id WHERE c.id = :id", checkpoint_id),
+        ("JOIN agents a ON a.mission_id = m.id WHERE a.id = :id", agent_id),
     )
     found = (
         tx.one(f"SELECT m.project_dir, m.machine FROM missions m {where}", id=record_id)
@@ -203,7 +201,9 @@ def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
     return select_row(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
 
 
-def choose(tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport) -> Checkpoint:
+def choose_checkpoint(
+    tx: Tx, ctx: Context, request: RecoveryRestore, report: RestoreReport
+) -> Checkpoint:
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
     What was passed over on the way is warned of in the report. Raises NotFound, InvalidParams,

@@ -1,6 +1,7 @@
 """Steps of a recovery: sorties, locks and messages go back to what the checkpoint says."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 
 import msgspec
@@ -14,7 +15,7 @@ from ..core.event_log import emit, emit_each
 from ..core.ids import find
 from ..core.tx import LogLine, Row
 from ..locks import leases
-from ..locks.keys import by_project, file_from_here, is_key, name_from_here, of_lock
+from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
 from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
@@ -39,13 +40,6 @@ _OVERWRITE = (
 _restored = attrgetter(*_FIELDS, "files")
 
 
-class _Work(msgspec.Struct):
-    """What is to be written, all at once: a recovery can change every sortie of a mission."""
-
-    changed: list[SortieState] = []
-    overwritten: list[Row] = []
-
-
 def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> int:
     """Restore sorties and return how many; what was finished or added since stays.
 
@@ -53,7 +47,8 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
     work back.
     """
     live = {sortie.id: sortie for sortie in present}
-    work, restored = _Work(), 0
+    changed: list[tuple[SortieState | None, SortieState]] = []
+    restored = 0
     for then in restore.checkpoint.sorties:
         now = live.pop(then.id, None)
         if not restore.includes(then.assigned_to):
@@ -66,9 +61,11 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
                 f"Sortie {then.id} belongs to mission {owner}; left there"
             )
             continue
-        _restore_sortie(restore, work, then, now)
+        goal = _goal(restore, then)
+        if now is None or _restored(now) != _restored(goal):
+            changed.append((now, goal))
         restored += 1
-    _write(restore, work)
+    _write(restore, changed)
     _keep_added(
         restore, [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
     )
@@ -80,7 +77,9 @@ def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
     brought_back = _revived_sorties(restore) if added else set()
     for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
-            _remove_revived(restore, sortie)
+            restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
+            invalidate_plan_items(restore.tx, [sortie.id])
+            restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
         else:
             reason = "created since the checkpoint"
             restore.report.kept.append(Kept(sortie_id=sortie.id, reason=reason))
@@ -108,21 +107,11 @@ def _revived_sorties(restore: RestoreContext) -> set[str]:
         mission=restore.mission_id,
         seq=restore.checkpoint.seq,
     )
-    return {state.id for row in rows for state in _readable(row["sorties_json"])}
-
-
-def _readable(sorties_json: str) -> list[SortieState]:
-    """Return the sorties of another checkpoint's row; a damaged one brings nothing to light."""
-    try:
-        return _states(sorties_json)
-    except msgspec.DecodeError:
-        return []
-
-
-def _remove_revived(restore: RestoreContext, sortie: SortieState) -> None:
-    restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
-    invalidate_plan_items(restore.tx, [sortie.id])
-    restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
+    revived: set[str] = set()
+    for row in rows:
+        with suppress(msgspec.DecodeError):  # another checkpoint's row may be damaged
+            revived.update(state.id for state in _states(row["sorties_json"]))
+    return revived
 
 
 def _reason_to_keep(restore: RestoreContext, then: SortieState, now: SortieState) -> str | None:
@@ -136,37 +125,30 @@ def _reason_to_keep(restore: RestoreContext, then: SortieState, now: SortieState
     return None
 
 
-def _restore_sortie(
-    restore: RestoreContext, work: _Work, then: SortieState, now: SortieState | None
-) -> None:
-    owner = _owner(restore, then)
-    goal = then if owner == then.assigned_to else msgspec.structs.replace(then, assigned_to=owner)
-    if now is None:
-        _recreate(restore, goal)
-    elif _restored(now) == _restored(goal):
-        return
-    else:
-        work.overwritten.append(_columns(restore, goal))
-    work.changed.append(goal)
-    restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
+def _goal(restore: RestoreContext, then: SortieState) -> SortieState:
+    """Return a sortie as it shall be: a successor gets open work, not the credit for finished."""
+    if then.assigned_to is None or then.status in CLOSED_SORTIE:
+        return then
+    owner = restore.new_owner(then.assigned_to)
+    return then if owner == then.assigned_to else msgspec.structs.replace(then, assigned_to=owner)
 
 
-def _write(restore: RestoreContext, work: _Work) -> None:
-    """Write sorties over, let their plans speak of them anew, and tell of each."""
-    restore.tx.many(_OVERWRITE, work.overwritten)
-    invalidate_plan_items(restore.tx, [goal.id for goal in work.changed])
+def _write(restore: RestoreContext, changed: list[tuple[SortieState | None, SortieState]]) -> None:
+    """Write sorties all at once, let their plans be read again, and tell of each.
+
+    A recovery can change every sortie of a mission.
+    """
+    for now, goal in changed:
+        if now is None:
+            _recreate(restore, goal)
+        restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
+    restore.tx.many(_OVERWRITE, [_columns(restore, goal) for now, goal in changed if now])
+    invalidate_plan_items(restore.tx, [goal.id for _, goal in changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
-        for goal in work.changed
+        for _, goal in changed
     ]
     emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
-
-
-def _owner(restore: RestoreContext, then: SortieState) -> str | None:
-    """Return whose sortie it is now: a successor gets open work, not the credit for finished."""
-    if then.assigned_to is None or then.status in CLOSED_SORTIE:
-        return then.assigned_to
-    return restore.new_owner(then.assigned_to)
 
 
 def _summary(sortie: SortieState | None) -> str:
@@ -220,16 +202,15 @@ def restore_locks(restore: RestoreContext) -> int:
 
 def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
     tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
-    path = of_lock(then)
-    name = name_from_here(tx, ctx, path, then.file)
-    if _has_left(restore, owner):
-        text = f"Lock not restored: {name} ({owner} has left the fleet)"
-        restore.report.warnings.append(text)
+    path = key_of_lock(then)
+    name, warn = display_name(tx, ctx, path, then.file), restore.report.warnings.append
+    if tx.value("SELECT status FROM agents WHERE id = :id", id=owner) == "gone":
+        warn(f"Lock not restored: {name} ({owner} has left the fleet)")
         return False
     if _has_foreign_key(restore, path):
-        why = f"the store was moved since; {owner} can lock it again"
         # Its key means no file any more: only its holder's word is left.
-        restore.report.warnings.append(f"Lock not restored: {then.file} ({why})")
+        why = f"the store was moved since; {owner} can lock it again"
+        warn(f"Lock not restored: {then.file} ({why})")
         return False
     leases.end_expired(tx, ctx, path)
     held = leases.holder(tx, path)
@@ -241,16 +222,22 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         leases.end(tx, held["id"], "released", ctx.now)
     elif restore.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
-        text = f"Force-released lock: {name} (was held by {held['held_by']})"
-        restore.report.warnings.append(text)
+        warn(f"Force-released lock: {name} (was held by {held['held_by']})")
     elif held["held_by"] == restore.request.agent_id:
-        text = f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)"
-        restore.report.warnings.append(text)
+        warn(f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)")
         return False
     else:
         _note_conflict(restore, then, owner, held, name)
         return False
-    leases.grant(tx, ctx, _claim(restore, then, owner, path), activity=False)
+    claim = leases.LeaseRequest(
+        path=path,
+        file=then.file,
+        agent_id=owner,
+        mission_id=restore.mission_id,
+        purpose=then.purpose,
+        timeout_ms=then.timeout_ms,
+    )
+    leases.grant(tx, ctx, claim, activity=False)
     before = f"held by {held['held_by']}" if held is not None else "free"
     if before != f"held by {owner}":
         restore.report.changed("lock", name, before, f"held by {owner}")
@@ -267,23 +254,7 @@ def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
     if not is_key(key):
         return False
     mission = find(restore.tx, "mission", restore.mission_id)
-    return key.startswith("machine:") or not by_project(restore.ctx, mission)
-
-
-def _has_left(restore: RestoreContext, agent_id: str) -> bool:
-    status = restore.tx.value("SELECT status FROM agents WHERE id = :id", id=agent_id)
-    return bool(status == "gone")
-
-
-def _claim(restore: RestoreContext, then: Lock, owner: str, path: str) -> leases.LeaseRequest:
-    return leases.LeaseRequest(
-        path=path,
-        file=then.file,
-        agent_id=owner,
-        mission_id=restore.mission_id,
-        purpose=then.purpose,
-        timeout_ms=then.timeout_ms,
-    )
+    return key.startswith("machine:") or not locks_by_project(restore.ctx, mission)
 
 
 def _note_expiry(restore: RestoreContext, then: Lock, owner: str, name: str) -> None:
@@ -309,16 +280,15 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
     last = restore.tx.value(
         "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=restore.mission_id
     )
-    rows = restore.tx.all(
+    for row in restore.tx.all(
         "SELECT file, normalized_path, held_by FROM locks"
         " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
         " ORDER BY orphaned_at, id",
         mission=restore.mission_id,
         since=last or "",
-    )
-    for row in rows:
+    ):
         if restore.includes(row["held_by"]):
-            name = file_from_here(restore.tx, restore.ctx, row)
+            name = display_file(restore.tx, restore.ctx, row)
             text = f"Lock released: {name} ({row['held_by']} was lost while holding it)"
             restore.report.warnings.append(text)
 
@@ -329,7 +299,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
     Return the paths that came free.
     """
     tx, ctx = restore.tx, restore.ctx
-    kept = {(of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
+    kept = {(key_of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
     rows = tx.all(
         "SELECT l.* FROM locks l JOIN agents a ON a.id = l.held_by AND a.status = 'lost'"
         " WHERE l.mission_id = :mission AND l.status = 'active' ORDER BY l.acquired_at, l.id",
@@ -342,7 +312,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
             continue
         leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
         freed.append(path)
-        name = file_from_here(tx, ctx, row)
+        name = display_file(tx, ctx, row)
         restore.report.released.append(name)
         restore.report.changed("lock", name, f"held by {holder}", "released")
     return freed

@@ -22,9 +22,9 @@ from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import ended_as, states_of
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import awake_at
+from ..liveness.silence import to_awake_ms
 from ..locks import leases
-from ..locks.keys import of_lock
+from ..locks.keys import key_of_lock
 from ..missions.milestones import reset_milestone
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
@@ -79,7 +79,8 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
 
 def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Bring a mission that waits for it to its newest checkpoint; one that has ended stays so."""
-    if not unmark(tx, ctx, mission_id) or not _is_there(tx, mission_id):
+    there = "SELECT 1 AS there FROM missions WHERE id = :id"  # neither deleted nor forgotten since
+    if not unmark(tx, ctx, mission_id) or not tx.exists(there, id=mission_id):
         return
     mission, restore = _restore_context(tx, ctx, mission_id)
     if restore is None:
@@ -94,11 +95,6 @@ def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
             " would reopen it"
         )
         tx.after_commit(LogLine("WARNING", text))
-
-
-def _is_there(tx: Tx, mission_id: str) -> bool:
-    """Whether a mission was neither deleted nor forgotten since its files were taken in."""
-    return tx.one("SELECT id FROM missions WHERE id = :id", id=mission_id) is not None
 
 
 def _restore_context(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, RestoreContext | None]:
@@ -146,19 +142,18 @@ def _drop_ended(restore: RestoreContext) -> None:
     would stay locked.
     """
     tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
-    holders = {of_lock(lock): lock.held_by for lock in then.active_locks}
+    holders = {key_of_lock(lock): lock.held_by for lock in then.active_locks}
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
             leases.end(tx, row["id"], "released", ctx.now)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
-    rows = tx.all(
+    for row in tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.status = 'queued' AND m.mission_id = :mission",
         mission=restore.mission_id,
-    )
-    for row in rows:
+    ):
         if (row["message_id"], row["agent_id"]) not in still:
             tx.run(
                 "UPDATE deliveries SET status = 'delivered', delivered_at = :at,"
@@ -176,7 +171,7 @@ def _set_mission(restore: RestoreContext) -> None:
     columns: Row = {
         "last_activity_at": last,
         "last_activity_seq": max(then.seq, 0),
-        "active_awake_ms": awake_at(ctx, last),
+        "active_awake_ms": to_awake_ms(ctx, last),
         "silent": 0,
         "updated_at": ctx.now,
     }

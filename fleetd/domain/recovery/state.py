@@ -1,10 +1,11 @@
 """States of a recovery: pending since its mission fell silent, briefed, resumed or unconfirmed.
 
-Source: behaviour, Detection and Recovery. The step to ``resumed`` is made by the log, at the first
-activity; an agent whose session moves to another mission goes on there.
+The log makes the step to ``resumed``, at the first activity; an agent whose session moves to
+another mission goes on there.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ...protocol.display import duration
 from ...protocol.errors import Corrupt, Incompatible
@@ -36,22 +37,18 @@ def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Say once that a mission fell silent, if it did, and let it wait for recovery."""
     limit = ctx.config.detection.threshold_ms
     rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
-    for row in rows:
-        _begin_episode(tx, ctx, row)
-    return bool(rows)
-
-
-def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
+    if not rows:
+        return False
+    mission = rows[0]
     tx.run("UPDATE missions SET silent = 1 WHERE id = :id", id=mission["id"])
-    fresh = tx.one(
+    if not tx.all(
         "INSERT INTO episodes (mission_id, last_seq, detected_at) VALUES (:id, :seq, :now)"
         " ON CONFLICT (mission_id, last_seq) DO NOTHING RETURNING mission_id",
         id=mission["id"],
         seq=mission["last_activity_seq"],
         now=ctx.now,
-    )
-    if fresh is None:
-        return
+    ):
+        return True
     checkpoint_id = _usable_checkpoint(tx, ctx, mission)
     payload = ContextCompacted(
         mission_id=mission["id"],
@@ -65,6 +62,7 @@ def _begin_episode(tx: Tx, ctx: Context, mission: Row) -> None:
     silent = duration(silence_ms(ctx, mission))
     text = f"Mission {mission['id']} ({mission['title']}) has been silent for {silent}"
     tx.after_commit(LogLine("WARNING", f"{text}; it can be recovered from {checkpoint_id}"))
+    return True
 
 
 def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
@@ -73,20 +71,13 @@ def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
     The state is still here: one that cannot be read is no reason to go back to the one before.
     """
     newest = checkpoints.latest_row(tx, mission["id"])
-    if newest and not checkpoints.outdated(newest, mission) and _is_good(newest):
-        return str(newest["id"])
+    if newest and not checkpoints.outdated(newest, mission):
+        with suppress(Corrupt, Incompatible):
+            return from_row(newest).id
     reason = checkpoints.Reason(
         trigger="compaction", details="Mission fell silent", created_by="fleetd"
     )
     return checkpoints.take(tx, ctx, mission["id"], reason).id
-
-
-def _is_good(row: Row) -> bool:
-    try:
-        from_row(row)
-    except (Corrupt, Incompatible):
-        return False
-    return True
 
 
 def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> str:
@@ -155,15 +146,14 @@ def make_briefed(
 
 def confirm_moved_agents(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
     """Note that agents who were briefed here go on in another mission: nobody waits for them."""
-    rows = tx.all(
+    for row in tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND state <> 'pending'"
         f" AND agent_id IN ({inside_of('agent', agents)}) RETURNING id",
         now=ctx.now,
         mission=mission_id,
         **named_params("agent", agents),
-    )
-    for row in rows:
+    ):
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)
 
 
@@ -182,6 +172,5 @@ def mark_unconfirmed(tx: Tx, ctx: Context, recovery_id: str) -> bool:
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
     who = row["agent_id"] or "nobody in particular"
     which = f"Recovery {row['id']} of {row['mission_id']}"
-    text = f"{which} is unconfirmed: {who} was briefed and is silent"
-    tx.after_commit(LogLine("WARNING", text))
+    tx.after_commit(LogLine("WARNING", f"{which} is unconfirmed: {who} was briefed and is silent"))
     return True

@@ -82,9 +82,8 @@ def already_recovered(restore: RestoreContext, mission: Row) -> bool:
         " ORDER BY seq DESC LIMIT 1",
         id=mission["id"],
     )
-    if last is None or last["checkpoint_id"] != restore.checkpoint.id:
-        return False
-    if mission["last_activity_seq"] > last["seq"]:
+    same = last is not None and last["checkpoint_id"] == restore.checkpoint.id
+    if last is None or not same or mission["last_activity_seq"] > last["seq"]:
         return False
     who = last["agent_id"] or last["requested_by"]
     restore.report.warnings.append(

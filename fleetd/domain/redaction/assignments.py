@@ -27,7 +27,7 @@ from .values import (
     PROMISING,
     Value,
     element_at,
-    is_no_count,
+    is_not_count,
     is_opaque,
     is_secret,
     quoted_at,
@@ -176,15 +176,14 @@ def _assigned(name: Name) -> Found | None:
     said = kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
     if said and _is_told_after(head[1], value):
         return _found(name, value)
-    if not kind or (head[1] in SHORTENED and not is_no_count(value, style)):
+    if not kind or (head[1] in SHORTENED and not is_not_count(value, style)):
         return None
     return _found(name, value, kind) if is_secret(kind, value, style) else None
 
 
 def _is_told_after(name: str, value: Value) -> bool:
     """Whether somebody tells a password after a colon, in a sentence or in YAML."""
-    chosen = _is_chosen(value.text, value.next)
-    return chosen or (name == "pw" and _is_password(value.text))
+    return _is_chosen(value.text, value.next) or (name == "pw" and _is_password(value.text))
 
 
 _SETTING_NAME = re.compile(r"(?:\A|\n)[ \t]*[\w.-]{0,60}\Z")

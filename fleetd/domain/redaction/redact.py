@@ -1,7 +1,7 @@
 """Replaces secrets in text and data by ``[redacted:<kind>]``.
 
 The time it takes grows with the length of the text and with nothing else. What has a known shape
-or a telling name is found; nothing else can be (behaviour, Secrets).
+or a telling name is found; nothing else can be.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from ...protocol.display import INVISIBLE
 from .key_names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
-from .tokens import TOKEN_BEGINNING, Search, long_words
+from .tokens import TOKEN_BEGINNING, Found, Search, long_words
 
 # Longer texts are cut before they are scanned: what is not scanned is not kept.
 SCANNED_MAX = 1_048_576
@@ -66,19 +66,33 @@ def _without_disguised(text: str) -> str:
         return text
     plain, places = found
     live = _live(plain, _EVERY)
-    spans = [span for search in live for span in islice(search.find(plain), FOUND_MAX)]
+    spans = [
+        (places[start], places[end - 1] + 1, kind)
+        for search in live
+        for start, end, kind in islice(search.find(plain), FOUND_MAX)
+        if start < end
+    ]
+    return _without(text, sorted(spans, key=itemgetter(0)), whole=True)
+
+
+def _without(text: str, spans: Iterable[Found], *, whole: bool = False) -> str:
+    """Replace spans of a text, from left to right.
+
+    One that overlaps the one before goes with it if it goes as a ``whole``; else what is left of it
+    is looked at again.
+    """
     parts: list[str] = []
     position = 0
-    for start, end, kind in sorted(spans, key=itemgetter(0)):
-        if end <= start:
-            continue
-        first, after = places[start], places[end - 1] + 1
-        if first >= position:
-            parts += [text[position:first], f"[redacted:{kind}]"]
-        position = max(position, after)
+    for start, end, kind in spans:
+        if start >= position:
+            parts += [text[position:start], f"[redacted:{kind}]"]
+            position = end
+        elif whole:
+            position = max(position, end)
         if len(parts) == 2 * FOUND_MAX:
+            # Apart, or the last one would not be known again.
             return "".join([*parts, f"\n{CUT}"])
-    return "".join([*parts, text[position:]])
+    return "".join([*parts, text[position:]]) if parts else text
 
 
 # As they are written in JSON and in the source of programs.
@@ -140,7 +154,7 @@ def redact_data(value: Any) -> Any:
     return value if cleaned == value else cleaned
 
 
-def holds_none(json: str) -> bool:
+def has_no_secret(json: str) -> bool:
     """Return whether data written as JSON certainly holds no secret.
 
     JSON writes what a secret is found by as it is, and puts nothing before it that would hide it.
@@ -159,13 +173,14 @@ def _live(text: str, searches: Sequence[Search]) -> list[Search]:
             places.update(_of_tokens(words))
         found = [SEARCHES[place] for place in sorted(places)]
     else:
-        found = [search for search in searches if _is_called(search, lower, words)]
-    return [search for search in found if _signed(search, text, words)] if found else found
-
-
-def _is_called(search: Search, lower: str, words: str) -> bool:
-    text = words if search.in_long_words else lower
-    return any(needle in text for needle in search.needles)
+        found = [
+            search
+            for search in searches
+            if any(
+                needle in (words if search.in_long_words else lower) for needle in search.needles
+            )
+        ]
+    return [s for s in found if not s.sign or s.sign(words if s.in_long_words else text)]
 
 
 def _of_tokens(words: str) -> Iterator[int]:
@@ -182,10 +197,6 @@ def _of_tokens(words: str) -> Iterator[int]:
             yield from which
 
 
-def _signed(search: Search, text: str, words: str) -> bool:
-    return not search.sign or bool(search.sign(words if search.in_long_words else text))
-
-
 def _scan(text: str, live: Sequence[Search]) -> str:
     if len(text) > SCANNED_MAX:
         text = text[:SCANNED_MAX] + CUT
@@ -195,18 +206,7 @@ def _scan(text: str, live: Sequence[Search]) -> str:
 
 
 def _replace(text: str, search: Search) -> str:
-    parts: list[str] = []
-    position = 0
-    for start, end, kind in search.find(text):
-        if start < position:  # it overlaps the one before: what is left of it is looked at again
-            continue
-        parts += [text[position:start], f"[redacted:{kind}]"]
-        position = end
-        if len(parts) == 2 * FOUND_MAX:
-            parts.append(f"\n{CUT}")  # apart, or the last one would not be known again
-            position = len(text)
-            break
-    return "".join([*parts, text[position:]]) if parts else text
+    return _without(text, search.find(text))
 
 
 class _Cleaning:
@@ -218,18 +218,14 @@ class _Cleaning:
     def clean(self, value: Any, told: str | None = None) -> Any:
         """Return the value without secrets; ``told`` is the kind that a key above announces."""
         if isinstance(value, str):
-            return self._text(value, told)
+            secret = told and value and not is_gap(value)
+            return f"[redacted:{told}]" if secret else _clean(value, self._live)
         if isinstance(value, dict):
             return self._object(value, told)
         if isinstance(value, list):
             return self._array(value, told)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return "[redacted:password]" if number and told == "password" else value
-
-    def _text(self, text: str, told: str | None) -> str:
-        if told and text and not is_gap(text):
-            return f"[redacted:{told}]"
-        return _clean(text, self._live)
 
     def _object(self, value: dict[str, Any], told: str | None) -> dict[str, Any]:
         # {"name": "API_KEY", "value": "..."}, as lists of environment variables are written.
@@ -240,7 +236,7 @@ class _Cleaning:
             kind = pair if pair and name == "value" else kind_of_name(name) or told
             if pair and name in ("name", "key"):
                 kind = None
-            found[self._free(self._text(name, None), found)] = self.clean(inner, kind)
+            found[self._free(_clean(name, self._live), found)] = self.clean(inner, kind)
         return found
 
     def _free(self, name: str, taken: dict[str, Any]) -> str:

@@ -63,13 +63,13 @@ def _plan(kind: type[Any]) -> tuple[tuple[str, Clean], ...]:
     info = inspect.type_info(kind)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"{kind.__name__} is no Struct")
-    found = ((field.name, _cleaner(field.type)) for field in info.fields if not _names(field.name))
+    found = (
+        (field.name, _cleaner(field.type))
+        for field in info.fields
+        # What names something stays, or it would name something else.
+        if not field.name.endswith("_id") and field.name not in BY_NAME_ONLY
+    )
     return tuple((name, clean) for name, clean in found if clean)
-
-
-def _names(field: str) -> bool:
-    """Whether a field names something, so that a change would make it name something else."""
-    return field.endswith("_id") or field in BY_NAME_ONLY
 
 
 def _cleaner(kind: inspect.Type) -> Clean | None:
@@ -102,7 +102,6 @@ def _each(clean: Clean | None, kind: type[Any]) -> Clean | None:
 
     def cleaned(values: Any) -> Any:
         found = kind(clean(value) for value in values)
-        same = all(new is old for new, old in zip(found, values, strict=True))
-        return values if same else found
+        return values if all(new is old for new, old in zip(found, values, strict=True)) else found
 
     return cleaned

@@ -147,8 +147,7 @@ _LITERAL = re.compile(r"[ \t]*(?:N?'((?:[^'\\]|\\.|'')*)'|[^,']+)(?:,|\Z)")
 def inserted(text: str) -> Iterator[Found]:
     """Find the values of telling columns: INSERT INTO t (name, api_key) VALUES ('ci', '...')."""
     for found in _INSERT.finditer(text):
-        literals = _LITERAL.finditer(found[2])
-        for column, literal in zip(found[1].split(","), literals, strict=False):
+        for column, literal in zip(found[1].split(","), _LITERAL.finditer(found[2]), strict=False):
             kind = kind_of_name(column.strip(' \t\r\n"`'))
             value = literal[1]
             if kind and value and len(value) >= 3 and not is_placeholder(value, quoted=True):

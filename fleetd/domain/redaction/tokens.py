@@ -97,11 +97,6 @@ _PREFIXED = (
 _SHORT = 4
 
 
-def _prefixed(kind: str, characters: str, least: int, prefix: str) -> Shape:
-    alone = len(prefix) < _SHORT or prefix[-1].isalnum()
-    return _shape(kind, prefix, rf"[{characters}]{{{least},}}+", alone=alone)
-
-
 def _shape(
     kind: str,
     needle: str,
@@ -130,7 +125,12 @@ def _shape(
 
 SHAPES: tuple[Shape, ...] = (
     *(
-        _prefixed(kind, characters, least, prefix)
+        _shape(
+            kind,
+            prefix,
+            rf"[{characters}]{{{least},}}+",
+            alone=len(prefix) < _SHORT or prefix[-1].isalnum(),
+        )
         for kind, characters, least, prefixes in _PREFIXED
         for prefix in prefixes.split()
     ),

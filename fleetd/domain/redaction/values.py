@@ -120,7 +120,7 @@ def is_secret(kind: str, value: Value, style: str) -> bool:
     return could_be and not is_path(text) and not is_placeholder(text, quoted=value.quoted)
 
 
-def is_no_count(value: Value, style: str) -> bool:
+def is_not_count(value: Value, style: str) -> bool:
     """Whether the value of "pass" may be a password: not how many passed, and not what passed."""
     if value.text.isdigit() or _SPACE.search(value.text):
         return False

@@ -1,8 +1,7 @@
 """Retention of the log: events and ended locks that nobody needs any more go, batch by batch.
 
-Source: behaviour, Pruning. An event stays while its mission is unfinished or has a checkpoint, and
-while a cursor on its stream that is used has not come to it; the newest event always stays, since
-the log's end must not go back.
+An event stays while its mission is unfinished or has a checkpoint, and while a cursor in use on its
+stream has not come to it; the newest event always stays: the log's end must not go back.
 
 The log is walked by ``seq``, and an event that is young enough ends the walk, since whatever comes
 after it is younger, even if a clock that was set back says otherwise. Only an event from the
@@ -59,8 +58,7 @@ def find_old(tx: Tx, ctx: Context, since: int) -> Batch[OldEvents, int]:
     unneeded = tx.value(
         f"SELECT count(*) FROM events e WHERE {_UNNEEDED}", since=since, until=until, old=old
     )
-    found = OldEvents(since=since, until=until, unneeded=unneeded)
-    return Batch(found, until if more else None)
+    return Batch(OldEvents(since=since, until=until, unneeded=unneeded), until if more else None)
 
 
 @frees_space

@@ -223,7 +223,7 @@ def policy(
 def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
     if kind.whose == "mission":
         return str(find(tx, "mission", given)["id"])
-    if tx.one("SELECT id FROM runs WHERE id = :id", id=given) is None:
+    if not tx.exists("SELECT id FROM runs WHERE id = :id", id=given):
         raise NotFound(
             f"Run not found: {given}",
             hint="fleetctl snapshot list shows the runs that have snapshots.",
@@ -286,14 +286,14 @@ def mark(
     """Mark candidates deleted; what was used, deleted or needed since they were found stays."""
     marked = list[PruneCandidate]()
     for _, candidates in groupby(found, key=lambda candidate: candidate.owner_id):
-        rows = [row for each in candidates if (row := _live(tx, noun, each.id)) is not None]
+        rows = [row for each in candidates if (row := _live_row(tx, noun, each.id)) is not None]
         for row in _EXPIRED[noun](tx, ctx, policy, rows) if rows else ():
             mark_deleted(tx, ctx, noun, row["id"])
             marked.append(_candidate(row))
     return marked
 
 
-def _live(tx: Tx, noun: Noun, record_id: str) -> Row | None:
+def _live_row(tx: Tx, noun: Noun, record_id: str) -> Row | None:
     kind = KINDS[noun]
     return tx.one(f"SELECT {kind.judged} FROM {kind.table} WHERE id = :id AND {LIVE}", id=record_id)
 

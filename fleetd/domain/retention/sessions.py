@@ -15,7 +15,7 @@ from ..missions.selection import is_automatic
 _AFTER = "(s.harness, s.session_id, s.subagent) > (:since0, :since1, :since2)"
 
 
-Key = tuple[str, str, str]
+SessionCursor = tuple[str, str, str]
 
 
 def close_abandoned(tx: Tx, ctx: Context) -> bool:
@@ -65,7 +65,9 @@ def find_expired(tx: Tx, ctx: Context, since: str) -> Batch[list[str], str]:
 
 
 @frees_space
-def drop_old_sessions(tx: Tx, ctx: Context, since: Key) -> Batch[list[str], Key]:
+def drop_old_sessions(
+    tx: Tx, ctx: Context, since: SessionCursor
+) -> Batch[list[str], SessionCursor]:
     """Drop those of the next sessions without a mission that were long silent; return whose.
 
     Long is ``retention.completed_days``. Their agents go too, unless they declared something or go
@@ -101,5 +103,5 @@ def drop_old_sessions(tx: Tx, ctx: Context, since: Key) -> Batch[list[str], Key]
     return Batch([row["agent_id"] for row in dropped], until)
 
 
-def _key(name: str, key: Key) -> dict[str, str]:
+def _key(name: str, key: SessionCursor) -> dict[str, str]:
     return {f"{name}{n}": value for n, value in enumerate(key)}

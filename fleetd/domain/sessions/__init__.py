@@ -1,1 +1,1 @@
-"""Rules about sessions of agent CLIs: what their hooks tell, and what they are told."""
+"""Sessions of agent CLIs: their agents, missions and plans; what hooks report and hear back."""

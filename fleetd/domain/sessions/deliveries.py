@@ -1,7 +1,7 @@
-"""Hook deliveries: which are retries or vendors' doubles, and their counts by harness.
+"""Hook deliveries: recognise retries and duplicates of two vendors, count them by harness.
 
-Source: hooks, rule 4. Deliveries are kept for a day: whatever waits in the spool is taken in before
-anything is dropped, so a retry never comes later.
+Deliveries are kept for a day: the spool is taken in before anything is dropped, so a retry never
+comes later.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from ..core.counters import by_part
 from ..core.registry import frees_space
 from ..core.tx import Row, Tx
 
-DOUBLE_MS = 2_000
+DUPLICATE_MS = 2_000
 KEPT_MS = 86_400_000
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -41,7 +41,7 @@ def is_known(tx: Tx, delivery_id: str) -> bool:
 def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
     """Whether the same event came by another way just then: settings and plugin, both installed.
 
-    A tool call or a moment does not come twice. What has neither is a double only when nothing
+    A tool call or a moment does not come twice. What has neither is a duplicate only when nothing
     else came from its session in between: two compactions in a row look the same.
     """
     # Not the first in descending order: to sort nothing takes longer than all the rest of it.
@@ -49,8 +49,8 @@ def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
         "SELECT max(seq) AS seq FROM hook_deliveries WHERE fingerprint = :mark"
         " AND happened_ms BETWEEN :after AND :before",
         mark=fingerprint(report),
-        after=happened_ms - DOUBLE_MS,
-        before=happened_ms + DOUBLE_MS,
+        after=happened_ms - DUPLICATE_MS,
+        before=happened_ms + DUPLICATE_MS,
     )
     calls = (getattr(happening, "call_id", None) for happening in report.happenings)
     if before is None or report.moment is not None or any(calls):

@@ -1,4 +1,4 @@
-"""Handlers: what each thing that a hook or a transcript tells does to log, mission and agent."""
+"""Handlers of happenings: what each does to the log, the mission and the agent."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -122,7 +122,7 @@ def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
         session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.agent_id)
     if told.source != "compact":
-        session_lifecycle.await_user(hook.tx, hook.agent_id)
+        session_lifecycle.set_waiting(hook.tx, hook.agent_id)
     if told.source != "resume":
         sessions.set_window_usage(hook.tx, key_of(hook.report), None)
 

@@ -1,7 +1,7 @@
-"""Notices: what an agent is told beside its briefing, once and in a line each.
+"""Notices: lines that an agent reads once, beside its briefing.
 
 Work that changed hands is remembered until a hook of the agent's can tell it. Nothing is taken back
-here: who comes back after its work went to another goes on as one that starts anew. Mail and
+here: an agent whose work went to another goes on without it when it comes back. Mail and
 missions that wait are looked up. All is phrased as facts: text in the imperative can trip an
 agent's defences against injection.
 """
@@ -16,7 +16,7 @@ from ..checkpoints.narrative import goal_for
 from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.tx import Tx
-from ..locks.keys import file_from_here
+from ..locks.keys import display_file
 from ..missions.selection import belongs
 
 _KEY = "handed_over:"
@@ -72,7 +72,7 @@ def take_handovers(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _went(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+def _work_taken_over(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     successor = word.other
     line = (
         f"The work of {agent_id} was taken over by {agent_label(tx, ctx, successor)} while"
@@ -89,11 +89,11 @@ def _went(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     )
     if not rows:
         return line
-    which = _some([file_from_here(tx, ctx, row) for row in rows])
+    which = _enumerated([display_file(tx, ctx, row) for row in rows])
     return f"{line} {agent_id} holds none of these locks any more, {successor} does: {which}."
 
 
-def _came(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+def _took_work_over(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=word.mission_id)
     if mission is None:
         return ""
@@ -109,12 +109,12 @@ def _came(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
         f" works in mission {which} from now on, with what it had planned itself."
     )
     titles = [quote(row["title"], TITLE_CHARS) for row in rows]
-    steps = f" Open sorties of {agent_id}: {_some(titles)}." if titles else ""
+    steps = f" Open sorties of {agent_id}: {_enumerated(titles)}." if titles else ""
     how = f"fleetctl context --mission {mission['id']} --agent {agent_id}"
     return f"{line}{steps} {how} tells where that work stands."
 
 
-def _went_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+def _gave_work_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     return (
         f"That {agent_id} took over the work of {agent_label(tx, ctx, word.other)} was undone: open"
         f" sorties and locks that came from there are {word.other}'s again, and {agent_id} goes on"
@@ -122,7 +122,7 @@ def _went_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str
     )
 
 
-def _has_again(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+def _got_work_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     other = agent_label(tx, ctx, word.other)
     return (
         f"That {other} took over the work of {agent_id} was undone: open sorties, locks and mail"
@@ -130,10 +130,15 @@ def _has_again(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str
     )
 
 
-_LINES = {"from": _went, "to": _came, "back": _went_back, "again": _has_again}
+_LINES = {
+    "from": _work_taken_over,
+    "to": _took_work_over,
+    "back": _gave_work_back,
+    "again": _got_work_back,
+}
 
 
-def _some(names: list[str]) -> str:
+def _enumerated(names: list[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 

@@ -1,10 +1,10 @@
-"""Which item of a harness's plan is which of the plan before.
+"""Plan matching: which item of a harness's plan is which of the plan before.
 
 Harnesses send their whole list each time, mostly without ids, and reword items as they go.
 """
 
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
@@ -27,7 +27,7 @@ DIRTY = ("", BACK)
 
 
 class KnownItem(msgspec.Struct, kw_only=True):
-    """An item as the plan told it last, and the sortie that stands for it.
+    """An item as the plan told it last, and its sortie.
 
     ``told`` is the status it had in the plan, or one of ``DIRTY``. ``made`` says that the plan
     made the sortie, and may take it away.
@@ -41,7 +41,7 @@ class KnownItem(msgspec.Struct, kw_only=True):
     made: bool
 
 
-def whole_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
+def items_of_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
     """Return what a whole list names, and how many items were too many.
 
     What a list says is dropped is not named. A second item with an id of another is one without.
@@ -59,7 +59,7 @@ def whole_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
     return named[:MOST_ITEMS], max(0, len(named) - MOST_ITEMS)
 
 
-def updates(items: Sequence[PlanItem]) -> list[PlanItem]:
+def items_of_updates(items: Sequence[PlanItem]) -> list[PlanItem]:
     """Return what a partial list says: the last word about each id, the last text it gave."""
     said: dict[Hashable, PlanItem] = {}
     for number, item in enumerate(items[:MOST_ITEMS]):
@@ -72,7 +72,9 @@ def updates(items: Sequence[PlanItem]) -> list[PlanItem]:
     return list(said.values())
 
 
-def in_whole(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
+def match_whole_list(
+    before: Sequence[KnownItem], named: Sequence[PlanItem]
+) -> list[KnownItem | None]:
     """Return for each item of a whole list the item of before that it is; ``before`` in order.
 
     By the harness's id, else by text, else by place with similar text. Of items with one text
@@ -82,12 +84,12 @@ def in_whole(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[Kno
     match = _Match(before, named)
     match.by_id()
     match.by(_as_told, _as_named)
-    match.by(lambda told: plain(told.text), lambda item: plain(item.text))
+    match.by(lambda told: normalized(told.text), lambda item: normalized(item.text))
     match.by_place()
     return match.found
 
 
-def in_part(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
+def match_updates(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
     """Return for each item of a partial list the one it is: by id, else an open one by its text.
 
     Two tasks of one text have two ids: where both have one, only the ids count.
@@ -97,19 +99,19 @@ def in_part(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[Know
     match.by(lambda told: not told.item_id and _as_told(told), _as_named)
     match.by(
         lambda told: not told.item_id and _open(told),
-        lambda item: _lasting(item) and plain(item.text),
+        lambda item: _lasting(item) and normalized(item.text),
     )
     match.by(_as_told, lambda item: not item.id and _as_named(item))
-    match.by(_open, lambda item: not item.id and plain(item.text))
+    match.by(_open, lambda item: not item.id and normalized(item.text))
     return match.found
 
 
 def _as_told(told: KnownItem) -> Hashable:
-    return plain(told.text), told.told
+    return normalized(told.text), told.told
 
 
 def _as_named(item: PlanItem) -> Hashable:
-    return plain(item.text), item.status
+    return normalized(item.text), item.status
 
 
 def _lasting(item: PlanItem) -> bool:
@@ -118,34 +120,27 @@ def _lasting(item: PlanItem) -> bool:
 
 
 def _open(told: KnownItem) -> Hashable:
-    return told.told != "completed" and plain(told.text)
+    return told.told != "completed" and normalized(told.text)
 
 
 def is_new_under_old_id(told: KnownItem, item: PlanItem) -> bool:
     """Whether a harness uses the id of an item that is over for another one."""
     over = told.told in ("completed", "dropped") and item.status != told.told
-    return over and bool(item.text) and not similar(told.text, item.text)
+    return over and bool(item.text) and not is_similar(told.text, item.text)
 
 
-def similar(one: str, other: str) -> bool:
+def is_similar(one: str, other: str) -> bool:
     """Whether two texts share at least half of their words, in any order.
 
     Who rewords a step keeps its nouns and adds words around them; comparing letters would take
     the square of their number, and find ``add`` and ``dad`` alike.
     """
-    mine, theirs = plain(one).split(), plain(other).split()
-    left: dict[str, int] = defaultdict(int)
-    for word in mine:
-        left[word] += 1
-    shared = 0
-    for word in theirs:
-        if left[word]:
-            left[word] -= 1
-            shared += 1
+    mine, theirs = normalized(one).split(), normalized(other).split()
+    shared = (Counter(mine) & Counter(theirs)).total()
     return 4 * shared >= len(mine) + len(theirs) > 0
 
 
-def plain(text: str) -> str:
+def normalized(text: str) -> str:
     """Return a text as it is compared: without case and without more than one space."""
     return " ".join(text.casefold().split())
 
@@ -183,7 +178,7 @@ class _Match:
                 self._pair(index, equal.popleft())
 
     def by_place(self) -> None:
-        """Pair what is left with the first similar one behind the item that stands before it.
+        """Pair what is left with the first similar one behind the one of the item before.
 
         Never a finished one with an open one: that is other work in similar words.
         """
@@ -205,5 +200,5 @@ class _Match:
 
 
 def _reworded(told: KnownItem, item: PlanItem) -> bool:
-    anew = told.told == "completed" and item.status != "completed"
-    return not anew and similar(told.text, item.text)
+    reopened = told.told == "completed" and item.status != "completed"
+    return not reopened and is_similar(told.text, item.text)

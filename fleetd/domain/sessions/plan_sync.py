@@ -1,4 +1,4 @@
-"""A harness's own plan becomes the sorties of its agent.
+"""Plan syncing: a harness's own plan becomes the sorties of its agent.
 
 A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
 taken back by a list that is sent again. Progress never overshoots on the way from one list to the
@@ -26,12 +26,12 @@ from .plan_matching import (
     MOST_ITEMS,
     TEXT_CHARS,
     KnownItem,
-    in_part,
-    in_whole,
     is_new_under_old_id,
-    plain,
-    updates,
-    whole_list,
+    items_of_list,
+    items_of_updates,
+    match_updates,
+    match_whole_list,
+    normalized,
 )
 
 
@@ -51,8 +51,10 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
         mission=mission_id,
     )
     before = [KnownItem(**row | {"made": bool(row["made"])}) for row in rows]
-    named, beyond = whole_list(planned.items) if planned.whole else (updates(planned.items), 0)
-    found = in_whole(before, named) if planned.whole else in_part(before, named)
+    named, beyond = (
+        items_of_list(planned.items) if planned.whole else (items_of_updates(planned.items), 0)
+    )
+    found = match_whole_list(before, named) if planned.whole else match_updates(before, named)
     going = {told.sortie_id for told in found if told}
     left = [told for told in before if told.sortie_id not in going]
     gone = left if planned.whole else [told for told in left if told.told == BACK]
@@ -68,7 +70,7 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
 
 
 class _Step(msgspec.Struct):
-    """What was told of an item before, and what is told now.
+    """An item as it was before, and as the plan has it now.
 
     ``fresh`` says that no item stood for its sortie until now.
     """
@@ -144,7 +146,7 @@ class _Plan:
         return row if row and row["assigned_to"] in (None, self._agent_id) else None
 
     def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
-        """Return what stands for an item from now on; None where nothing can."""
+        """Return the sortie of an item from now on, as an item; None where there can be none."""
         if known is not None:
             self._tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
@@ -221,7 +223,7 @@ class _Plan:
         row = self._in_hand(told.sortie_id)
         if row and told.made and row["status"] not in CLOSED_SORTIE:
             if row["status"] in ("pending", "assigned") and not row["started_at"]:
-                sorties.take_out(self._tx, self._ctx, row, self._agent_id)
+                sorties.delete_sortie(self._tx, self._ctx, row, self._agent_id)
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
                 sorties.fail(self._tx, self._ctx, request)
@@ -319,10 +321,10 @@ class _FreeSorties:
             if row["agent_id"] == agent_id and row["item_id"]:
                 self._by_id[row["item_id"]] = row
             over = row["status"] == "completed"
-            self._by_text[plain(_text(row)), over].append(row)
+            self._by_text[normalized(_text(row)), over].append(row)
 
     def take(self, item: PlanItem) -> KnownItem | None:
-        """Return what stands for an item from now on.
+        """Return the sortie of an item from now on, as an item.
 
         The plan's own item that comes back, by its id; else a sortie of the same text: one that is
         over for an item that is over, else one that is open.
@@ -331,15 +333,15 @@ class _FreeSorties:
         if row and (row["id"] in self._used or is_new_under_old_id(_dropped(row), item)):
             row = None
         for over in (True, False) if item.status == "completed" else (False,):
-            equal = self._by_text[plain(item.text), over] if item.text else deque[Row]()
+            equal = self._by_text[normalized(item.text), over] if item.text else deque[Row]()
             while row is None and equal:
                 row = equal.popleft()
                 row = None if row["id"] in self._used else row
         if row is None:
             return None
         self._used.add(row["id"])
-        # What its own plan dropped is told so. Else a sortie that somebody began for this agent
-        # does not go back because a plan names it.
+        # What this plan dropped was dropped. Another sortie, which somebody began for this agent,
+        # does not go back because the plan names it.
         told = "dropped" if row["agent_id"] == self._agent_id else "pending"
         return msgspec.structs.replace(_dropped(row), told=told)
 

@@ -1,4 +1,4 @@
-"""One report of a hook, in one transaction: who it is, what happened, what is due in return."""
+"""Record one report of a hook, in one transaction: session, agent, happenings, reply due."""
 
 import msgspec
 from msgspec import field
@@ -26,7 +26,7 @@ from ..core.tx import Row, Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
 from .sessions import key_of, open_session, rename_session, session_row
 
-LOOKED_BACK = (Planned, ToolFinished, WindowUsed)
+FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed}
 
@@ -35,7 +35,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What a report led to.
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
-    ``known`` says that all of this was recorded before; of a double the agent is told all the same.
+    ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
     """
 
     known: bool = False
@@ -122,7 +122,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     # How full the window is counts for what the compaction left of it.
     state = _state_by_transcript(hook, session)
     handlers.handle_transcript(
-        hook, (each for each in delivery.earlier if isinstance(each, LOOKED_BACK))
+        hook, (each for each in delivery.earlier if isinstance(each, FROM_TRANSCRIPT))
     )
     for happening in report.happenings:
         handlers.handle(hook, happening)

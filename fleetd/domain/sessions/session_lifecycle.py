@@ -1,6 +1,6 @@
-"""Membership: registering the agent of a session, the mission it works in, and its leaving.
+"""Life of a session: registering its agent, the mission it works in, its end.
 
-Source: hooks, rules 8 to 10. A session joins what somebody created for its directory, never what
+A session joins what somebody created for its directory, never what
 was created for another session.
 """
 
@@ -32,7 +32,7 @@ def register_agent(
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
-        put_into(tx, [agent_id], None)
+        assign_mission(tx, [agent_id], None)
         row = {**row, "mission_id": None}
     if row is not None and row["succeeded_by"] is not None:
         notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
@@ -122,11 +122,11 @@ def ensure_mission(
         return _ensure(tx, ctx, report, agent_id, cwd, title)
     mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
     if mission_id != mission_of(tx, agent_id):
-        put_into(tx, [agent_id], mission_id)
+        assign_mission(tx, [agent_id], mission_id)
     return mission_id
 
 
-def put_into(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
+def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
     """Let agents work in a mission, or in none."""
     tx.run(
         f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
@@ -155,7 +155,7 @@ def _ensure(
         )
     else:
         return None
-    put_into(tx, [agent_id], mission_id)
+    assign_mission(tx, [agent_id], mission_id)
     return mission_id
 
 
@@ -165,7 +165,7 @@ def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
         auto_mission.reopen(tx, ctx, mission_id)
 
 
-def await_user(tx: Tx, agent_id: str) -> None:
+def set_waiting(tx: Tx, agent_id: str) -> None:
     """Let an agent wait for the first prompt of its session, however long that takes.
 
     Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.
@@ -241,7 +241,7 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
             agents.mark_gone(tx, ctx, agent, reason, activity=activity)
         if mission_id is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, mission_id, reason)
-    # Last, so that whatever is told of an agent that leaves is told of this session.
+    # Last, so that the events of an agent that leaves are this session's.
     tx.run(
         f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",
         now=ctx.now,

@@ -1,4 +1,4 @@
-"""A session moves into the mission whose work its agent takes over, and back when that is undone.
+"""Session move: into the mission whose work its agent takes over, and back when that is undone.
 
 Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
 finished stays where it was done.
@@ -16,7 +16,7 @@ from ..core.tx import Row, Tx
 from ..missions import missions
 from ..missions.milestones import update_sortie_counts
 from ..missions.selection import is_automatic
-from .session_lifecycle import mission_of, put_into
+from .session_lifecycle import assign_mission, mission_of
 
 _OPEN = "status NOT IN ('completed', 'failed')"
 
@@ -49,17 +49,17 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
         return None
     left = tx.one("SELECT * FROM missions WHERE id = :id", id=agent["mission_id"])
     windows = _windows(tx, agent_id)
-    put_into(tx, windows, mission_id)
+    assign_mission(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
         return SessionMove(left=agent["mission_id"], windows=windows)
     own = is_automatic(left)
     living = f"SELECT 1 AS lives FROM agents WHERE mission_id = :id AND status IN {LIVING} LIMIT 1"
     ended = own and tx.one(living, id=left["id"]) is None
-    sorties = _to_carry(tx, windows, left["id"], all_of_them=ended, planned=not own)
-    _carry(tx, ctx, windows, sorties, left["id"], mission_id)
+    sorties = _sorties_to_move(tx, windows, left["id"], all_of_them=ended, planned=not own)
+    _move_work(tx, ctx, windows, sorties, left["id"], mission_id)
     if ended:
-        _end(tx, ctx, left, mission_id, len(sorties))
+        _end_mission(tx, ctx, left, mission_id, len(sorties))
     return SessionMove(left=left["id"], windows=windows, ended=ended, sorties=sorties)
 
 
@@ -74,7 +74,7 @@ def move_back(
         return None
     before = tx.one("SELECT * FROM missions WHERE id = :id", id=left)
     windows = _windows(tx, agent_id)
-    put_into(tx, windows, before["id"] if before else None)
+    assign_mission(tx, windows, before["id"] if before else None)
     if before is None or not missions.reopen(tx, ctx, before, "merged"):
         return SessionMove(left=mission_id, windows=windows)
     if is_automatic(before):
@@ -86,7 +86,7 @@ def move_back(
         **named_params("window", windows),
     )
     sorties = [row for row in rows if row["id"] not in but]
-    _carry(tx, ctx, windows, sorties, mission_id, before["id"])
+    _move_work(tx, ctx, windows, sorties, mission_id, before["id"])
     reopened = before["status"] not in OPEN_MISSION
     return SessionMove(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
 
@@ -102,7 +102,7 @@ def _windows(tx: Tx, agent_id: str) -> list[str]:
     return [agent_id, *(row["id"] for row in rows)]
 
 
-def _to_carry(
+def _sorties_to_move(
     tx: Tx, windows: list[str], mission_id: str, *, all_of_them: bool, planned: bool
 ) -> list[Row]:
     """Return the open sorties that go with a session: its own, ``planned`` those of its plan only.
@@ -119,12 +119,12 @@ def _to_carry(
     )
 
 
-def _carry(
+def _move_work(
     tx: Tx, ctx: Context, windows: list[str], sorties: list[Row], source: str, target: str
 ) -> None:
     """Carry sorties, the session's plan and its locks from one mission into another.
 
-    The plan remembers what it said of sorties that stay behind: whoever repeats that a step is done
+    The plan remembers what it said of sorties that stay behind: to repeat that a step is done
     says nothing new.
     """
     for row in sorties:
@@ -150,7 +150,7 @@ def _carry(
     update_sortie_counts(tx, target)
 
 
-def _end(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:
+def _end_mission(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:
     """End a mission whose session went on in another one: completed if nothing was open in it.
 
     The checkpoint comes after the end, so that its file brings back no mission that goes on

@@ -87,7 +87,7 @@ def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
 def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
     """Choose an id that no other session goes by.
 
-    One that was asked for is taken over from a session that has ended: whoever sets it wants the
+    One that was asked for is taken over from a session that has ended: who sets it wants the
     same agent again. One that is made from a session id means that session only. An agent that
     was registered for the process before any hook came is this session's.
     """
@@ -197,7 +197,7 @@ def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
 def revoke_briefing(tx: Tx, delivery_id: str) -> None:
     """Have the briefing given again: the reply that held it was never read.
 
-    A delivery that also lies in the spool is one whose client gave up waiting.
+    A delivery that is also in the spool is one whose client gave up waiting.
     """
     tx.run(
         "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery",
@@ -206,7 +206,7 @@ def revoke_briefing(tx: Tx, delivery_id: str) -> None:
 
 
 def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
-    """Whether a transcript was shortened or begun anew since it was last looked at."""
+    """Whether a transcript was shortened or replaced since it was last looked at."""
     if before is None:
         return False
     then = _mark(before)

@@ -1,9 +1,10 @@
-"""Snapshot builder: everything a snapshot says, from what is declared and what the store knows.
+"""Snapshot builder: the content of a snapshot, as declared and as the store knows it.
 
 What is declared always wins.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -14,10 +15,8 @@ from ...protocol.snapshots import (
     MOST_COUNTED,
     CommandOutcome,
     ContextDigest,
-    ResumeHints,
     Snapshot,
     StepState,
-    TodoCompliance,
 )
 from ...protocol.types import RunStatus, SnapshotSource, WindowPressure
 from ..checkpoints.codec import digest_of
@@ -35,7 +34,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a snapshot be taken, and what whoever pulls it declares."""
+    """Why a snapshot is taken, and what its caller declares."""
 
     source: SnapshotSource
     status: RunStatus | None = None
@@ -59,7 +58,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot will say; ``end`` is how far the log stands in it, or in one before."""
+    """The content of a snapshot to be; ``end`` is the last event that it, or one before, covers."""
 
     status: RunStatus
     step_state: StepState
@@ -76,6 +75,11 @@ def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
     if session is None and agent_id is not None:
         session = runs.open_session_of(tx, agent_id)
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id) if agent_id else None
+    newest = None
+    # With a damaged one nothing can be compared, and verify will tell of it.
+    with suppress(Corrupt):
+        row = newest_row(tx, run_id) if run else None
+        newest = from_row(row) if row else None
     return RunFacts(
         run_id=run_id,
         run=run,
@@ -83,7 +87,7 @@ def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
         agent_id=agent_id,
         agent=agent,
         plan=plan_steps.plan_of(tx, agent),
-        newest=_newest(tx, run_id) if run else None,
+        newest=newest,
     )
 
 
@@ -95,20 +99,15 @@ def newest_row(tx: Tx, run_id: str) -> Row | None:
     )
 
 
-def _newest(tx: Tx, run_id: str) -> Snapshot | None:
-    row = newest_row(tx, run_id)
-    try:
-        return from_row(row) if row else None
-    except Corrupt:  # nothing can be compared with it, and verify will tell of it
-        return None
-
-
 def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     """Return what a snapshot of the run says now."""
-    span = span_of(tx, known)
+    span = uncovered_span(tx, known)
     status, why = _status(tx, known)
     status = trigger.status or status
-    found = _outcomes(tx, span, trigger)
+    if trigger.outcomes is not None:
+        found = outcomes.outcomes_declared(trigger.outcomes)
+    else:
+        found = outcomes.outcomes_in_log(tx, span) if span else outcomes.Outcomes([])
     failure = _failed_last(tx, span, known, found.kept)
     if status == "failed":
         failure = why or failure or "the run broke off"
@@ -122,8 +121,8 @@ def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
     )
 
 
-def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
-    """Return the part of the log that stands in no snapshot yet.
+def uncovered_span(tx: Tx, known: RunFacts) -> outcomes.Span | None:
+    """Return the part of the log that no snapshot covers yet.
 
     The first snapshot of a run begins with its session, after what other runs of its agent have.
     """
@@ -134,7 +133,7 @@ def span_of(tx: Tx, known: RunFacts) -> outcomes.Span | None:
 
 
 def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
-    """Return how far the log stands in snapshots of an agent.
+    """Return the last event that snapshots of an agent cover.
 
     Sessions of two harnesses with one id are one run: each agent goes on from its own snapshots.
     """
@@ -154,17 +153,11 @@ def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
     )
 
 
-def _outcomes(tx: Tx, span: outcomes.Span | None, trigger: Trigger) -> outcomes.Outcomes:
-    if trigger.outcomes is not None:
-        return outcomes.declared(trigger.outcomes)
-    return outcomes.gathered(tx, span) if span else outcomes.Outcomes([])
-
-
 def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
     """Return how a run is, and what broke it off when something did."""
     agent = known.agent
     if agent is None:
-        # Nobody else speaks for it: what was said last stands.
+        # Nobody else speaks for it: it is as it was said last.
         return (known.newest.status if known.newest else "in_progress"), None
     if plan_steps.all_done(known.plan):
         return "completed", None
@@ -197,7 +190,7 @@ def _failed_last(
     """Return the last command if it failed: nothing has made that good."""
     last = found[-1] if found else None
     if last is None and span is not None:
-        last = outcomes.newest(tx, span)
+        last = outcomes.newest_outcome(tx, span)
     if last is None and known.newest and known.newest.command_outcomes:
         last = known.newest.command_outcomes[-1]
     if last is None or last.result != "FAIL":
@@ -208,23 +201,21 @@ def _failed_last(
 def _step_state(
     ctx: Context, known: RunFacts, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
-    """Return where a run stands, and how many entries were too many to be said."""
+    """Return the step that a run is at, and how many entries were too many for it."""
     said = trigger.step
     if said is None and known.session is None and not known.plan and known.newest:
-        # Nobody else knows the plan: the step stands as it was said last.
+        # Nobody else knows the plan: the step is the one that was said last.
         return _as_said_last(known.newest, status), 0
-    complied, violations = _complied(ctx, known, said)
-    resumed, actions = plan_steps.bounded_hints(_hints(known, said, status, failure))
+    complied, violations = plan_steps.compliance(ctx, known.plan), 0
+    hints = plan_steps.computed_hints(known.plan, failure, said, status)
+    if said is not None:
+        if said.todo_compliance is not None:
+            complied, violations = plan_steps.declared_compliance(ctx, said.todo_compliance)
+        if said.resume_hints is not None:
+            hints = plan_steps.declared_hints(hints, said.resume_hints)
+    resumed, actions = plan_steps.bounded_hints(hints)
     meant = plan_steps.step_meant(known.plan, said)
     return plan_steps.step_state(said, meant, complied, resumed), violations + actions
-
-
-def _complied(
-    ctx: Context, known: RunFacts, said: DeclaredStep | None
-) -> tuple[TodoCompliance, int]:
-    if said is not None and said.todo_compliance is not None:
-        return plan_steps.declared_compliance(ctx, said.todo_compliance)
-    return plan_steps.compliance(ctx, known.plan), 0
 
 
 def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
@@ -233,15 +224,6 @@ def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
         return newest.step_state
     left = plan_steps.computed_hints([], None, None, status)
     return msgspec.structs.replace(newest.step_state, resume_hints=left)
-
-
-def _hints(
-    known: RunFacts, said: DeclaredStep | None, status: RunStatus, failure: str | None
-) -> ResumeHints:
-    computed = plan_steps.computed_hints(known.plan, failure, said, status)
-    if said is None or said.resume_hints is None:
-        return computed
-    return plan_steps.declared_hints(computed, said.resume_hints)
 
 
 def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: int) -> ContextDigest:
@@ -275,10 +257,8 @@ def _pressure(session: Row | None) -> WindowPressure:
         return "low"
     if session["context"] == "compacting":
         return "high"
-    used, size = session["window_tokens"], session["window_size"]
-    if used is None or not size:
-        return "low"
-    if used * 100 < size * MEDIUM_PERCENT:
+    used, size = session["window_tokens"] or 0, session["window_size"]
+    if not size or used * 100 < size * MEDIUM_PERCENT:
         return "low"
     return "medium" if used * 100 < size * HIGH_PERCENT else "high"
 

@@ -20,7 +20,7 @@ from ...protocol.events import SnapshotsPruned
 from ...protocol.records import Integrity, SourceDetail
 from ...protocol.snapshots import Artifact, Snapshot, SnapshotContent, SnapshotDocument
 from ...protocol.timestamps import iso, to_ms
-from ...protocol.types import RunId, SnapshotId, StorageLocation
+from ...protocol.types import RunId, SnapshotId
 from ..artifacts.kinds import RecordKind, register_kind
 from ..checkpoints.codec import ChecksumError, canonical, digest_of
 from ..core.context import Context
@@ -46,13 +46,17 @@ class _Names(msgspec.Struct, frozen=True):
 
 def to_file(snapshot: SnapshotDocument) -> bytes:
     """Return the bytes of a snapshot's file: its nine fields in order, one line."""
-    fields = {name: getattr(snapshot, name) for name in CONTENT_FIELDS}
-    return _in_order(SnapshotDocument(**fields, integrity=snapshot.integrity)) + b"\n"
+    document = SnapshotDocument(**_fields(snapshot), integrity=snapshot.integrity)
+    return _in_order(document) + b"\n"
+
+
+def _fields(content: SnapshotContent) -> dict[str, Any]:
+    return {name: getattr(content, name) for name in CONTENT_FIELDS}
 
 
 def sealed(content: SnapshotContent) -> SnapshotDocument:
     """Return the content with the checksum of it beside it."""
-    fields = {name: getattr(content, name) for name in CONTENT_FIELDS}
+    fields = _fields(content)
     digest = digest_of(canonical(SnapshotContent(**fields)))
     return SnapshotDocument(**fields, integrity=msgspec.structs.replace(_SEAL, digest=digest))
 
@@ -123,7 +127,7 @@ def from_row(row: Row) -> Snapshot:
             source_details=_details(row["source_details_json"]),
             backed_up_at=row["backed_up_at"],
             compressed_at=row["compressed_at"],
-            storage_locations=_locations(row),
+            storage_locations=["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
             artifacts=_artifacts(row),
             warnings=_strings(row["warnings_json"]),
         )
@@ -137,30 +141,24 @@ def from_row(row: Row) -> Snapshot:
         )
 
 
-def _locations(row: Row) -> list[StorageLocation]:
-    return ["sqlite", "file"] if row["backed_up_at"] else ["sqlite"]
-
-
 def _artifacts(row: Row) -> list[Artifact]:
     """Return the forms of the history file; their paths start in the directory of the run."""
-    compressed = row["compressed_at"] is not None
-    plain = Artifact(
-        path=f"history/{row['id']}.json",
-        compressed=False,
-        present=row["backed_up_at"] is not None and not compressed,
-        size_bytes=row["size_bytes"],
-        digest=row["file_digest"],
+    packed = row["compressed_at"] is not None
+    there = row["backed_up_at"] is not None and not packed
+    forms = [_form(row["id"], row["size_bytes"], row["file_digest"], False, there)]
+    if row["gzip_digest"] is not None:
+        forms.append(_form(row["id"], row["gzip_bytes"], row["gzip_digest"], True, packed))
+    return forms
+
+
+def _form(snapshot_id: str, size: int, digest: str, compressed: bool, present: bool) -> Artifact:
+    return Artifact(
+        path=f"history/{snapshot_id}.json{'.gz' if compressed else ''}",
+        compressed=compressed,
+        present=present,
+        size_bytes=size,
+        digest=digest,
     )
-    if row["gzip_digest"] is None:
-        return [plain]
-    packed = Artifact(
-        path=f"history/{row['id']}.json.gz",
-        compressed=True,
-        present=compressed,
-        size_bytes=row["gzip_bytes"],
-        digest=row["gzip_digest"],
-    )
-    return [plain, packed]
 
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
@@ -177,8 +175,7 @@ def _read(data: bytes) -> Snapshot:
         raise ValueError(f"created_at is {content.created_at!r}")
     if digest_of(canonical(content)) != integrity.digest:
         raise ValueError("it has fields or values that no snapshot has")
-    fields = {name: getattr(content, name) for name in CONTENT_FIELDS}
-    return Snapshot(**fields, integrity=integrity)
+    return Snapshot(**_fields(content), integrity=integrity)
 
 
 def _integrity(stated: object) -> Integrity:
@@ -203,14 +200,8 @@ def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoRetur
 
 def with_file(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
     """Return a snapshot that was read from a form of its file, the bytes of which are ``raw``."""
-    ending = ".json.gz" if compressed else ".json"
-    form = Artifact(
-        path=f"history/{snapshot.snapshot_id}{ending}",
-        compressed=compressed,
-        present=True,
-        size_bytes=len(raw),
-        digest=hashlib.sha256(raw).hexdigest(),
-    )
+    digest = hashlib.sha256(raw).hexdigest()
+    form = _form(snapshot.snapshot_id, len(raw), digest, compressed, present=True)
     return msgspec.structs.replace(snapshot, artifacts=[form])
 
 
@@ -228,8 +219,8 @@ def is_from_another_copy(snapshot: Snapshot) -> bool:
 def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
     """Return the row of a snapshot that had none; its run's is written too if that is missing.
 
-    Whose run it was stands in no file. The log that its commands were gathered from may be lost, so
-    they count as declared; what is left of that log stands in this snapshot already.
+    Whose run it was is in no file. The log that its commands were gathered from may be lost, so
+    they count as declared; this snapshot covers what is left of that log.
     """
     tx.run(
         "INSERT INTO runs (id, status, events_seq) VALUES (:id, :status, :seq)"

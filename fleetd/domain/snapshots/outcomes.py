@@ -1,6 +1,6 @@
 """Command outcomes: how the commands and tools of a run ended, declared or told by the log.
 
-Source: snapshot-lifecycle, ``command_outcomes``. One outcome per call: some harnesses tell how a
+One outcome per call: some harnesses tell how a
 call ended in a second event, and the newer one knows more. Secrets are gone already.
 """
 
@@ -20,7 +20,7 @@ from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 
 NAME_CHARS = 200
-# A call is told by three events at most.
+# A call has three events at most.
 MOST_EVENTS = 20 * MOST_OUTCOMES
 # How many of its agent's last events are looked through for a call of before the last snapshot,
 # and how many calls among them.
@@ -44,7 +44,7 @@ class Span(msgspec.Struct, frozen=True):
     begun_at: str
 
 
-def declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
+def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
     """Return what a caller declares, the last of it when it is too much."""
     kept = told[-MOST_OUTCOMES:]
     return Outcomes(
@@ -63,18 +63,25 @@ def declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
     )
 
 
-def gathered(tx: Tx, span: Span) -> Outcomes:
+def outcomes_in_log(tx: Tx, span: Span) -> Outcomes:
     """Return how the calls ended that an agent reports in a part of the log."""
     rows = _events(tx, span, BEGINS_A_CALL + ENDS_A_CALL, MOST_EVENTS)
     calls = _calls(rows, tx, span)
     kept = calls[-MOST_OUTCOMES:]
     dropped = len(calls) - len(kept)
     if len(rows) == MOST_EVENTS:
-        dropped += _ends_before(tx, span, rows[0]["seq"])
+        dropped += tx.value(
+            "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
+            f" AND timestamp >= :begun AND type IN {in_sql(ENDS_A_CALL)}",
+            agent=span.agent_id,
+            since=span.since,
+            until=rows[0]["seq"],
+            begun=span.begun_at,
+        )
     return Outcomes([call.outcome() for call in kept], dropped)
 
 
-def newest(tx: Tx, span: Span) -> CommandOutcome | None:
+def newest_outcome(tx: Tx, span: Span) -> CommandOutcome | None:
     """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
     since = nth_newest_position(tx, span.agent_id, LAST_EVENTS)
     rows = _events(tx, msgspec.structs.replace(span, since=since), ENDS_A_CALL, 3)
@@ -93,18 +100,6 @@ def _events(tx: Tx, span: Span, kinds: Sequence[str], most: int) -> list[Row]:
         most=most,
     )
     return rows[::-1]
-
-
-def _ends_before(tx: Tx, span: Span, seq: int) -> int:
-    count: int = tx.value(
-        "SELECT count(*) FROM events WHERE agent_id = :agent AND seq > :since AND seq < :until"
-        f" AND timestamp >= :begun AND type IN {in_sql(ENDS_A_CALL)}",
-        agent=span.agent_id,
-        since=span.since,
-        until=seq,
-        begun=span.begun_at,
-    )
-    return count
 
 
 class _Call(msgspec.Struct):
@@ -137,19 +132,17 @@ class _Call(msgspec.Struct):
     def outcome(self) -> CommandOutcome:
         """Return how the call ended."""
         result, code = _VERDICTS.get(self.result, _UNKNOWN)
+        kind: OutcomeKind = "shell" if self.shell else "tool_use"
+        if self.tool.lower() in _SLASH_COMMANDS:
+            kind = "slash_command"
         return CommandOutcome(
-            kind=self._kind(),
+            kind=kind,
             name=short(self.command or self.tool, NAME_CHARS) or "unnamed",
             result=result,
             duration_ms=self._duration_ms(),
             reason_code=code if result != "FAIL" or self.shell else "tool_failed",
             summary=short(self.error, SUMMARY_CHARS),
         )
-
-    def _kind(self) -> OutcomeKind:
-        if self.tool.lower() in _SLASH_COMMANDS:
-            return "slash_command"
-        return "shell" if self.shell else "tool_use"
 
     def _duration_ms(self) -> int:
         if self.told_ms is not None:

@@ -4,6 +4,7 @@ The plan of an agent is what its harness told last, and then what else was given
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
@@ -32,7 +33,6 @@ _STATUSES: dict[str, StepStatus] = {
 # Which step a run is at: the one under way, else one that waits for something, else the next.
 _RANK = ("in_progress", "blocked")
 _strings = msgspec.json.Decoder(list[str]).decode
-_NOTHING = DeclaredStep()
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,12 +90,12 @@ def _step(row: Row, ordinal: int) -> PlanStep:
 
 def present_step(plan: Sequence[PlanStep]) -> PlanStep | None:
     """Return the step a run is at: under way, else the next open one, else the last closed."""
-    for status in _RANK:
-        found = next((step for step in plan if step.sortie_status == status), None)
-        if found is not None:
-            return found
-    following = next((step for step in plan if step.open), None)
-    return following or max(plan, key=lambda step: (step.closed_at, step.ordinal), default=None)
+    candidates = chain(
+        (step for status in _RANK for step in plan if step.sortie_status == status),
+        (step for step in plan if step.open),
+        sorted(plan, key=lambda step: (step.closed_at, step.ordinal), reverse=True),
+    )
+    return next(candidates, None)
 
 
 def all_done(plan: Sequence[PlanStep]) -> bool:
@@ -136,8 +136,8 @@ def step_state(
     complied: TodoCompliance,
     hints: ResumeHints,
 ) -> StepState:
-    """Return where a run stands: what was declared, and what is known of that step beside it."""
-    given = declared or _NOTHING
+    """Return the step of a run: as declared, and what is known of it beside that."""
+    given = declared or DeclaredStep()
     return StepState(
         plan_path=given.plan_path,
         step_id=given.step_id or (meant.id if meant else None),
@@ -154,27 +154,20 @@ def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[Tod
     Raises InvalidParams for a time that is none.
     """
     kept = [short(told, SUMMARY_CHARS) for told in declared.violations[:MOST_VIOLATIONS]]
-    complied = TodoCompliance(
-        result=declared.result, violations=kept, checked_at=_checked_at(ctx, declared.checked_at)
-    )
-    return complied, len(declared.violations) - len(kept)
-
-
-def _checked_at(ctx: Context, told: str | None) -> str:
-    if told is None:
-        return ctx.now
     try:
-        return iso(to_ms(told))
+        checked_at = iso(to_ms(declared.checked_at)) if declared.checked_at is not None else ctx.now
     except (ValueError, OverflowError):
         raise InvalidParams(
-            f"todo_compliance.checked_at is {told!r}, which is no time.",
+            f"todo_compliance.checked_at is {declared.checked_at!r}, which is no time.",
             hint="Give ISO 8601, such as 2026-01-05T12:00:00Z, or leave it out for now.",
             field="step_state.todo_compliance.checked_at",
         ) from None
+    complied = TodoCompliance(result=declared.result, violations=kept, checked_at=checked_at)
+    return complied, len(declared.violations) - len(kept)
 
 
 MOST_ACTIONS = 20
-# Behind it stands what a command put out: nobody's words.
+# A command's output follows it: nobody's words.
 FAILED_FIRST = "Look into what failed: "
 READY, AFTER_FAILURE = "resume_ready", "resume_after_failure"
 NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
@@ -187,14 +180,16 @@ def computed_hints(
 ) -> ResumeHints:
     """Return what the plan says about going on; ``failure`` is what failed last, if it did.
 
-    Where the store knows no plan, the step that the caller says it is at stands for one, and so
+    Where the store knows no plan, the step that the caller says it is at counts as one, and so
     does a run that is completed: nothing is ahead of that.
     """
     stated = said.step_status if said is not None else None
     if not plan and stated is None and status != "completed":
         return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
-    if plan:
-        ahead = [_action(step) for step in _in_turn(plan)]
+    if plan:  # the step that the run is at comes first
+        present = present_step(plan)
+        left = (step for step in plan if step.open)
+        ahead = [_action(step) for step in sorted(left, key=lambda step: step is not present)]
     else:
         ahead = _said_ahead(said) if said is not None and status != "completed" else []
     if not ahead:
@@ -204,12 +199,6 @@ def computed_hints(
         return ResumeHints(eligible=True, reason_code=READY, next_actions=actions)
     first = short(f"{FAILED_FIRST}{failure}", SUMMARY_CHARS)
     return ResumeHints(eligible=True, reason_code=AFTER_FAILURE, next_actions=[first, *actions])
-
-
-def _in_turn(plan: Sequence[PlanStep]) -> list[PlanStep]:
-    """Return what is left of a plan, the step that the run is at first."""
-    present = present_step(plan)
-    return sorted((step for step in plan if step.open), key=lambda step: step is not present)
 
 
 def _action(step: PlanStep) -> str:
@@ -227,7 +216,7 @@ def _said_ahead(said: DeclaredStep) -> list[str]:
 def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
     """Return the hints that a caller gives, with what it does not say as computed.
 
-    Whoever says what comes next says that the run can go on, if not otherwise.
+    Who says what comes next says that the run can go on, if not otherwise.
     """
     goes_on = computed.eligible or bool(declared.next_actions)
     eligible = goes_on if declared.eligible is None else declared.eligible

@@ -1,8 +1,8 @@
-"""What an agent's newest snapshot adds to its recovery context.
+"""The part of a recovery context that comes from the agent's newest snapshot.
 
-Between two checkpoints it knows best where the agent stands. An agent's snapshots are those of its
-runs, and of the lost agents that it took over from; what was recorded for no agent speaks for
-nobody. Texts that are not the agent's own are in quotes.
+Between two checkpoints that is the best account of the agent's work. An agent's snapshots are those
+of its runs, and of the lost agents that it took over from; what was recorded for no agent speaks
+for nobody. Texts that are not the agent's own are in quotes.
 """
 
 import re
@@ -13,11 +13,12 @@ import msgspec
 from ...protocol.display import LINE_CHARS, quote, short
 from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
-from ...protocol.snapshots import CommandOutcome, ResumeHints, Snapshot
+from ...protocol.snapshots import CommandOutcome, Snapshot
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.narrative import Titles, step
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
 from .plan_steps import FAILED_FIRST, NO_PLAN
@@ -34,7 +35,7 @@ _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
 RUNS, TRIED = 5, 20
 
 
-class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whose snapshots are asked for: an agent's, as far as they are about a mission.
 
     ``whose`` are the agents whose runs speak for it. Behind the position ``until`` in the log
@@ -47,9 +48,7 @@ class SnapshotReader(msgspec.Struct, frozen=True, kw_only=True):
     until: int
 
 
-def snapshot_reader(
-    tx: Tx, mission: Row, agent_id: str, until: int | None = None
-) -> SnapshotReader:
+def snapshot_scope(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> SnapshotScope:
     """Return an agent as a reader: with those it took over from, none of another mission."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE id = :agent OR succeeded_by = :agent ORDER BY id",
@@ -58,16 +57,16 @@ def snapshot_reader(
     mission_of = {agent_id: None} | {row["id"]: row["mission_id"] for row in rows}
     whose = tuple(each for each, at in mission_of.items() if at in (None, mission["id"]))
     end = position(tx) if until is None else until
-    return SnapshotReader(agent_id=agent_id, mission=mission, whose=whose, until=end)
+    return SnapshotScope(agent_id=agent_id, mission=mission, whose=whose, until=end)
 
 
-def _snapshots(tx: Tx, reader: SnapshotReader) -> Iterator[Snapshot]:
+def _snapshots(tx: Tx, reader: SnapshotScope) -> Iterator[Snapshot]:
     """Yield the snapshots that can be read and speak for an agent, run by run, newest first."""
     rows = (row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id))
     return _readable(tx, reader, rows)
 
 
-def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[str, str]]:
+def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[str, str]]:
     """Return when outcomes were recorded that a client declared, and what they were; newest first.
 
     Those that were gathered stand in the log, where they are read.
@@ -84,21 +83,19 @@ def declared_outcomes(tx: Tx, reader: SnapshotReader, most: int) -> list[tuple[s
     return found[:most]
 
 
-def _runs(tx: Tx, reader: SnapshotReader) -> list[str]:
+def _runs(tx: Tx, reader: SnapshotScope) -> list[str]:
     """Return the runs of which snapshots may speak for an agent, the one recorded last first."""
-    found: list[Row] = []
-    for author in reader.whose:
-        found += tx.all(
-            "SELECT r.id, (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id) AS newest"
-            " FROM runs r WHERE r.agent_id = :author ORDER BY newest DESC LIMIT :most",
-            author=author,
-            most=RUNS,
-        )
-    found.sort(key=lambda row: row["newest"] or 0, reverse=True)
-    return [row["id"] for row in found[:RUNS]]
+    rows = tx.all(
+        "SELECT r.id, coalesce((SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id), 0)"
+        f" AS newest FROM runs r WHERE r.agent_id IN ({inside_of('author', reader.whose)})"
+        " ORDER BY newest DESC LIMIT :most",
+        most=RUNS,
+        **named_params("author", reader.whose),
+    )
+    return [row["id"] for row in rows]
 
 
-def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[Row]:
+def _rows(tx: Tx, reader: SnapshotScope, run_id: str, more: str = "") -> list[Row]:
     return tx.all(
         f"SELECT * FROM snapshots WHERE run_id = :run AND {LIVE} AND seq <= :until {more}"
         " ORDER BY seq DESC LIMIT :most",
@@ -108,7 +105,7 @@ def _rows(tx: Tx, reader: SnapshotReader, run_id: str, more: str = "") -> list[R
     )
 
 
-def _readable(tx: Tx, reader: SnapshotReader, rows: Iterator[Row]) -> Iterator[Snapshot]:
+def _readable(tx: Tx, reader: SnapshotScope, rows: Iterator[Row]) -> Iterator[Snapshot]:
     """Yield what can be read and speaks for the agent; damage is for others to tell and heal."""
     for row in rows:
         try:
@@ -119,7 +116,7 @@ def _readable(tx: Tx, reader: SnapshotReader, rows: Iterator[Row]) -> Iterator[S
             yield snapshot
 
 
-def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
+def _of_mission(tx: Tx, reader: SnapshotScope, snapshot: Snapshot) -> bool:
     """Whether a snapshot can be about a mission: its agent may have been in another one then."""
     if snapshot.created_at < reader.mission["created_at"]:
         return False
@@ -130,7 +127,7 @@ def _of_mission(tx: Tx, reader: SnapshotReader, snapshot: Snapshot) -> bool:
 
 def with_next_actions(
     tx: Tx,
-    reader: SnapshotReader,
+    reader: SnapshotScope,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -140,16 +137,13 @@ def with_next_actions(
     A step that has a line of its own already, or is over, is not said again.
     """
     actions = _actions(tx, reader, sorties, live, titles)
-    if not actions:
-        return live
-    return msgspec.structs.replace(
-        live, next_steps=list(dict.fromkeys([*actions, *live.next_steps]))
-    )
+    steps = dict.fromkeys([*actions, *live.next_steps]) if actions else live.next_steps
+    return msgspec.structs.replace(live, next_steps=[*steps])
 
 
 def _actions(
     tx: Tx,
-    reader: SnapshotReader,
+    reader: SnapshotScope,
     sorties: Sequence[SortieState],
     live: RecoveryContext,
     titles: Titles,
@@ -189,8 +183,8 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
     ]
 
 
-def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]) -> str:
-    """Tell where in its plan an agent stands and how full its window was; empty for nothing."""
+def step_line(tx: Tx, reader: SnapshotScope, sorties: Sequence[SortieState]) -> str:
+    """Return a line about an agent's step and how full its window was; empty for nothing."""
     snapshot = next(_snapshots(tx, reader), None)
     if snapshot is None:
         return ""
@@ -199,7 +193,10 @@ def standing_line(tx: Tx, reader: SnapshotReader, sorties: Sequence[SortieState]
     parts = [pressure]
     if not _plan_moved(tx, reader, snapshot, sorties):
         hints = snapshot.step_state.resume_hints
-        parts = [*_step(snapshot), pressure, *_held_back(hints)]
+        parts = [*_step(snapshot), pressure]
+        if not hints.eligible:  # by its plan; without a plan its work goes on all the same
+            why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
+            parts.append(f"{why}: {hints.reason_code}")
     whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
     told = "; ".join(parts)
     return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
@@ -214,21 +211,13 @@ def _step(snapshot: Snapshot) -> list[str]:
     return [f"plan step{place}{named}" + (f": {state.step_status}" if state.step_status else "")]
 
 
-def _held_back(hints: ResumeHints) -> list[str]:
-    """Say why a run cannot go on by its plan. Without a plan its work goes on all the same."""
-    if hints.eligible:
-        return []
-    why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
-    return [f"{why}: {hints.reason_code}"]
-
-
 def _outcome(outcome: CommandOutcome, at: str) -> str:
     about = outcome.summary or outcome.reason_code or ""
     error = f" — {quote(about, NAME_CHARS)}" if about and outcome.result != "PASS" else ""
     return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}, {at}{error}"
 
 
-def _in_whose_words(reader: SnapshotReader, snapshot: Snapshot, action: str) -> str:
+def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
     """Return an action as its reader may see it: one's own words as they are, others' in quotes.
 
     What a command put out when it failed is nobody's words.
@@ -257,7 +246,7 @@ def _plain(text: str) -> str:
 
 
 def _plan_moved(
-    tx: Tx, reader: SnapshotReader, snapshot: Snapshot, sorties: Sequence[SortieState]
+    tx: Tx, reader: SnapshotScope, snapshot: Snapshot, sorties: Sequence[SortieState]
 ) -> bool:
     """Whether the agent's plan is another one by now: a step was begun or closed since.
 
@@ -267,7 +256,7 @@ def _plan_moved(
     present = next((s for s in sorties if s.id == state.step_id), None)
     if present is not None and (present.status in CLOSED_SORTIE) != (state.step_status in _CLOSED):
         return True
-    # Whoever changes a sortie's status does so in the name of the agent that has it.
+    # A sortie's status is changed in the name of the agent that has it.
     return any(
         tx.one(
             "SELECT 1 AS moved FROM events WHERE agent_id = :agent AND seq > :seq"
@@ -280,7 +269,7 @@ def _plan_moved(
     )
 
 
-def _made_good(tx: Tx, reader: SnapshotReader, snapshot: Snapshot, action: str) -> bool:
+def _made_good(tx: Tx, reader: SnapshotScope, snapshot: Snapshot, action: str) -> bool:
     """Whether an action looks back at a failure after which something went well."""
     if not action.startswith(FAILED_FIRST):
         return False

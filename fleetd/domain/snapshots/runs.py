@@ -5,16 +5,15 @@ A run is one session of one agent, or whatever a tool calls so.
 
 import hashlib
 import re
-from typing import Any
 
 import msgspec
 
-from ...protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
+from ...protocol.errors import InvalidParams, InvalidState, NotFound
 from ...protocol.requests.snapshot import SnapshotLatest, SnapshotRecord
 from ...protocol.types import RUN_ID
 from ..core.context import Context
 from ..core.ids import Key, missing
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..missions.selection import is_inside
 
@@ -34,7 +33,7 @@ class RunCandidate(msgspec.Struct, frozen=True):
     agent_id: str | None
 
 
-def run_of(key: Key) -> str:
+def run_of_session(key: Key) -> str:
     """Return the run of a session's window: the session's own id wherever that can be one.
 
     A subagent's run is called after both. A name that cannot stand in a path is cleaned and cut,
@@ -51,7 +50,7 @@ def run_of(key: Key) -> str:
 
 def run_of_row(session: Row) -> str:
     """Return the run of a session's row."""
-    return run_of(Key(session["harness"], session["session_id"], session["subagent"]))
+    return run_of_session(Key(session["harness"], session["session_id"], session["subagent"]))
 
 
 def run_row(tx: Tx, run_id: str) -> Row | None:
@@ -78,15 +77,13 @@ def run_of_agent(tx: Tx, agent_id: str) -> str | None:
         " ORDER BY s.seq DESC LIMIT 1",
         agent=agent_id,
     )
-    return found or _registered(tx, agent_id)
-
-
-def _registered(tx: Tx, agent_id: str) -> str | None:
-    """Return the run of an agent that told its session when it registered, without any hook."""
+    if found:
+        return found
+    # It may have told its session when it registered, without any hook.
     row = tx.one("SELECT harness, session_id FROM agents WHERE id = :id", id=agent_id)
     if row is None or not row["session_id"]:
         return None
-    return run_of(Key(row["harness"] or "", row["session_id"]))
+    return run_of_session(Key(row["harness"] or "", row["session_id"]))
 
 
 def session_of_run(tx: Tx, run_id: str) -> Row | None:
@@ -94,10 +91,10 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
     names = [run_id]
     # A subagent's run is called <session>.<subagent>, and either may have dots of its own.
     names += [run_id[: dot.start()] for dot in re.finditer(r"\.", run_id)]
-    marks = ", ".join(f":s{number}" for number in range(len(names)))
     rows = tx.all(
-        f"SELECT * FROM sessions WHERE session_id IN ({marks}) ORDER BY last_event_at DESC",
-        **{f"s{number}": name for number, name in enumerate(names)},
+        f"SELECT * FROM sessions WHERE session_id IN ({inside_of('session', names)})"
+        " ORDER BY last_event_at DESC",
+        **named_params("session", names),
     )
     # One whose name had to be cut is found by the agent that was recorded with it.
     run = run_row(tx, run_id)
@@ -144,65 +141,57 @@ def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> RunCandidate
     if len(found) == 1:
         return found[0]
     if found:
-        raise _ambiguous(cwd, found)
-    last = _recorded_last(tx, ctx, cwd) if over else None
+        shown = ", ".join(f"{each.run_id} ({each.agent_id})" for each in found[:SHOWN])
+        more = ", ..." if len(found) > SHOWN else ""
+        raise InvalidState(
+            f"{len(found)} runs are under way in {cwd}: {shown}{more}.",
+            hint="Give run_id or agent_id (--run <id> or --agent <id>) to say which.",
+            candidates=[msgspec.to_builtins(each) for each in found[:20]],
+        )
+    if not over:
+        raise InvalidState(
+            f"No run is under way in {cwd}.",
+            hint="Give run_id (--run <id>): any id of your own will do.",
+            cwd=cwd,
+        )
+    last = _recorded_last(tx, ctx, cwd)
     if last is None:
-        raise _nobody(cwd, over=over)
+        raise NotFound(f"No run is known in {cwd}.", hint=_LISTS, noun="run", cwd=cwd)
     return RunCandidate(last, None)
 
 
+# Where an agent works, and the directory of its mission: as far as they are on this machine.
 _PLACES = (
-    "SELECT a.id, a.cwd, a.machine, m.project_dir, m.machine AS begun_on FROM agents a"
-    " LEFT JOIN missions m ON m.id = a.mission_id"
+    "CASE WHEN a.machine = :machine THEN a.cwd END AS cwd,"
+    " CASE WHEN m.machine = :machine THEN m.project_dir END AS project_dir"
 )
 
 
-def _there(row: Row, ctx: Context, cwd: str) -> bool:
-    """Whether an agent works there, or for a mission of there: on this machine both."""
-    places = ((row["cwd"], row["machine"]), (row["project_dir"], row["begun_on"]))
-    return any(whose == ctx.machine and is_inside(place, cwd) for place, whose in places)
+def _is_there(row: Row, cwd: str) -> bool:
+    return is_inside(row["cwd"], cwd) or is_inside(row["project_dir"], cwd)
 
 
 def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[RunCandidate]:
     """Return the runs of living agents around a directory; a subagent's is its session's part."""
     rows = tx.all(
-        f"{_PLACES} WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
-        " WHERE s.agent_id = a.id AND s.subagent <> '') ORDER BY a.last_seen_at DESC, a.id"
+        f"SELECT a.id, {_PLACES} FROM agents a LEFT JOIN missions m ON m.id = a.mission_id"
+        f" WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
+        " WHERE s.agent_id = a.id AND s.subagent <> '') ORDER BY a.last_seen_at DESC, a.id",
+        machine=ctx.machine,
     )
-    runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _there(row, ctx, cwd))
+    runs = ((run_of_agent(tx, row["id"]), row["id"]) for row in rows if _is_there(row, cwd))
     return [RunCandidate(run_id, agent_id) for run_id, agent_id in runs if run_id is not None]
 
 
 def _recorded_last(tx: Tx, ctx: Context, cwd: str) -> str | None:
     """Return the run of a directory that has the newest snapshot."""
     rows = tx.all(
-        "SELECT r.id, a.cwd, a.machine, m.project_dir, m.machine AS begun_on,"
-        " (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id) AS newest"
-        " FROM runs r JOIN agents a ON a.id = r.agent_id"
-        " LEFT JOIN missions m ON m.id = a.mission_id ORDER BY newest DESC"
+        f"SELECT r.id, {_PLACES}, (SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id)"
+        " AS newest FROM runs r JOIN agents a ON a.id = r.agent_id"
+        " LEFT JOIN missions m ON m.id = a.mission_id ORDER BY newest DESC",
+        machine=ctx.machine,
     )
-    return next((row["id"] for row in rows if _there(row, ctx, cwd)), None)
-
-
-def _ambiguous(cwd: str, found: list[RunCandidate]) -> InvalidState:
-    shown = ", ".join(f"{each.run_id} ({each.agent_id})" for each in found[:SHOWN])
-    more = ", ..." if len(found) > SHOWN else ""
-    return InvalidState(
-        f"{len(found)} runs are under way in {cwd}: {shown}{more}.",
-        hint="Give run_id or agent_id (--run <id> or --agent <id>) to say which.",
-        candidates=[msgspec.to_builtins(each) for each in found[:20]],
-    )
-
-
-def _nobody(cwd: str, *, over: bool) -> FleetError:
-    values: dict[str, Any] = {"cwd": cwd}
-    if over:
-        return NotFound(f"No run is known in {cwd}.", hint=_LISTS, noun="run", **values)
-    return InvalidState(
-        f"No run is under way in {cwd}.",
-        hint="Give run_id (--run <id>): any id of your own will do.",
-        **values,
-    )
+    return next((row["id"] for row in rows if _is_there(row, cwd)), None)
 
 
 def without_snapshots(run_id: str) -> NotFound:

@@ -29,11 +29,11 @@ from ..core.counters import tally
 from ..core.event_log import emit, nth_newest_position, position
 from ..core.registry import method
 from ..core.soft_delete import KEPT_HERE, LIVE, find_live
-from ..core.sql import in_sql
-from ..core.tx import LogLine, Row, Tx, WriteBackup
+from ..core.sql import Where, in_sql
+from ..core.tx import LogLine, Tx, WriteBackup
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..retention.pruning import drop_surplus
-from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, span_of
+from .builder import Draft, RunFacts, Trigger, build, newest_row, run_facts, uncovered_span
 from .codec import from_row, to_columns
 from .outcomes import LAST_EVENTS, MOST_EVENTS
 from .plan_steps import FAILED_FIRST
@@ -43,7 +43,7 @@ _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
-    """Record where a run stands, as somebody asked."""
+    """Record the state of a run on request."""
     meant = requested_run(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
@@ -146,8 +146,10 @@ def _join(tx: Tx, ctx: Context, known: RunFacts, newest: Snapshot, trigger: Trig
 
 def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> str:
     """Write the row of a snapshot, and its run's; return its id."""
+    moment = ctx.now.translate(str.maketrans("", "", "-:."))
     content = SnapshotContent(
-        snapshot_id=_id(tx, ctx),
+        # Each snapshot moves the end of the log, so no two have the same id.
+        snapshot_id=f"cp_{moment}_{position(tx)}",
         created_at=ctx.now,
         run_id=known.run_id,
         source=trigger.source,
@@ -156,7 +158,7 @@ def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigge
         context_digest=draft.context_digest,
         command_outcomes=draft.command_outcomes,
     )
-    # Asked before the run's row says that the log stands in a snapshot.
+    # Asked before the run's row says that a snapshot covers the log.
     missions = _missions_of(tx, known, trigger, content.step_state)
     _keep_run(tx, ctx, known, draft)
     session = known.session or {}
@@ -171,12 +173,6 @@ def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigge
     tx.insert("snapshots", to_columns(content) | beside)
     _tie(tx, content.snapshot_id, missions)
     return content.snapshot_id
-
-
-def _id(tx: Tx, ctx: Context) -> str:
-    """Return a new id: each snapshot moves the end of the log, so no two have the same."""
-    moment = ctx.now.translate(str.maketrans("", "", "-:."))
-    return f"cp_{moment}_{position(tx)}"
 
 
 def _keep_run(tx: Tx, ctx: Context, known: RunFacts, draft: Draft) -> None:
@@ -207,7 +203,7 @@ def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
 
 def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) -> set[str]:
     """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
-    span = span_of(tx, known)
+    span = uncovered_span(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
     newest = "ORDER BY seq DESC LIMIT"
     rows = tx.all(
@@ -246,8 +242,8 @@ def _repeats(state: StepState, newest: Snapshot) -> bool:
 
 
 _SUMMARY = (
-    "id, run_id, timestamp, source, status, step_id, step_ordinal, step_status, window_pressure,"
-    " outcome_count, size_bytes, compressed_at"
+    "id AS snapshot_id, run_id, timestamp AS created_at, source, status, step_id, step_ordinal,"
+    " step_status, window_pressure, outcome_count, size_bytes, compressed_at"
 )
 
 
@@ -268,40 +264,21 @@ def latest(tx: Tx, ctx: Context, run_id: str) -> Snapshot:
 @method(SnapshotList)
 def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
     """Return summaries, newest first, without touching the documents."""
-    where, params = [LIVE], {}
-    if request.run_id is not None:
-        if not (run_row(tx, request.run_id) or session_of_run(tx, request.run_id)):
-            raise without_snapshots(request.run_id)
-        where.append("run_id = :run")
-        params["run"] = request.run_id
-    clause = " AND ".join(where)
-    rows = tx.all(
-        f"SELECT {_SUMMARY} FROM snapshots WHERE {clause} ORDER BY seq DESC LIMIT :limit",
-        **params,
-        limit=request.limit,
-    )
+    where = Where()
+    where.add(LIVE)
     if request.run_id is None:
         total = tally(tx, "snapshots")
     else:
-        total = tx.value(f"SELECT count(*) FROM snapshots WHERE {clause}", **params)
-    return SnapshotPage(snapshots=[_summary_of(row) for row in rows], total=total)
-
-
-def _summary_of(row: Row) -> SnapshotSummary:
-    return SnapshotSummary(
-        snapshot_id=row["id"],
-        run_id=row["run_id"],
-        created_at=row["timestamp"],
-        source=row["source"],
-        status=row["status"],
-        step_id=row["step_id"],
-        step_ordinal=row["step_ordinal"],
-        step_status=row["step_status"],
-        window_pressure=row["window_pressure"],
-        outcome_count=row["outcome_count"],
-        size_bytes=row["size_bytes"],
-        compressed_at=row["compressed_at"],
+        if not (run_row(tx, request.run_id) or session_of_run(tx, request.run_id)):
+            raise without_snapshots(request.run_id)
+        where.equal(run_id=request.run_id)
+        total = tx.value(f"SELECT count(*) FROM snapshots WHERE {where}", **where.params)
+    rows = tx.all(
+        f"SELECT {_SUMMARY} FROM snapshots WHERE {where} ORDER BY seq DESC LIMIT :limit",
+        **where.params,
+        limit=request.limit,
     )
+    return SnapshotPage(snapshots=[SnapshotSummary(**row) for row in rows], total=total)
 
 
 HOUR_MS = 3_600_000

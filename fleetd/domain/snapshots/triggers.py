@@ -5,12 +5,13 @@ agent that has no run gets no snapshot, and nothing is refused.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
 from ...protocol.display import short
 from ...protocol.requests.snapshot import DeclaredDigest, DeclaredStep
-from ...protocol.types import RunStatus, StepStatus
+from ...protocol.types import RunStatus, SnapshotSource, StepStatus
 from ..core import observers
 from ..core.context import Context
 from ..core.soft_delete import LIVE
@@ -46,7 +47,7 @@ def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
     """Return how far sorties are that are there, in the order in which they are named."""
     rows = (
         tx.one("SELECT id, status, blocked_reason FROM sorties WHERE id = :id", id=sortie_id)
-        for sortie_id in dict.fromkeys(sortie_ids)
+        for sortie_id in sortie_ids
     )
     return {row["id"]: step_status(row) for row in rows if row}
 
@@ -95,10 +96,21 @@ def on_error(
 ) -> None:
     """Snapshot the run of an agent that met an error; it goes on unless ``status`` says else."""
     run_id = run_of_agent(tx, agent_id)
+    _take(tx, ctx, run_id, agent_id, "error_boundary", note, status=status)
+
+
+def _take(
+    tx: Tx,
+    ctx: Context,
+    run_id: str | None,
+    agent_id: str,
+    source: SnapshotSource,
+    note: str | None,
+    **declared: Any,
+) -> None:
     if run_id is not None:
         kept = short(note, NOTE_CHARS) if note else None
-        why = Trigger(source="error_boundary", status=status, agent_id=agent_id, note=kept)
-        take(tx, ctx, run_id, why)
+        take(tx, ctx, run_id, Trigger(source=source, agent_id=agent_id, note=kept, **declared))
 
 
 observers.error_met.subscribe(on_error)
@@ -111,15 +123,9 @@ def on_run_failed(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
 
 def on_compaction(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
     """Snapshot the run of an agent whose window is full, and about to be compacted."""
-    run_id = run_of_agent(tx, agent_id)
-    if run_id is not None:
-        why = Trigger(
-            source="manual" if trigger == "manual" else "timer",
-            digest=DeclaredDigest(window_pressure="high"),
-            agent_id=agent_id,
-            note=short(f"before the {trigger} compaction", NOTE_CHARS),
-        )
-        take(tx, ctx, run_id, why)
+    source: SnapshotSource = "manual" if trigger == "manual" else "timer"
+    note, full = f"before the {trigger} compaction", DeclaredDigest(window_pressure="high")
+    _take(tx, ctx, run_of_agent(tx, agent_id), agent_id, source, note, digest=full)
 
 
 def on_agent_died(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
@@ -133,15 +139,7 @@ def on_agent_left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> No
 
     That is its last heartbeat: a plan that is done was told when its last step was.
     """
-    run_id = _under_way(tx, agent_id)
-    if run_id is not None:
-        note = short(reason, NOTE_CHARS) if reason else None
-        take(
-            tx,
-            ctx,
-            run_id,
-            Trigger(source="timer", status="paused", agent_id=agent_id, note=note),
-        )
+    _take(tx, ctx, _under_way(tx, agent_id), agent_id, "timer", reason, status="paused")
 
 
 def _under_way(tx: Tx, agent_id: str) -> str | None:
@@ -161,9 +159,9 @@ _HAS_PLAN = (
 
 
 def on_timer(tx: Tx, ctx: Context, run_id: str) -> None:
-    """Record where a run stands, if it is due: because nothing else did for so long."""
+    """Snapshot a run if that is due: because nothing else did for so long."""
     for row in due_runs(tx, ctx, run_id):
-        take(tx, ctx, row["id"], Trigger(source="timer", agent_id=row["agent_id"]))
+        _take(tx, ctx, row["id"], row["agent_id"], "timer", None)
 
 
 def due_runs(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:

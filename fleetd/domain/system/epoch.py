@@ -121,7 +121,7 @@ def continue_after_loss(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
     whether this is the one.
     """
     begun = "SELECT seq FROM events WHERE seq > :reached AND type = :type"
-    if tx.one(begun, reached=max(end, reached), type=StoreRestored.type):
+    if tx.exists(begun, reached=max(end, reached), type=StoreRestored.type):
         return False
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
     begin_epoch(tx, ctx, reached, token, "damage")

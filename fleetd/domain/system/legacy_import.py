@@ -21,7 +21,7 @@ from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.tx import LogLine, Tx
 from ..locks import leases
-from ..redaction.redact import holds_none, redact, redact_data
+from ..redaction.redact import has_no_secret, redact, redact_data
 
 CONSUMER = "legacy"
 TOGETHER = 100
@@ -101,10 +101,9 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
     """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
 
     Raises InvalidState when what was stored is not what was given: then nothing is.
-    Source: recovery-integration, P0-1.
     """
     key = f"legacy:{legacy.digest}"
-    if tx.one("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
+    if tx.exists("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
         return LegacyCounts(before=True)
     if total := sum(map(len, legacy.events.values())):
         # It is as young as the import: what stands behind it is not old before it is.
@@ -124,7 +123,7 @@ def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
 
 def _warn(tx: Tx, text: str, names: list[str]) -> None:
     if names:
-        tx.after_commit(LogLine("WARNING", f"{text}: {_some(names)}"))
+        tx.after_commit(LogLine("WARNING", f"{text}: {_first_few(names)}"))
 
 
 def _count(tx: Tx, what: str, **values: Any) -> int:
@@ -192,7 +191,7 @@ def _stored(found: list[Timed]) -> Iterator[str]:
     for start in range(0, len(found), TOGETHER):
         part = [_data(event) for _, _, event in found[start : start + TOGETHER]]
         text = _encode_lines(part).decode()
-        if not holds_none(text):
+        if not has_no_secret(text):
             text = _encode_lines([redact_data(data) for data in part]).decode()
         # No other line break: JSON may hold what Python takes for the end of a line.
         yield from text.removesuffix("\n").split("\n")
@@ -221,7 +220,9 @@ def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
             shared.append(agent)
         read[agent] = min(cursor.position, read.get(agent, cursor.position))
     _warn(tx, "Mailboxes with several cursors, of which the one behind counts", shared)
-    beyond = [agent for agent, count in read.items() if _point(tx, ctx, agent, count, end) < count]
+    beyond = [
+        agent for agent, count in read.items() if _set_cursor(tx, ctx, agent, count, end) < count
+    ]
     _warn(tx, "Cursors beyond the last event of their mailbox", beyond)
     stored = [
         _count(
@@ -235,7 +236,7 @@ def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     return _compare("cursors", sum(stored), len(read))
 
 
-def _point(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
+def _set_cursor(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
     """Set a cursor on an agent's ``count``-th imported event; returns which one it got."""
     events = "events WHERE agent_id = :agent AND seq > :end"
     reached = min(count, _count(tx, events, agent=agent, end=end))
@@ -264,7 +265,7 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     granted: set[str] = set()
     for lock in legacy.locks:
         label = f"{lock.file} ({lock.held_by})"
-        until = _end(lock, ctx)
+        begun, until = _lease(lock, ctx)
         if until <= ctx.now_ms:
             expired.append(label)
             continue
@@ -272,7 +273,7 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
         if leases.holder(tx, lock.path) is not None:
             taken.append(label)
             continue
-        granted.add(_grant(tx, ctx, lock, until))
+        granted.add(_grant(tx, ctx, lock, begun, until))
         if not lock.file.startswith(("/", "~/")):
             relative.append(label)
     _warn(tx, "Locks of squawk.json that had expired, not imported", expired)
@@ -282,14 +283,14 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
     return _compare("locks", sum(_count(tx, active, id=lock) for lock in granted), len(granted))
 
 
-def _end(lock: OldLock, ctx: Context) -> int:
-    """Return when a lease ends; one from the future began now, and none is longer than allowed."""
+def _lease(lock: OldLock, ctx: Context) -> tuple[int, int]:
+    """Return when a lease began and ends; one from the future began now, none is too long."""
     begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
     until = begun + lock.timeout_ms if lock.expires_ms is None else lock.expires_ms
-    return min(until, ctx.now_ms + LONGEST_LEASE_MS)
+    return begun, min(until, ctx.now_ms + LONGEST_LEASE_MS)
 
 
-def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
+def _grant(tx: Tx, ctx: Context, lock: OldLock, begun: int, until: int) -> str:
     claim = leases.LeaseRequest(
         path=lock.path,
         file=lock.file,
@@ -301,7 +302,6 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, until: int) -> str:
     row = leases.grant(tx, ctx, claim, activity=False)
     if row is None:
         raise AssertionError(f"{lock.path} was free and could not be locked")
-    begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
     tx.run(
         "UPDATE locks SET acquired_at = :begun, expires_at = :until WHERE id = :id",
         begun=ctx.at(begun - ctx.now_ms),
@@ -329,7 +329,7 @@ def _event_type(old: str) -> str:
     return near if _EVENT_TYPE.match(near) else f"legacy_{near or 'event'}"[:64]
 
 
-def _some(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     """Return the first few of a list, and how many there are beyond."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(name[:200] for name in names[:_SHOWN]) + more

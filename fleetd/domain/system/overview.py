@@ -5,9 +5,9 @@ from ...protocol.status import Counts, MachineLine, MissionLine
 from ..artifacts.outbox import unwritten
 from ..cluster import membership
 from ..core.context import Context
-from ..core.counters import tally, tally_of_events
+from ..core.counters import What, tally, tally_of_events
 from ..core.event_log import epoch, position
-from ..core.mappers import recovery_of
+from ..core.mappers import columns_of, recovery_of
 from ..core.tx import Row, Tx
 from ..liveness.silence import silence_ms, waiting_missions
 from ..missions.selection import is_automatic
@@ -26,6 +26,9 @@ class Overview(Record, frozen=True, kw_only=True):
     epoch: str
 
 
+_TALLIED: tuple[What, ...] = (
+    *("missions", "sorties", "agents", "checkpoints", "snapshots", "recoveries"),
+)
 # Read from the indexes of what is held and of what waits, however much there was before.
 _HELD = "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now"
 _WAITING = "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'"
@@ -50,7 +53,12 @@ def overview(tx: Tx, ctx: Context) -> Overview:
         " ORDER BY r.seq DESC"
     )
     return Overview(
-        counts=_counts(tx, ctx),
+        counts=Counts(
+            locks=tx.value(_HELD, now=ctx.now),
+            messages=tx.value(_WAITING),
+            events=tally_of_events(tx),
+            **{noun: tally(tx, noun) for noun in _TALLIED},
+        ),
         missions=[_line(ctx, row) for row in rows],
         candidates=waiting_missions(tx, ctx),
         recoveries=[recovery_of(row) for row in under_way],
@@ -61,31 +69,11 @@ def overview(tx: Tx, ctx: Context) -> Overview:
     )
 
 
-def _counts(tx: Tx, ctx: Context) -> Counts:
-    return Counts(
-        missions=tally(tx, "missions"),
-        sorties=tally(tx, "sorties"),
-        agents=tally(tx, "agents"),
-        locks=tx.value(_HELD, now=ctx.now),
-        messages=tx.value(_WAITING),
-        events=tally_of_events(tx),
-        checkpoints=tally(tx, "checkpoints"),
-        snapshots=tally(tx, "snapshots"),
-        recoveries=tally(tx, "recoveries"),
-    )
-
-
 def _line(ctx: Context, row: Row) -> MissionLine:
     return MissionLine(
         mission_id=row["id"],
-        title=row["title"],
         progress_percent=percent(row["completed_sorties"], row["total_sorties"]),
-        completed_sorties=row["completed_sorties"],
-        total_sorties=row["total_sorties"],
-        last_activity_at=row["last_activity_at"],
         silence_ms=silence_ms(ctx, row),
-        agents=row["agents"],
-        locks=row["locks"],
         automatic=is_automatic(row),
-        needs_permission=row["needs_permission"],
+        **columns_of(MissionLine, row),
     )

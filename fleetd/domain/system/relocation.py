@@ -138,8 +138,7 @@ def reopen(tx: Tx, ctx: Context) -> bool:
 
     What the other one has seen since then has numbers of its own.
     """
-    gone = tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key")
-    if not gone:
+    if not tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key"):
         return False
     token = (tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0) + TOKENS_UNSEEN
     begin_epoch(tx, ctx, position(tx), token, "copy")

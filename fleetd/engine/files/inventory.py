@@ -71,7 +71,7 @@ async def rows_of(engine: Engine, noun: Noun, owner_id: str) -> RowNames:
     return rows
 
 
-async def take(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
+async def compare(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     """Compare the rows and the files of one owner; raises OSError for an unreadable directory.
 
     The rows are read last: they come before the files.
@@ -80,7 +80,7 @@ async def take(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     return Inventory(noun, await rows_of(engine, noun, owner_id), listing)
 
 
-async def take_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
+async def compare_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
     """Compare the rows and the files of several owners; one that is unreadable is left alone."""
     backups, listings = engine.backups[noun], dict[str, Listing]()
 
@@ -99,7 +99,7 @@ async def take_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list
 # ``latest.json``: compared with what it ought to be, and repaired.
 
 
-class _Compared(msgspec.Struct, frozen=True):
+class _LatestCheck(msgspec.Struct, frozen=True):
     """What ``latest.json`` must be, the record that it is now, and what is wrong with that."""
 
     wanted: Latest
@@ -114,12 +114,12 @@ async def repair_latest(engine: Engine, inventory: Inventory) -> None:
     """
     if inventory.latest_is_right:
         return
-    found = await _compare(engine, inventory)
+    found = await _check_latest(engine, inventory)
     listing = inventory.listing
     is_whole = listing.copies and not listing.latest_trouble(found.wanted.id)
     if is_whole and found.held_id in inventory.rows.live - listing.files:
         return  # it may be all that is left of a record whose file is missing
-    await _set(engine, inventory, found)
+    await _set_latest(engine, inventory, found)
 
 
 async def check_latest(
@@ -130,12 +130,12 @@ async def check_latest(
     That it is a record which is ``known`` to be bad is no finding of its own. Raises OSError when
     nothing can be looked at.
     """
-    async with engine.outbox.at_work:
-        inventory = await take(engine, noun, owner_id)
-        found = await _compare(engine, inventory)
+    async with engine.outbox.file_lock:
+        inventory = await compare(engine, noun, owner_id)
+        found = await _check_latest(engine, inventory)
         if not found.trouble or (found.held_id in known and not repair):
             return []
-        done = await _set(engine, inventory, found) if repair else ""
+        done = await _set_latest(engine, inventory, found) if repair else ""
     return [
         Finding(
             check="latest",
@@ -148,18 +148,24 @@ async def check_latest(
     ]
 
 
-async def _compare(engine: Engine, inventory: Inventory) -> _Compared:
+async def _check_latest(engine: Engine, inventory: Inventory) -> _LatestCheck:
     noun, owner_id, listing = inventory.noun, inventory.owner_id, inventory.listing
-    wanted = await _wanted(engine, noun, owner_id, listing.files)
+    wanted = await _newest_whole(engine, noun, owner_id, listing.files)
+    trouble = listing.latest_trouble(wanted.id)
     if not listing.copies:
-        held_id = (listing.latest or "").removesuffix(".json")
-        return _Compared(wanted, held_id, listing.latest_trouble(wanted.id))
+        return _LatestCheck(wanted, (listing.latest or "").removesuffix(".json"), trouble)
     held = await engine.outbox.in_thread(lambda: engine.backups[noun].latest_bytes(owner_id))
-    trouble = listing.latest_trouble(wanted.id) or _copy_trouble(wanted, held)
-    return _Compared(wanted, _record_in(noun, held or b""), trouble)
+    if not trouble and wanted.data not in (None, held):
+        trouble = f"does not hold snapshot {wanted.id}, the newest"
+        if held is None:
+            trouble = "is a file that cannot be read, or too large for one"
+    held_id = None
+    with contextlib.suppress(Corrupt):
+        held_id = id_of(KINDS[noun].from_file(held or b"", LATEST))
+    return _LatestCheck(wanted, held_id, trouble)
 
 
-async def _wanted(engine: Engine, noun: Noun, owner_id: str, files: frozenset[str]) -> Latest:
+async def _newest_whole(engine: Engine, noun: Noun, owner_id: str, files: frozenset[str]) -> Latest:
     """Return what ``latest.json`` must be: the newest record that has a file.
 
     A copy can only be of one that is whole somewhere, if only in ``latest.json`` itself; where
@@ -176,26 +182,7 @@ async def _wanted(engine: Engine, noun: Noun, owner_id: str, files: frozenset[st
     return newest
 
 
-def _record_in(noun: Noun, data: bytes) -> str | None:
-    """Return the record that some bytes are a whole copy of."""
-    with contextlib.suppress(Corrupt):
-        return id_of(KINDS[noun].from_file(data, LATEST))
-    return None
-
-
-def _copy_trouble(wanted: Latest, held: bytes | None) -> str:
-    """Say what is wrong with a ``latest.json`` that ought to hold what the newest file holds.
-
-    It is a file; ``held`` is None when that cannot be read.
-    """
-    if wanted.data is None or held == wanted.data:
-        return ""
-    if held is None:
-        return "is a file that cannot be read, or too large for one"
-    return f"does not hold snapshot {wanted.id}, the newest"
-
-
-async def _set(engine: Engine, inventory: Inventory, found: _Compared) -> str:
+async def _set_latest(engine: Engine, inventory: Inventory, found: _LatestCheck) -> str:
     """Mend ``latest.json``; returns what was wrong, with what it is now, empty if it stays."""
     owner_id, copies = inventory.owner_id, inventory.listing.copies
     wanted, trouble = found.wanted, found.trouble

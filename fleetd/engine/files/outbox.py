@@ -76,7 +76,7 @@ class Outbox:
         self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
         self._trouble = trio.Event()
-        self.at_work = trio.Lock()
+        self.file_lock = trio.Lock()
         """Held while a file is written or removed; who holds it finds all of them at rest."""
 
     def post(self, work: Work) -> None:
@@ -109,9 +109,9 @@ class Outbox:
         removed = await self.in_thread(lambda: sum(backups.sweep() for backups in every))
         if removed:
             log.info("Removed %d temporary files that a crash had left", removed)
-        await self.take_on()
+        await self.post_pending()
 
-    async def take_on(self) -> None:
+    async def post_pending(self) -> None:
         """Take on what is to do according to the rows and is neither queued nor tried again."""
         for work in await self._read(outbox.pending):
             if work.record_id not in self._jobs and work.record_id not in self._failed:
@@ -171,7 +171,7 @@ class Outbox:
 
     async def _do(self, works: list[Work]) -> None:
         try:
-            async with self.at_work:
+            async with self.file_lock:
                 if isinstance(works[0], WriteBackup):
                     await self._write_file(works[0])
                 else:
@@ -182,7 +182,7 @@ class Outbox:
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)
             if isinstance(error, Storage | Unavailable):
-                self._try_again(*(Failure(work, error.message) for work in works))
+                self._retry_later(*(Failure(work, error.message) for work in works))
 
     async def _write_file(self, work: WriteBackup) -> None:
         backup = await self._read(outbox.backup, work.noun, work.record_id)
@@ -206,7 +206,7 @@ class Outbox:
 
     async def _not_written(self, work: WriteBackup, error: OSError) -> None:
         first = work.record_id not in self._failed
-        self._try_again(Failure(work, str(error)))
+        self._retry_later(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
         if first:  # only that one is announced
             await self._write(outbox.file_not_written, work.noun, work.record_id, str(error))
@@ -239,7 +239,7 @@ class Outbox:
             first, error = next(iter(stuck.items()))
             others = f" and of {len(stuck) - 1} more" if len(stuck) > 1 else ""
             log.warning("Failed to remove the file of %s%s: %s", first, others, error)
-            self._try_again(*(Failure(RemoveBackup(noun, i), str(e)) for i, e in stuck.items()))
+            self._retry_later(*(Failure(RemoveBackup(noun, i), str(e)) for i, e in stuck.items()))
         return set(stuck)
 
     @property
@@ -258,7 +258,7 @@ class Outbox:
         failure = self._failed.get(record_id)
         return failure.why if failure else None
 
-    def _try_again(self, *failures: Failure) -> None:
+    def _retry_later(self, *failures: Failure) -> None:
         for failure in failures:
             self._failed[failure.work.record_id] = failure
         self._trouble.set()

@@ -1,7 +1,7 @@
 """Pull: the files of a mission's checkpoints are written here, whichever machine keeps them.
 
-They lie in a tree of their own, which nothing compares with rows and nothing is taken in from:
-what is pruned or forgotten never comes back out of it. One record at a time is in memory.
+They have a tree of their own, which nothing compares with rows and nothing is ingested from: what
+is pruned or forgotten never comes back out of it. One record at a time is in memory.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
         mission_id = (await engine.run(missions.get, MissionGet(request.mission_id))).id
         pulling = _Pulling(engine, mission_id)
         try:
-            await pulling.through()
+            await pulling.run()
         except OSError as error:
             place = error.filename or engine.pulled.root / mission_id
             raise Storage(
@@ -51,7 +51,7 @@ class _Pulling:
 
     def __init__(self, engine: Engine, mission_id: str) -> None:
         self._engine = engine
-        self._there: frozenset[str] = frozenset()
+        self._files = engine.pulled
         self._seen: set[str] = set()
         self._linked: str | None = None
         self._latest: str | None = None
@@ -59,40 +59,33 @@ class _Pulling:
             mission_id=mission_id, directory=str(engine.pulled.root / mission_id)
         )
 
-    @property
-    def _files(self) -> RecordFiles:
-        return self._engine.pulled
-
-    @property
-    def _named(self) -> str | None:
-        """Return what ``latest.json`` is on the way: as it was, until the newest lies there."""
-        return self._latest or self._linked
-
-    async def through(self) -> None:
+    async def run(self) -> None:
         """Pull every checkpoint, newest first, then remove the files of those that are gone."""
-        mission_id = self.result.mission_id
-        await self._begin(mission_id)
-        cursor: PullCursor | None = NEWEST
-        while cursor is not None:
-            found = await self._engine.read(batch, mission_id, cursor)
-            await self._some(found.found)
-            cursor = found.following
-        await self._end(mission_id)
-        if not self._seen:  # it may have been forgotten meanwhile
-            await self._engine.run(missions.get, MissionGet(mission_id))
-
-    async def _begin(self, mission_id: str) -> None:
-        """Look what lies there, without what a crash has left."""
-        engine = self._engine
-        async with engine.outbox.at_work:
+        engine, mission_id = self._engine, self.result.mission_id
+        async with engine.outbox.file_lock:
             await engine.outbox.in_thread(self._files.sweep)
             listing = await engine.outbox.in_thread(lambda: self._files.list(mission_id))
-        self._there = listing.files
         linked = (listing.latest or "").removesuffix(".json")
         self._linked = linked if linked in listing.files else None
         progress.at("checkpoints")
+        cursor: PullCursor | None = NEWEST
+        while cursor is not None:
+            page = await engine.read(batch, mission_id, cursor)
+            await self._write_batch(page.found)
+            cursor = page.following
+        # latest.json is made right even when nothing is to be removed.
+        gone = sorted(listing.files - self._seen)
+        async with engine.outbox.file_lock:
+            stuck = await engine.outbox.in_thread(
+                lambda: self._files.remove(mission_id, gone, self._latest)
+            )
+        for error in stuck.values():
+            raise error
+        self._note(removed=len(gone))
+        if not self._seen:  # it may have been forgotten meanwhile
+            await engine.run(missions.get, MissionGet(mission_id))
 
-    async def _some(self, found: dict[str, bool]) -> None:
+    async def _write_batch(self, found: dict[str, bool]) -> None:
         for checkpoint_id, nameable in found.items():
             if self._engine.closing:
                 raise Unavailable(
@@ -100,21 +93,21 @@ class _Pulling:
                 )
             self._seen.add(checkpoint_id)
             try:
-                pulled = await self._one(checkpoint_id)
+                written = await self._write(checkpoint_id)
             except (Corrupt, Incompatible) as error:
                 self._note(warnings=[*self.result.warnings, error.message])
                 continue
-            if pulled and self._latest is None and nameable:
+            if written and self._latest is None and nameable:
                 self._latest = checkpoint_id
-            progress.on()
+            progress.advance()
 
-    async def _one(self, checkpoint_id: str) -> bool:
+    async def _write(self, checkpoint_id: str) -> bool:
         """Write one file, unless it is there; returns whether there is one now.
 
         While nobody else touches a file: what is forgotten meanwhile is not written behind it.
         """
         engine, mission_id, files = self._engine, self.result.mission_id, self._files
-        async with engine.outbox.at_work:
+        async with engine.outbox.file_lock:
             data = await engine.read(content, checkpoint_id)
             if data is None:
                 self._seen.discard(checkpoint_id)
@@ -124,23 +117,14 @@ class _Pulling:
                 self._note(unchanged=self.result.unchanged + 1)
                 return True
             with trio.CancelScope(shield=True):
+                # latest.json stays as it was, until the newest file is written.
                 await engine.outbox.in_thread(
-                    lambda: files.write(mission_id, checkpoint_id, data, self._named)
+                    lambda: files.write(
+                        mission_id, checkpoint_id, data, self._latest or self._linked
+                    )
                 )
         self._note(written=self.result.written + 1, bytes=self.result.bytes + len(data))
         return True
-
-    async def _end(self, mission_id: str) -> None:
-        """Remove what was there before and has no row any more; let ``latest.json`` be right."""
-        going = sorted(self._there - self._seen)
-        engine = self._engine
-        async with engine.outbox.at_work:
-            stuck = await engine.outbox.in_thread(
-                lambda: self._files.remove(mission_id, going, self._latest)
-            )
-        for error in stuck.values():
-            raise error
-        self._note(removed=len(going))
 
     def _note(self, **figures: object) -> None:
         self.result = msgspec.structs.replace(self.result, **figures)

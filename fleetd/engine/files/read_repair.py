@@ -1,6 +1,6 @@
 """Read repair: a record is read from either copy, and the other one mended from it.
 
-Source: behaviour, Backups. The row is read first; its file when the row is missing or damaged.
+The row is read first; its file when the row is missing or damaged.
 """
 
 import logging
@@ -94,27 +94,14 @@ def warnings_of(taken: IngestResult) -> list[str]:
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
         found.append(f"{more} more rows were missing; they were restored from their files")
-    left = [f"{_clause(error)}; it was left where it is" for error in taken.refused.values()]
+    left = [
+        f"{_without_period(error)}; it was left where it is" for error in taken.refused.values()
+    ]
     return found + left
 
 
 def _restored(record_id: str, what: str) -> str:
     return f"the database row of {record_id} was {what}; it was restored from its file"
-
-
-def nowhere(engine: Engine, noun: Noun, error: FleetError) -> FleetError:
-    """Return the error of a record that has no copy left, with the places that were looked at.
-
-    Any other error is returned as it is.
-    """
-    if not isinstance(error, NotFound) or error.values.get("noun") != noun:
-        return error
-    if error.values.get("deleted"):
-        return error
-    root = engine.backups[noun].root
-    places = f"the database {engine.store.where} and the files below {root}"
-    others = " Where another machine has its file, it comes back there." if engine.machine else ""
-    return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
 async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> FileRecord:
@@ -127,11 +114,16 @@ async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError
         raise error
     if isinstance(error, NotFound):
         return await _ingest_missing(engine, noun, record_id, error)
+    record, owner_id = None, owner_in(noun, error)
     try:
-        record = await _from_backup(engine, noun, record_id, owner_in(noun, error))
+        record = await engine.outbox.in_thread(
+            lambda: _first_intact(engine.backups[noun], record_id, owner_id)
+        )
     except (Corrupt, Incompatible) as trouble:
         log.warning("%s", trouble.message)
-        raise _both(noun, record_id, error, trouble) from error
+        raise _both_damaged(noun, record_id, error, trouble) from error
+    except OSError as trouble:
+        log.warning("The file of %s cannot be read: %s", record_id, trouble)
     if record is None:
         raise _no_file(noun, error, await kept_on(engine, noun, record_id)) from error
     try:
@@ -145,9 +137,9 @@ async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError
 
 
 async def _ingest_missing(
-    engine: Engine, noun: Noun, record_id: str, error: FleetError
+    engine: Engine, noun: Noun, record_id: str, error: NotFound
 ) -> FileRecord:
-    """Take in the files of the owner that a record without a row belongs to."""
+    """Ingest the files of the owner that a record without a row belongs to."""
     if error.values.get("noun") != noun:
         raise error
     files: Sequence[RecordFile] = ()
@@ -160,9 +152,17 @@ async def _ingest_missing(
         healed = await get(engine, noun, record_id)
     except NotFound:
         refused = next((t.refused[record_id] for t in taken if record_id in t.refused), None)
-        raise refused or nowhere(engine, noun, error) from error
-    told = [text for each in taken for text in each.told.get(record_id, [])]
-    return _with_warning(healed, told, "missing")
+        raise refused or _in_neither_copy(engine, noun, error) from error
+    more = [text for each in taken for text in each.warnings.get(record_id, [])]
+    return _with_warning(healed, more, "missing")
+
+
+def _in_neither_copy(engine: Engine, noun: Noun, error: NotFound) -> NotFound:
+    """Return the error of a record that has no copy left, with where it was looked for."""
+    root = engine.backups[noun].root
+    places = f"the database {engine.store.where} and the files below {root}"
+    others = " Where another machine has its file, it comes back there." if engine.machine else ""
+    return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
 def _with_warning(healed: FileRecord, more: list[str], what: str) -> FileRecord:
@@ -171,12 +171,12 @@ def _with_warning(healed: FileRecord, more: list[str], what: str) -> FileRecord:
     return _also_warning(healed, [*more, warning])
 
 
-def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> FleetError:
+def _both_damaged(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> FleetError:
     """Return the error of a damaged row whose file is of no use either."""
     kind = type(row) if isinstance(row, Corrupt) else Corrupt
     return kind(
         f"{noun.capitalize()} {record_id} is damaged in both copies: its row"
-        f" {row.values.get('reason')}; {_clause(file)}",
+        f" {row.values.get('reason')}; {_without_period(file)}",
         hint=f"{KINDS[noun].list} shows the others.",
         **cast("dict[str, Any]", {f"{noun}_id": record_id}),
     )
@@ -184,20 +184,14 @@ def _both(noun: Noun, record_id: str, row: FleetError, file: FleetError) -> Flee
 
 def _no_file(noun: Noun, row: FleetError, elsewhere: str | None) -> FleetError:
     """Return the error of a damaged row that has no file, or none here."""
+    where, hint = "it has no file", f"{KINDS[noun].list} shows the others."
     if elsewhere is not None:
-        return type(row)(
-            f"{_clause(row)}, and its file lies on {elsewhere}",
-            hint=f"The daemon there heals it: {KINDS[noun].verify} --repair, on that machine.",
-            **row.values,
-        )
-    return type(row)(
-        f"{_clause(row)}, and it has no file",
-        hint=f"{KINDS[noun].list} shows the others.",
-        **row.values,
-    )
+        where = f"its file lies on {elsewhere}"
+        hint = f"The daemon there heals it: {KINDS[noun].verify} --repair, on that machine."
+    return type(row)(f"{_without_period(row)}, and {where}", hint=hint, **row.values)
 
 
-def _clause(error: FleetError) -> str:
+def _without_period(error: FleetError) -> str:
     return error.message.rstrip(".")
 
 
@@ -206,24 +200,11 @@ def owner_in(noun: Noun, error: FleetError) -> str | None:
     return cast("str | None", error.values.get(f"{KINDS[noun].whose}_id"))
 
 
-async def _from_backup(
-    engine: Engine, noun: Noun, record_id: str, owner_id: str | None
-) -> FileRecord | None:
-    """Return a record from its verified file; None when there is none, or none to be read.
+def _first_intact(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
+    """Return what the first whole one of the files holds that are named like a record.
 
-    Raises Corrupt for a damaged file and Incompatible for one of another version.
+    Raises Corrupt when all are damaged, Incompatible for one of another version.
     """
-    try:
-        return await engine.outbox.in_thread(
-            lambda: _first_whole(engine.backups[noun], record_id, owner_id)
-        )
-    except OSError as error:
-        log.warning("The file of %s cannot be read: %s", record_id, error)
-        return None
-
-
-def _first_whole(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
-    """Return what the first whole one of the files holds that are named like a record."""
     files = [*backups.find(record_id)]
     if owner_id is not None and RecordFile(owner_id, record_id) not in files:
         files.append(RecordFile(owner_id, record_id))

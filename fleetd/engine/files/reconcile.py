@@ -29,7 +29,7 @@ from ...protocol.types import Noun
 from ...store.api import StoreAway
 from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
-from .inventory import Inventory, repair_latest, rows_of, take, take_all
+from .inventory import Inventory, compare, compare_all, repair_latest, rows_of
 from .verified_read import latest_data, verified
 
 log = logging.getLogger("fleetd")
@@ -40,14 +40,14 @@ OWNERS, FILES = 100, 100
 class IngestResult(msgspec.Struct, frozen=True):
     """What came of an owner's files without a row.
 
-    ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``told`` what
-    is unusual about those that have. ``there`` are all that have a file; those that are ``gone``
-    had one until now, and nothing else.
+    ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``warnings``
+    what is unusual about those that have. ``there`` are all that have a file; those that are
+    ``gone`` had one until now, and nothing else.
     """
 
     ids: list[str] = []
     refused: dict[str, FleetError] = {}
-    told: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     there: Set[str] = frozenset()
     gone: list[str] = []
 
@@ -80,37 +80,40 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     ingested = 0
     every = sorted({*known, *rows})
     progress.at(f"{KINDS[noun].whose}s", total=len(every))
-    for page in _some(every, OWNERS):
+    for page in _chunks(every, OWNERS):
         ingested += await _reconcile_page(engine, noun, page)
     if ingested:
         log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
 
 
-def _some(names: list[str], size: int) -> Iterator[list[str]]:
+def _chunks(names: list[str], size: int) -> Iterator[list[str]]:
     """Yield names some at a time."""
     for start in range(0, len(names), size):
         yield names[start : start + size]
 
 
 async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> int:
-    every = await take_all(engine, noun, owner_ids)
+    every = await compare_all(engine, noun, owner_ids)
     if await _adopt(engine, noun, every):
-        every = await take_all(engine, noun, [each.owner_id for each in every])
+        every = await compare_all(engine, noun, [each.owner_id for each in every])
     ingested = 0
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
-        _write_missing(engine, each)
+        if each.missing:
+            log.warning("%d files of %s are missing; they are written", len(each.missing), owner_id)
+        for record_id in sorted(each.missing):
+            engine.outbox.post(WriteBackup(noun, record_id))
         for record_id in rows.old:
             await _bring_up_to_date(engine, record_id)
         if each.orphans:
-            taken = await _ingest(engine, noun, owner_id, sorted(each.orphans))
-            ingested += len(taken.ids)
-            if taken.gone:
-                now = next(iter(await take_all(engine, noun, [owner_id])), each)
+            result = await _ingest(engine, noun, owner_id, sorted(each.orphans))
+            ingested += len(result.ids)
+            if result.gone:
+                now = next(iter(await compare_all(engine, noun, [owner_id])), each)
         # Where this machine keeps nothing of an owner, there is nothing to mend.
         if rows.rows - rows.elsewhere or each.orphans:
             await repair_latest(engine, now)
-        progress.on()
+        progress.advance()
     return ingested
 
 
@@ -118,7 +121,7 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
     """Keep what lies here of a machine that is gone; returns how many records that are."""
     misplaced = [record_id for each in every for record_id in sorted(each.misplaced)]
     adopted = 0
-    for some in _some(misplaced, FILES):
+    for some in _chunks(misplaced, FILES):
         adopted += await engine.write(adopt, noun, some)
     left = len(misplaced) - adopted
     if adopted:
@@ -126,15 +129,6 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
     if left:
         log.warning("%d %s files lie here that other machines keep; remove them", left, noun)
     return adopted
-
-
-def _write_missing(engine: Engine, each: Inventory) -> None:
-    if each.missing:
-        log.warning(
-            "%d files of %s are missing; they are written", len(each.missing), each.owner_id
-        )
-    for record_id in sorted(each.missing):
-        engine.outbox.post(WriteBackup(each.noun, record_id))
 
 
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
@@ -165,41 +159,48 @@ async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestRes
     Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
     """
     try:
-        found = await take(engine, noun, owner_id)
+        found = await compare(engine, noun, owner_id)
     except OSError as error:
         log.warning("The %s files of %s cannot be read: %s", noun, owner_id, error)
         return IngestResult()
     if not found.orphans:
         return IngestResult(there=found.listing.files)
-    taken = await _ingest(engine, noun, owner_id, sorted(found.orphans))
-    if taken.ids:
+    result = await _ingest(engine, noun, owner_id, sorted(found.orphans))
+    if result.ids:
         await _catch_up(engine)
-    return msgspec.structs.replace(taken, there=found.listing.files)
+    return msgspec.structs.replace(result, there=found.listing.files)
 
 
 async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
     """Read files that have no row and write their rows, some at a time."""
+    backups = engine.backups[noun]
     ids: list[str] = []
     gone: list[str] = []
     refused: dict[str, FleetError] = {}
-    told: dict[str, list[str]] = {}
-    for some in _some(orphans, FILES):
-        files = [RecordFile(owner_id, record_id) for record_id in some]
-        read = await engine.outbox.in_thread(partial(_read_all, engine.backups[noun], files))
-        good = [each for each in read.values() if each and not isinstance(each, FleetError)]
-        bad = {name: each for name, each in read.items() if isinstance(each, FleetError)}
-        for error in bad.values():
-            log.warning("A file without a row is left where it is: %s", error.message)
-        refused |= bad
+    warnings: dict[str, list[str]] = {}
+
+    def read(record_ids: list[str]) -> list[FileRecord]:
+        good = []
+        for record_id in record_ids:
+            found = _read_or_error(backups, RecordFile(owner_id, record_id))
+            if isinstance(found, FleetError):
+                log.warning("A file without a row is left where it is: %s", found.message)
+                refused[record_id] = found
+            elif found:
+                good.append(found)
+        return good
+
+    for some in _chunks(orphans, FILES):
+        good = await engine.outbox.in_thread(partial(read, some))
         imported = await _import(engine, good)
         ids += imported.ids
         gone += imported.gone
         for record in filter(KINDS[noun].to_rewrite, good):
-            told[id_of(record)] = record.warnings
+            warnings[id_of(record)] = record.warnings
             engine.outbox.post(WriteBackup(noun, id_of(record)))
     if gone:
-        await remove(engine, engine.backups[noun], owner_id, gone)
-    return IngestResult(ids, refused, told, gone=gone)
+        await _remove_orphans(engine, backups, owner_id, gone)
+    return IngestResult(ids, refused, warnings, gone=gone)
 
 
 async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
@@ -221,13 +222,7 @@ async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     )
 
 
-def _read_all(
-    backups: RecordFiles, files: list[RecordFile]
-) -> dict[str, FileRecord | FleetError | None]:
-    return {file.record_id: _read_or_refuse(backups, file) for file in files}
-
-
-def _read_or_refuse(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
+def _read_or_error(backups: RecordFiles, file: RecordFile) -> FileRecord | FleetError | None:
     try:
         return verified(backups, file)
     except FleetError as error:
@@ -274,10 +269,8 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
 
 
 async def _collect(engine: Engine, backups: RecordFiles) -> int:
-    owners = await engine.outbox.in_thread(backups.owners)
     removed = 0
-    for start in range(0, len(owners), OWNERS):
-        page = owners[start : start + OWNERS]
+    for page in _chunks(await engine.outbox.in_thread(backups.owners), OWNERS):
         whose = KINDS[backups.layout.noun].whose
         found = await engine.read(tombstones.forgotten_of, whose, page)
         for owner_id, until in found.items():
@@ -287,7 +280,7 @@ async def _collect(engine: Engine, backups: RecordFiles) -> int:
 
 async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int | None) -> int:
     """Remove an owner's files without a row, up to a position in the log; returns how many."""
-    async with _at_rest(engine):
+    async with _files_locked(engine):
         listing = await engine.outbox.in_thread(lambda: backups.list(owner_id))
         rows = await rows_of(engine, backups.layout.noun, owner_id)
         orphans = Inventory(backups.layout.noun, rows, listing).orphans
@@ -299,22 +292,22 @@ async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int
 
 
 @asynccontextmanager
-async def _at_rest(engine: Engine) -> AsyncIterator[None]:
+async def _files_locked(engine: Engine) -> AsyncIterator[None]:
     """Keep others from the files; a start that compares all of them has done so already."""
-    at_work = engine.outbox.at_work
-    if at_work.statistics().owner is trio.lowlevel.current_task():
+    lock = engine.outbox.file_lock
+    if lock.statistics().owner is trio.lowlevel.current_task():
         yield
         return
-    async with at_work:
+    async with lock:
         yield
 
 
-async def remove(
+async def _remove_orphans(
     engine: Engine, backups: RecordFiles, owner_id: str, going: Collection[str]
 ) -> None:
-    """Remove files of an owner that have no row; what cannot be removed is told in the log."""
+    """Remove files of an owner that have no row; what cannot be removed is logged."""
     try:
-        async with _at_rest(engine):
+        async with _files_locked(engine):
             await _remove(engine, backups, owner_id, going)
     except OSError as error:
         log.warning("%d files of %s could not be removed: %s", len(going), owner_id, error)

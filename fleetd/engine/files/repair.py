@@ -33,18 +33,18 @@ FILE_WAIT_S = 1.0
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the two copies of one record: the content, or what is wrong with it.
 
-    A copy that is ``spoilt`` no repair and no other version brings back. ``reason_code`` is that of
-    the first thing that is wrong, where the noun has such codes. One that is ``gone`` was deleted
-    since somebody looked for it.
+    Neither a repair nor another version brings back a copy that is ``lost``. ``reason_code`` is
+    that of the first thing that is wrong, where the noun has such codes. A record that is ``gone``
+    was deleted meanwhile.
     """
 
     gone: bool
     row: FileRecord | None
     row_trouble: str
-    row_spoilt: bool
+    row_lost: bool
     file: FileRecord | None
     file_trouble: str
-    file_spoilt: bool
+    file_lost: bool
     reason_code: str | None
 
 
@@ -63,7 +63,7 @@ async def check(
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
     detail = "; ".join(troubles)
     fixed = repair and await _repair(engine, noun, record_id, owner_id, copies)
-    if not fixed and await _hopeless(engine, noun, record_id, owner_id, copies):
+    if not fixed and await _is_lost(engine, noun, record_id, owner_id, copies):
         detail += f"; nothing is left to heal it from, {KINDS[noun].way_out(record_id)}"
     return Finding(
         check=noun,
@@ -80,16 +80,15 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
     _, error = await _row(engine, noun, record_id)
     if isinstance(error, NotFound):
         return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
-    detail = f"its file lies on {elsewhere} and was not compared"
+    row = "its row is intact" if error is None else error.message.rstrip(".")
+    detail = f"{row}; its file lies on {elsewhere} and was not compared"
     if error is None:
-        detail = f"its row is intact; {detail}"
         return Finding(check="row", ok=True, subject=record_id, detail=detail)
     return Finding(
         check="row",
         ok=False,
         subject=record_id,
-        detail=f"{error.message.rstrip('.')}; {detail}: {KINDS[noun].verify} --repair heals it"
-        " there",
+        detail=f"{detail}: {KINDS[noun].verify} --repair heals it there",
         reason_code=_reason(noun, None, [error], ""),
     )
 
@@ -106,8 +105,8 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
     file_trouble = str(trouble or "")
     if not found.there and trouble is None:
         file_trouble = "the file is missing"
-    elif file is not None and row is not None:
-        file_trouble = file_trouble or _difference(row, file)
+    elif file is not None and row is not None and trouble is None:
+        file_trouble = _difference(row, file)
     row_trouble = row_error.message if row_error else ""
     for copy in filter(None, (row, file)):
         if isinstance(copy, Checkpoint) and KINDS[noun].to_rewrite(copy):
@@ -118,10 +117,10 @@ async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | No
         row=row,
         row_trouble=row_trouble,
         # Damage of the database itself names no record.
-        row_spoilt=isinstance(row_error, Corrupt) and f"{noun}_id" in row_error.values,
+        row_lost=isinstance(row_error, Corrupt) and f"{noun}_id" in row_error.values,
         file=file,
         file_trouble=file_trouble,
-        file_spoilt=file is None and (isinstance(trouble, Corrupt) or trouble is None),
+        file_lost=file is None and (isinstance(trouble, Corrupt) or trouble is None),
         reason_code=_reason(noun, row, [row_error, trouble], file_trouble),
     )
 
@@ -175,11 +174,11 @@ def _reason(
     return IntegrityMismatch.kind
 
 
-async def _hopeless(
+async def _is_lost(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
     """Whether a record can only be deleted; a file among another owner's decides nothing."""
-    if not (copies.row_spoilt and copies.file_spoilt):
+    if not (copies.row_lost and copies.file_lost):
         return False
     if owner_id is None:
         return True

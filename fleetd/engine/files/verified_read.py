@@ -46,7 +46,7 @@ def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
         else:
             record = record or found
     if record is None:
-        record = _spare(backups, file)
+        record = _from_latest(backups, file)
     if isinstance(record, Snapshot) and (trouble is not None or not forms):
         what = trouble.message if isinstance(trouble, FleetError) else trouble
         record = with_warning(record, str(what or "its file is missing"))
@@ -87,7 +87,7 @@ def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     return record
 
 
-def _spare(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
+def _from_latest(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
     """Return the record from ``latest.json``, if that is a copy of it and whole."""
     if not backups.layout.copies:
         return None

@@ -28,9 +28,10 @@ from ...domain.sessions.sessions import key_of
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
-from ...protocol.display import clean_path, quote, shown
+from ...protocol.display import escaped, quote, shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
 from ...protocol.records import Lock
+from ...protocol.request import Request
 from ...protocol.requests.event import EventAppend
 from ...protocol.requests.hook import (
     DOCTOR,
@@ -81,7 +82,7 @@ def _is_doctor(request: HookDeliver) -> bool:
 @method(HookDeliver, without_store=_is_doctor)
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
     """Record what a hook was told, and answer it."""
-    reply = await take(engine, request, caller)
+    reply = await record_delivery(engine, request, caller)
     if request.begun_us is not None and not _is_doctor(request):
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
         if 0 <= taken_us < 60_000_000:
@@ -89,7 +90,7 @@ async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookR
     return reply
 
 
-async def take(
+async def record_delivery(
     engine: Engine, request: HookDeliver, caller: Caller, happened_ms: int | None = None
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
@@ -97,21 +98,21 @@ async def take(
     Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
     the doctor sends is answered, and leaves no trace.
     """
-    trace.tell(f"delivery {shown(request.delivery_id)}")
+    trace.annotate(f"delivery {shown(request.delivery_id)}")
     if _is_doctor(request):
         return HookReply(stdout="fleetd")
-    understood = await _understood(engine, request, spooled=happened_ms is not None)
-    if understood is None:
+    parsed = await _parse(engine, request, spooled=happened_ms is not None)
+    if parsed is None:
         return HookReply()
-    adapter, report = understood
-    trace.tell(f"session {shown(report.session_id)}")
+    adapter, report = parsed
+    trace.annotate(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
         paths = await resolve_paths(engine, report)
         if happened_ms is None and paths.spooled:
-            await _spooled_first(engine)
+            await _take_spooled_first(engine)
         async with engine.session_queue.turn(key_of(report)):
-            return await _carry_out(engine, request, caller, adapter, report, paths, happened_ms)
+            return await _answer(engine, request, caller, adapter, report, paths, happened_ms)
     except (Storage, Unavailable):
         raise
     except InvalidState as refusal:
@@ -123,61 +124,54 @@ async def take(
     return HookReply()
 
 
-async def _understood(
+async def _parse(
     engine: Engine, request: HookDeliver, *, spooled: bool
 ) -> tuple[Adapter, Report] | None:
-    """Return what a payload tells, None for one that fits no shape, of which is told once."""
+    """Return the report that a payload is, None for one that fits no shape, which is logged."""
+
+    def parse() -> tuple[Adapter, Report]:
+        payload = _decode(request.payload)
+        adapter = recognise(request.harness, payload, request.env)
+        event = next((word for word in request.args if word not in _WORDS), None)
+        return adapter, adapter.read(payload, event)
+
     try:
-        return await engine.cpu_worker.run(lambda: _understand(request), len(request.payload))
-    except Unfit as reason:
-        await _complain(engine, request, str(reason), spooled=spooled)
+        return await engine.cpu_worker.run(parse, len(request.payload))
+    except Unfit as unfit:
+        reason = str(unfit)
     except Exception:
         # Whatever is wrong with it, from the spool it would come again and again.
+        reason = "a bug"
         if engine.session_queue.first_time(f"{request.harness}: a bug, told whole"):
             log.exception("A payload of %s was not understood", request.harness)
-        await _complain(engine, request, "a bug", spooled=spooled)
+    if engine.session_queue.first_time(f"{request.harness}: {reason}"):
+        # Cut afterwards: half a token would be recognised as none.
+        beginning = redact(request.payload[:LOOKED_AT])[:SHOWN]
+        text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
+        log.warning(text, request.harness, redact(reason), beginning)
+    await engine.write(
+        deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
+    )
     return None
 
 
-def _understand(request: HookDeliver) -> tuple[Adapter, Report]:
-    payload = _read(request.payload)
-    adapter = recognise(request.harness, payload, request.env)
-    event = next((word for word in request.args if word not in _WORDS), None)
-    return adapter, adapter.read(payload, event)
-
-
-def _read(payload: str) -> dict[str, Any]:
+def _decode(payload: str) -> dict[str, Any]:
     """Return the object that a payload is; raises Unfit.
 
     CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
     that is left; the adapters drop it.
     """
-    for parse in (_decode, json.loads):
-        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-            found = parse(payload)
-            if isinstance(found, dict):
-                return found
+    invalid = (msgspec.MsgspecError, ValueError, RecursionError)
+    with contextlib.suppress(*invalid):
+        # Made bytes first, others have a turn in between: each step is one call.
+        return _payload(payload if payload.isascii() else payload.encode())
+    with contextlib.suppress(*invalid):
+        if isinstance(found := json.loads(payload), dict):
+            return found
     raise Unfit("it is no JSON object")
 
 
-def _decode(payload: str) -> dict[str, Any]:
-    """Parse a payload; made bytes first, others have a turn in between: each step is one call."""
-    return _payload(payload if payload.isascii() else payload.encode())
-
-
-async def _complain(engine: Engine, request: HookDeliver, reason: str, *, spooled: bool) -> None:
-    """Say once per kind that a payload fits no shape, and count each."""
-    if engine.session_queue.first_time(f"{request.harness}: {reason}"):
-        # Cut afterwards: half a token would be recognised as none.
-        shown = redact(request.payload[:LOOKED_AT])[:SHOWN]
-        text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
-        log.warning(text, request.harness, redact(reason), shown)
-    await engine.write(
-        deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
-    )
-
-
-async def _carry_out(
+async def _answer(
     engine: Engine,
     request: HookDeliver,
     caller: Caller,
@@ -198,11 +192,11 @@ async def _carry_out(
         happened_ms=happened_ms,
     )
     async with engine.session_queue.recording:
-        recorded = await _recorded(engine, request, caller, delivery, facts)
+        recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
         return HookReply()
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
-    refused = await denial(engine, request, report, recorded, caller)
+    refused = await _denial(engine, request, report, recorded, caller)
     context = None
     if not recorded.known:
         try:
@@ -210,12 +204,12 @@ async def _carry_out(
         except StoreAway:
             if refused is None:
                 raise  # what was decided holds without a briefing, which the next hook brings
-    answer = Answer(context=context, deny=refused)
-    silent = context is None and refused is None
-    return HookReply(stdout="" if silent else adapter.reply(report, answer))
+    if context is None and refused is None:
+        return HookReply()
+    return HookReply(stdout=adapter.reply(report, Answer(context=context, deny=refused)))
 
 
-async def _recorded(
+async def _record_and_scan(
     engine: Engine, request: HookDeliver, caller: Caller, delivery: HookDelivery, facts: Facts
 ) -> Recorded:
     """Record what a hook tells, and what the silence before a new session means."""
@@ -255,8 +249,8 @@ async def _context(
 async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: int) -> str | None:
     """Bring back the agent's part of its mission and return its briefing.
 
-    What cannot be restored is told at least. Raises StoreAway: its client leaves the hook in the
-    spool then, and the next one is answered with the briefing.
+    Where that fails the agent is briefed without recovery. Raises StoreAway: its client leaves the
+    hook in the spool then, and the next one is answered with the briefing.
     """
     mission_id, agent_id = recorded.mission_id, recorded.agent_id
     restore = RecoveryRestore(
@@ -266,26 +260,27 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         scope="agent",
         max_chars=room,
     )
-    try:
-        return (await engine.handle(restore, caller)).prompt
-    except StoreAway:
-        raise
-    except FleetError as refusal:
-        log.warning("%s is briefed without recovery: %s", agent_id, refusal.message)
-    told = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
-    try:
-        return (await engine.handle(told, caller)).prompt
-    except StoreAway:
-        raise
-    except FleetError as refusal:
-        log.warning("%s cannot be briefed: %s", agent_id, refusal.message)
-        return None
+    context = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
+    ways: list[tuple[Request[Any], str]] = [
+        (restore, "%s is briefed without recovery: %s"),
+        (context, "%s cannot be briefed: %s"),
+    ]
+    for request, failure in ways:
+        try:
+            prompt: str = (await engine.handle(request, caller)).prompt
+        except StoreAway:
+            raise
+        except FleetError as refusal:
+            log.warning(failure, agent_id, refusal.message)
+        else:
+            return prompt
+    return None
 
 
 # Locks: an edit is refused where that was asked for, and never by a daemon out of reach.
 
 
-async def denial(
+async def _denial(
     engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
 ) -> str | None:
     """Return why a tool call must not edit what it is about to edit, None when it may."""
@@ -299,7 +294,13 @@ async def denial(
             if other is not None:
                 holder = await engine.read(agent_label, other.held_by)
                 reason = _sentence(file, other, holder, recorded.agent_id)
-                await _close(engine, report, call, recorded.agent_id, reason, caller)
+                # A harness says nothing more about a tool call that was refused.
+                data = {"name": call.tool, "error": reason, "call_id": call.call_id}
+                once = fingerprint(report) if call.call_id else None
+                failed = EventAppend(
+                    "tool_failed", agent_id=recorded.agent_id, data=data, idempotency_key=once
+                )
+                await engine.handle(failed, caller)
                 return reason
     return None
 
@@ -318,50 +319,31 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
 
 
 def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
-    # Whoever holds it wrote the purpose, and a file can have any name.
-    purpose, name = quote(lock.purpose, PURPOSE_CHARS), _word(file)
+    # Its holder wrote the purpose, and a file can have any name: all of it is shown visibly.
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(file)
+    if escaped(file) != file:
+        literal = file.replace("\\", r"\\").replace("'", r"\'")
+        name = f"$'{escaped(literal)}'"
     return (
-        f"{clean_path(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
+        f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
     )
 
 
-def _word(file: str) -> str:
-    """Return a file's name as a word for a shell, in which everything can be seen."""
-    if clean_path(file) == file:
-        return shlex.quote(file)
-    literal = file.replace("\\", r"\\").replace("'", r"\'")
-    return f"$'{clean_path(literal)}'"
-
-
-async def _close(
-    engine: Engine, report: Report, call: ToolStarted, agent_id: str, reason: str, caller: Caller
-) -> None:
-    """Note that the tool call is over: a harness says nothing more about one that was refused."""
-    data = {"name": call.tool, "error": reason, "call_id": call.call_id}
-    once = fingerprint(report) if call.call_id else None
-    failed = EventAppend("tool_failed", agent_id=agent_id, data=data, idempotency_key=once)
-    await engine.handle(failed, caller)
-
-
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
-    harnesses = []
-    for row in await engine.read(deliveries.hook_counts):
-        timing = engine.session_queue.timing(row["harness"])
-        harnesses.append(
-            HarnessStatus(
-                **row,
-                p50_ms=timing.p50_ms if timing else None,
-                p95_ms=timing.p95_ms if timing else None,
-            )
-        )
-    heap = await engine.outbox.in_thread(engine.spool.size)
+    harnesses = [
+        HarnessStatus(**row, **engine.session_queue.timing(row["harness"]))
+        for row in await engine.read(deliveries.hook_counts)
+    ]
+    waiting = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
-        directory=str(engine.spool.directory or ""), files=heap.files, size_bytes=heap.size_bytes
+        directory=str(engine.spool.directory or ""),
+        files=waiting.files,
+        size_bytes=waiting.size_bytes,
     )
     return HookStatus(harnesses=harnesses, spool=spool)
 
@@ -420,7 +402,7 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
     with trace.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
-        await take(
+        await record_delivery(
             engine,
             request,
             DAEMON,
@@ -442,7 +424,7 @@ def _read_spooled(engine: Engine, waiting: SpooledHook) -> HookDeliver | None:
     return request
 
 
-async def _spooled_first(engine: Engine) -> None:
+async def _take_spooled_first(engine: Engine) -> None:
     """Take in what waits before something newer, for a while; raises Unavailable after that.
 
     Whoever came with something newer leaves it in the spool then, and it keeps its place.

@@ -26,7 +26,7 @@ TAIL_BYTES = 1_048_576
 # One line of a log can hold the whole conversation.
 LOG_BYTES = 8 * TAIL_BYTES
 # What a transcript shows of a compaction, and what it tells beside the events.
-_Told = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
+_Transcript = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
 
 
 class HookPaths(msgspec.Struct, frozen=True):
@@ -70,21 +70,36 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
 async def gather_facts(
     engine: Engine, adapter: Adapter, report: Report, paths: HookPaths, caller: Caller | None
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
-    """Gather what else the rules may not look at; ``caller`` only when the client still runs."""
+    """Gather what else the rules may not look at, and what the transcript tells beside the events.
+
+    ``caller`` is None for a delivery from the spool, whose client has ended.
+    """
+    agent = None
     if caller is None:
-        agent = await _still_alive(engine, report)
-    else:
-        agent = processes.agent_behind(caller.pid) if caller.pid else None
+        # The client has ended, and with it the way to its agent: what is known of the session's
+        # process must not be lost.
+        known = await engine.read(
+            session_processes, report.harness, report.session_id, report.previous_session_id
+        )
+        alive = (each for each in known if processes.same(each.pid, each.started))
+        agent = next(((each.pid, each.started) for each in alive), None)
+    elif caller.pid:
+        agent = processes.agent_behind(caller.pid)
     pid, started = agent or (None, None)
-    told: _Told = (None, ())
+
+    def look(walk: PathWalk) -> _Transcript:
+        path = report.transcript_path
+        mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
+        tail = tail_of(path, walk) if report.looks_back else ""
+        return mark, (*used, *(adapter.look_back(tail) if tail else ()))
+
+    transcript: _Transcript = (None, ())
     if report.tells_compaction or report.looks_back:
         with contextlib.suppress(PathUnanswered):
-            told = await engine.files.run(
-                lambda walk: _transcript(walk, adapter, report),
-                report.transcript_path or "",
-                seconds=TRANSCRIPT_S,
+            transcript = await engine.files.run(
+                look, report.transcript_path or "", seconds=TRANSCRIPT_S
             )
-    mark, earlier = told
+    mark, earlier = transcript
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
@@ -94,26 +109,6 @@ async def gather_facts(
         transcript_mark=mark,
     )
     return facts, earlier
-
-
-async def _still_alive(engine: Engine, report: Report) -> tuple[int, str | None] | None:
-    """Return the process of a session of which a hook told in the spool, None if it is gone.
-
-    The client has ended, and with it the way to its agent: what is known of that must not be lost.
-    """
-    known = await engine.read(
-        session_processes, report.harness, report.session_id, report.previous_session_id
-    )
-    found = (each for each in known if processes.same(each.pid, each.started))
-    return next(((each.pid, each.started) for each in found), None)
-
-
-def _transcript(walk: PathWalk, adapter: Adapter, report: Report) -> _Told:
-    """Return what the transcript tells of a compaction, and what happened beside the events."""
-    path, log = report.transcript_path, (None, ())
-    mark, used = log_of(path, walk) if report.tells_compaction else log
-    tail = tail_of(path, walk) if report.looks_back else ""
-    return mark, (*used, *(adapter.look_back(tail) if tail else ()))
 
 
 def log_of(

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from typing import Any
 
-import msgspec
 import trio
 
 TIMED = 1_000
@@ -12,13 +12,6 @@ REMEMBERED = 1_000
 # Hooks that are recorded at once. All that come together would be in the writer's queue together,
 # and whoever asks for something else would wait for all of them.
 AT_ONCE = 2
-
-
-class HookTiming(msgspec.Struct, frozen=True):
-    """How long hooks took, in ms: the median, and what one in twenty exceeds."""
-
-    p50_ms: float
-    p95_ms: float
 
 
 class SessionQueue:
@@ -65,10 +58,10 @@ class SessionQueue:
         """Note how long a hook took, from its client's start to the reply, in microseconds."""
         self._latencies_us.setdefault(harness, deque(maxlen=TIMED)).append(latency_us)
 
-    def timing(self, harness: str) -> HookTiming | None:
-        """Return how long the newest thousand hooks of a harness took, None when none came."""
+    def timing(self, harness: str) -> dict[str, Any]:
+        """Return the median and 95th percentile of the newest thousand hooks of a harness."""
         times = sorted(self._latencies_us.get(harness, ()))
         if not times:
-            return None
-        median, late = times[len(times) // 2], times[min(len(times) * 19 // 20, len(times) - 1)]
-        return HookTiming(median / 1_000, late / 1_000)
+            return {"p50_ms": None, "p95_ms": None}
+        median, late = times[len(times) // 2], times[len(times) * 19 // 20]
+        return {"p50_ms": median / 1_000, "p95_ms": late / 1_000}

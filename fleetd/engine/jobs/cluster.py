@@ -29,7 +29,7 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
     """
     beaten = await _beat(engine)
     if beaten.overtaken_by is not None:
-        raise _taken(engine, beaten.overtaken_by)
+        raise _id_in_use(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
         await check_processes(engine)
     missing = await engine.read(membership.find_lost)
@@ -68,11 +68,11 @@ async def refuse_duplicate_id(engine: Engine) -> None:
     if own is not None:
         await engine.outbox.in_thread(lambda: own.begin(processes.started(os.getpid())))
     found = await engine.read(membership.id_holder)
-    if found.name is not None and await _is_another(engine, own, found):
-        raise _taken(engine, found.name)
+    if found.name is not None and await _is_duplicate(engine, own, found):
+        raise _id_in_use(engine, found.name)
 
 
-async def _is_another(engine: Engine, own: DaemonInstance | None, found: IdHolder) -> bool:
+async def _is_duplicate(engine: Engine, own: DaemonInstance | None, found: IdHolder) -> bool:
     """Whether who was heard of just now is another daemon, and not this one's predecessor."""
     if own is None or not found.nonce:
         return found.name != host_name()
@@ -103,7 +103,7 @@ async def _beats_again(engine: Engine, found: IdHolder) -> bool:
     return False
 
 
-def _taken(engine: Engine, name: str) -> StoreUnready:
+def _id_in_use(engine: Engine, name: str) -> StoreUnready:
     return StoreUnready(
         f"Another fleetd, on {name}, was heard of just now under the id of this machine"
         f" ({engine.machine}). Computers that share a home directory need a data directory each"

@@ -14,6 +14,8 @@ import trio
 
 from ...domain.artifacts import outbox
 from ...domain.core import idempotency
+from ...domain.core.context import Context
+from ...domain.core.tx import Tx
 from ...domain.retention import events_and_locks, pruning, sessions
 from ...domain.sessions import deliveries
 from ...domain.snapshots.snapshots import note_compressed, uncompressed
@@ -38,7 +40,7 @@ STEPPED_BACK_S = 3_600
 ROUND_S = 6 * 3_600
 
 
-async def keep_house(engine: Engine) -> None:
+async def run_daily_work(engine: Engine) -> None:
     """Have a round now and whenever a day has passed since the last one, until cancelled."""
     last_ms: int | None = None
     while True:
@@ -48,7 +50,10 @@ async def keep_house(engine: Engine) -> None:
         if _is_due(now_ms, last_ms, DAY_S - LOOK_S):
             await tidy(engine)
             last_ms = now_ms
-            await _remember(engine, now_ms)
+            try:
+                await engine.write(daily_rounds.round_done, "housekeeping", Round(at_ms=now_ms))
+            except FleetError as error:
+                log.warning("The time of the daily work could not be stored: %s", error.message)
         await trio.sleep(LOOK_S)
 
 
@@ -67,45 +72,37 @@ def _beat(engine: Engine) -> None:
     engine.timer_health.beat("housekeeping", LOOK_S + ROUND_S)
 
 
-async def _remember(engine: Engine, at_ms: int) -> None:
-    """Note the round for whoever asks how long ago it was."""
-    try:
-        await engine.write(daily_rounds.round_done, "housekeeping", Round(at_ms=at_ms))
-    except FleetError as error:
-        log.warning("The time of the daily work could not be stored: %s", error.message)
-
-
 async def tidy(engine: Engine) -> None:
     """Clean up once; what fails is tried again the next day, and is no reason to end."""
     for what, clean in _WORK.items():
         try:
-            await _while_there(engine, clean)
+            await _while_available(engine, clean)
         except FleetError as error:
             log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
         except Exception:
             log.exception("Cleaning up %s failed", what)
 
 
-async def _while_there(engine: Engine, clean: Callable[[Engine], Awaitable[None]]) -> None:
-    """Clean up, anew each time that the store was away meanwhile."""
+async def _while_available(engine: Engine, clean: Callable[[Engine], Awaitable[object]]) -> None:
+    """Clean up, again from the start each time that the store was away meanwhile."""
     while True:
-        await engine.admission.admitted(lambda: _beat(engine))
+        await engine.admission.wait_open(lambda: _beat(engine))
         try:
-            return await clean(engine)
+            await clean(engine)
         except StoreAway:
             await trio.lowlevel.checkpoint()
+        else:
+            return
 
 
-async def _prune_checkpoints(engine: Engine) -> None:
-    await engine.handle(CheckpointPrune(), DAEMON)
+def _repeated(rule: Callable[[Tx, Context], object]) -> Callable[[Engine], Awaitable[None]]:
+    """Return work that runs a rule until it finds nothing more."""
 
+    async def clean(engine: Engine) -> None:
+        while await engine.write(rule):
+            continue
 
-async def _prune_snapshots(engine: Engine) -> None:
-    await engine.handle(SnapshotPrune(), DAEMON)
-
-
-async def _compress_snapshots(engine: Engine) -> None:
-    await compress(engine)
+    return clean
 
 
 async def compress(engine: Engine) -> int:
@@ -133,7 +130,7 @@ async def compress(engine: Engine) -> int:
 
 async def _compress(engine: Engine, snapshot_id: str) -> bool:
     backups = engine.backups["snapshot"]
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         try:
             backup = await engine.read(outbox.backup, "snapshot", snapshot_id)
         except NotFound:  # pruned meanwhile
@@ -178,21 +175,6 @@ async def _drop_events(engine: Engine) -> None:
             log.info("Removed %d events older than %d days that nobody needs", dropped, days)
 
 
-async def _drop_keys(engine: Engine) -> None:
-    while await engine.write(idempotency.drop_expired):
-        continue
-
-
-async def _drop_deliveries(engine: Engine) -> None:
-    while await engine.write(deliveries.prune_deliveries):
-        continue
-
-
-async def _close_missions(engine: Engine) -> None:
-    while await engine.write(sessions.close_abandoned):
-        continue
-
-
 async def _drop_missions(engine: Engine) -> None:
     """Delete the automatic missions that are past their time, as anybody would delete them."""
     since: str | None = ""
@@ -206,14 +188,9 @@ async def _drop_missions(engine: Engine) -> None:
 
 
 async def _drop_sessions(engine: Engine) -> None:
-    since: sessions.Key | None = ("", "", "")
+    since: sessions.SessionCursor | None = ("", "", "")
     while since is not None:
         since = (await engine.write(sessions.drop_old_sessions, since)).following
-
-
-async def _drop_locks(engine: Engine) -> None:
-    while await engine.write(events_and_locks.drop_old_locks):
-        continue
 
 
 async def _purge_abandoned(engine: Engine) -> None:
@@ -228,7 +205,7 @@ async def _drop_runs(engine: Engine) -> None:
     """Drop the runs that nobody needs, then their directories; a file without a row stays."""
     run_ids = [""]
     while run_ids:
-        async with engine.outbox.at_work:  # one that is recorded anew has no file before the end
+        async with engine.outbox.file_lock:  # one that is recorded anew has no file before the end
             run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)
@@ -244,18 +221,18 @@ def _remove_empty(backups: RecordFiles, run_ids: list[str]) -> None:
             log.warning("The directory of run %s stays: %s", run_id, error)
 
 
-_WORK: dict[str, Callable[[Engine], Awaitable[None]]] = {
-    "sessions left behind": _close_missions,
-    "checkpoints": _prune_checkpoints,
-    "snapshots": _prune_snapshots,
-    "the history of runs": _compress_snapshots,
+_WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {
+    "sessions left behind": _repeated(sessions.close_abandoned),
+    "checkpoints": lambda engine: engine.handle(CheckpointPrune(), DAEMON),
+    "snapshots": lambda engine: engine.handle(SnapshotPrune(), DAEMON),
+    "the history of runs": compress,
     "what machines left that are gone": _purge_abandoned,
     "automatic missions": _drop_missions,
     "sessions": _drop_sessions,
     "runs": _drop_runs,
     "events": _drop_events,
-    "locks": _drop_locks,
-    "idempotency keys": _drop_keys,
-    "hook deliveries": _drop_deliveries,
+    "locks": _repeated(events_and_locks.drop_old_locks),
+    "idempotency keys": _repeated(idempotency.drop_expired),
+    "hook deliveries": _repeated(deliveries.prune_deliveries),
     "rotten files": _verify_files,
 }

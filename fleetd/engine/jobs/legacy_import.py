@@ -24,7 +24,7 @@ async def import_legacy(engine: Engine) -> None:
 
     It is renamed after the commit: whoever dies between the two finds it again, and its digest in
     the database. A file that cannot be imported stays, with a warning. Raises StoreAway: then it is
-    to be tried again. Source: behaviour, Legacy import.
+    to be tried again.
     """
     file = LegacyFile(engine.config.database.with_name(NAME))
     if file.path == engine.config.database:
@@ -36,7 +36,7 @@ async def import_legacy(engine: Engine) -> None:
         if contents is None:
             return
         progress.at(f"importing {file.path}")
-        imported = await engine.write(import_contents, await _keyed(engine, contents))
+        imported = await engine.write(import_contents, await _with_lock_keys(engine, contents))
     except LegacyRefused as refusal:
         _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
         return
@@ -55,7 +55,7 @@ async def import_legacy(engine: Engine) -> None:
             refusal,
         )
         return
-    log.info("%s; %s is now %s", _told(imported), file.path, backup.name)
+    log.info("%s; %s is now %s", _summary(imported), file.path, backup.name)
 
 
 def _contents(walk: PathWalk, file: LegacyFile) -> LegacyContents | None:
@@ -70,7 +70,7 @@ def _contents(walk: PathWalk, file: LegacyFile) -> LegacyContents | None:
     return parse(data, hashlib.sha256(data).hexdigest(), real_path)
 
 
-async def _keyed(engine: Engine, contents: LegacyContents) -> LegacyContents:
+async def _with_lock_keys(engine: Engine, contents: LegacyContents) -> LegacyContents:
     """Return the contents with the keys that its locks have here; raises Unavailable."""
     scope, locks = engine.projects.scopes[0], []
     for lock in contents.locks:
@@ -84,7 +84,7 @@ def _not_imported(file: LegacyFile, why: str) -> None:
     log.warning("%s was not imported, and stays: %s", file.path, why)
 
 
-def _told(imported: LegacyCounts) -> str:
+def _summary(imported: LegacyCounts) -> str:
     if imported.before:
         return "It was imported before"
     counts = [

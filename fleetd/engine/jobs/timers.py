@@ -16,7 +16,7 @@ from ..engine import Engine
 from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
 from .cluster import heartbeat
-from .daily import keep_house
+from .daily import run_daily_work
 from .liveness import process_ended, scan
 
 T = TypeVar("T")
@@ -33,27 +33,23 @@ FILES_S = 60
 async def run_timers(engine: Engine) -> None:
     """Do what is done by itself until cancelled."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(notice_silence, engine)
-        nursery.start_soon(watch_processes, engine)
-        nursery.start_soon(keep_house, engine)
-        nursery.start_soon(empty_spool, engine)
-        nursery.start_soon(keep_room, engine)
+        timers = [scan_liveness, watch_processes, run_daily_work, drain_spool, refill_disk_reserve]
         if engine.machine:
-            nursery.start_soon(keep_in_touch, engine)
-            nursery.start_soon(keep_files, engine)
+            timers += [send_heartbeats, follow_other_machines]
+        for timer in timers:
+            nursery.start_soon(timer, engine)
 
 
-async def notice_silence(engine: Engine) -> None:
+async def scan_liveness(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
         await _admitted(engine, "silence")
-        look_again_ms = await _retry(engine, "ActivityScan", partial(scan, engine), "silence")
-        pause_s = look_again_ms / 1000
+        pause_s = await _retry(engine, "ActivityScan", partial(scan, engine), "silence") / 1000
         engine.timer_health.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
 
 
-async def empty_spool(engine: Engine) -> None:
+async def drain_spool(engine: Engine) -> None:
     """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
     while True:
         await _admitted(engine, "spool")
@@ -62,22 +58,22 @@ async def empty_spool(engine: Engine) -> None:
         await _sleep(engine, SPOOL_S)
 
 
-async def keep_room(engine: Engine) -> None:
+async def refill_disk_reserve(engine: Engine) -> None:
     """Keep some room on the disk for the day when it is full, again when that day is over."""
     while True:
         await engine.outbox.in_thread(engine.disk_reserve.make)
         await trio.sleep(ROOM_S)
 
 
-async def keep_files(engine: Engine) -> None:
-    """Write and remove the files that other machines' doings leave to this one."""
-    heard: int | None = None
+async def follow_other_machines(engine: Engine) -> None:
+    """Write and remove files because of what other machines recorded or deleted."""
+    forgotten: int | None = None
     while True:
         await _admitted(engine, "files")
         engine.timer_health.beat("files", FILES_S + ROUND_S)
         try:
-            await engine.outbox.take_on()
-            heard = await collect_garbage(engine, heard)
+            await engine.outbox.post_pending()
+            forgotten = await collect_garbage(engine, forgotten)
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
@@ -100,7 +96,7 @@ async def watch_processes(engine: Engine) -> None:
     await engine.process_watcher.run(known, ended)
 
 
-async def keep_in_touch(engine: Engine) -> None:
+async def send_heartbeats(engine: Engine) -> None:
     """Tell the machines that share the store that this one is here, and look for those missing.
 
     When the store comes back, which rings ``engine.store_back``, at once: every machine waits then.
@@ -164,7 +160,7 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
             engine.timer_health.beat(timer, ROUND_S)
 
     beat()
-    await engine.admission.admitted(beat)
+    await engine.admission.wait_open(beat)
 
 
 async def _sleep(engine: Engine, seconds: float) -> None:

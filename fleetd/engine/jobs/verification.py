@@ -7,8 +7,6 @@ what one copy can heal. Each machine verifies the files that it keeps.
 import logging
 import time
 
-import msgspec
-
 from ...domain.artifacts.inventory import UnverifiedFile, files_verified, unverified
 from ...domain.artifacts.kinds import KINDS
 from ...domain.system.daily_rounds import Round, round_done
@@ -24,35 +22,27 @@ log = logging.getLogger("fleetd")
 CPU_S = 3.0
 
 
-class _Budget:
-    """What a round may still take."""
+class _Tally:
+    """What came of a round so far, and whether it may go on."""
 
-    def __init__(self, files: int) -> None:
-        self.files = files
+    def __init__(self, most_files: int) -> None:
+        self.files = self.healed = self.damaged = 0
+        self._most_files = most_files
         self._end_s = time.process_time() + CPU_S
 
     @property
-    def is_spent(self) -> bool:
-        return self.files <= 0 or time.process_time() >= self._end_s
-
-
-class _Tally(msgspec.Struct):
-    """What came of a round so far."""
-
-    files: int = 0
-    healed: int = 0
-    damaged: int = 0
+    def left(self) -> int:
+        """How many files the round may still take."""
+        return 0 if time.process_time() >= self._end_s else self._most_files - self.files
 
     def note(self, finding: Finding) -> None:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
-        if finding.fixed:
-            self.healed += 1
-            log.warning("Daily verification healed %s: %s", finding.subject, finding.detail)
-        else:
-            self.damaged += 1
-            log.warning("Daily verification: %s: %s", finding.subject, finding.detail)
+        healed = " healed" if finding.fixed else ":"
+        self.healed += finding.fixed
+        self.damaged += not finding.fixed
+        log.warning("Daily verification%s %s: %s", healed, finding.subject, finding.detail)
 
 
 async def verify_some(engine: Engine) -> Round:
@@ -60,14 +50,14 @@ async def verify_some(engine: Engine) -> Round:
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
-    began_ms, budget, tally = engine.clock(), _Budget(engine.batches.verified_daily), _Tally()
+    began_ms, tally = engine.clock(), _Tally(engine.batches.verified_daily)
     nouns: list[Noun] = list(KINDS)
-    while nouns and not (budget.is_spent or engine.closing):
+    while nouns and tally.left and not engine.closing:
         noun = nouns.pop(0)
         # Each note of a check writes a row anew.
-        most = min(engine.batches.records, budget.files)
+        most = min(engine.batches.records, tally.left)
         found = await engine.read(unverified, noun, iso(began_ms), most)
-        await _verify(engine, noun, found, budget, tally)
+        await _verify(engine, noun, found, tally)
         if len(found) == most:
             nouns.append(noun)
     done = Round(at_ms=began_ms, files=tally.files, healed=tally.healed, damaged=tally.damaged)
@@ -80,14 +70,12 @@ async def verify_some(engine: Engine) -> Round:
     return done
 
 
-async def _verify(
-    engine: Engine, noun: Noun, records: list[UnverifiedFile], budget: _Budget, tally: _Tally
-) -> None:
+async def _verify(engine: Engine, noun: Noun, records: list[UnverifiedFile], tally: _Tally) -> None:
     """Verify the files of some records, one by one, and note together that they were."""
     verified: list[UnverifiedFile] = []
     bad: set[str | None] = set()
     for each in records:
-        if verified and (budget.is_spent or engine.closing):
+        if verified and (not tally.left or engine.closing):
             break
         finding = await check(engine, noun, each.id, each.owner_id, repair=True)
         tally.note(finding)
@@ -96,20 +84,13 @@ async def _verify(
         verified.append(each)
     if KINDS[noun].copies:  # one that is a symlink holds nothing that could rot
         for owner_id in sorted({each.owner_id for each in verified}):
-            await _verify_latest(engine, noun, owner_id, bad, tally)
+            try:
+                found = await check_latest(engine, noun, owner_id, bad, repair=True)
+            except OSError as error:
+                log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
+                continue
+            for finding in found:
+                tally.note(finding)
     tally.files += len(verified)
-    budget.files -= len(verified)
     if verified:
         await engine.write(files_verified, noun, [each.id for each in verified])
-
-
-async def _verify_latest(
-    engine: Engine, noun: Noun, owner_id: str, bad: set[str | None], tally: _Tally
-) -> None:
-    try:
-        found = await check_latest(engine, noun, owner_id, bad, repair=True)
-    except OSError as error:
-        log.warning("Daily verification: the %s files cannot be read: %s", noun, error)
-    else:
-        for finding in found:
-            tally.note(finding)

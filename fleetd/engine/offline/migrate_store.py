@@ -59,7 +59,7 @@ class MigrationEnds(msgspec.Struct, frozen=True):
 
 
 def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
-    """Return what an errand and the settings mean; raises InvalidParams for what has no sense."""
+    """Return which stores a request and the settings mean; raises InvalidParams."""
     to, source = request.to or config.store, request.source
     there = to != LOCAL
     url = to if there else (source or config.store)
@@ -127,10 +127,10 @@ def check_alone(side: PostgresSide, machine: str) -> None:
 def move(ends: MigrationEnds, tell: Tell) -> Migration:
     """Move the store and return what was compared; raises FleetError, and then nothing moved."""
     clear_up(ends.database)
-    return _there(ends, tell) if ends.there else _back(ends, tell)
+    return _to_server(ends, tell) if ends.there else _from_server(ends, tell)
 
 
-def _there(ends: MigrationEnds, tell: Tell) -> Migration:
+def _to_server(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with (
         sqlite_side.opened(ends.database) as source,
@@ -142,8 +142,8 @@ def _there(ends: MigrationEnds, tell: Tell) -> Migration:
         check_target(target, plan.tables, known)
         copy_rows(source, target, plan, tell)
         note_arrived(target.tx, source.where, now)
-        checks = _alike(compare(source, target, plan, tell))
-        _leave(source, target.where, now)
+        checks = _all_same(compare(source, target, plan, tell))
+        _mark_moving(source, target.where, now)
         target.commit()
         target.ease(plan.carried)
         note_moved(source.tx, target.where, now)
@@ -151,7 +151,7 @@ def _there(ends: MigrationEnds, tell: Tell) -> Migration:
         return _report(ends, source.where, target.where, checks, begun)
 
 
-def _back(ends: MigrationEnds, tell: Tell) -> Migration:
+def _from_server(ends: MigrationEnds, tell: Tell) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with postgres_side.opened(ends.url, make=False) as source:
         check_alone(source, ends.machine)
@@ -165,11 +165,11 @@ def _back(ends: MigrationEnds, tell: Tell) -> Migration:
                 plan = ends.plan(target)
                 copy_rows(source, target, plan, tell)
                 note_arrived(target.tx, source.where, now)
-                checks = _alike(compare(source, target, plan, tell))
+                checks = _all_same(compare(source, target, plan, tell))
                 target.commit()
-            _leave(source, str(ends.database), now)
+            _mark_moving(source, str(ends.database), now)
             try:
-                replaced = _put(part, ends.database, now)
+                replaced = _swap_in(part, ends.database, now)
             except Storage:  # what was put there is taken back
                 note_staying(source.tx)
                 source.commit()
@@ -179,7 +179,7 @@ def _back(ends: MigrationEnds, tell: Tell) -> Migration:
         return _report(ends, source.where, str(ends.database), checks, begun, replaced)
 
 
-def _leave(source: StoreSide, where: str, now: str) -> None:
+def _mark_moving(source: StoreSide, where: str, now: str) -> None:
     """Have the old store say so before the new one counts: whatever happens, one is in use.
 
     Who is killed right after it finds neither in use until the same command is given again.
@@ -189,7 +189,7 @@ def _leave(source: StoreSide, where: str, now: str) -> None:
     source.begin()
 
 
-def _alike(checks: list[TableCheck]) -> list[TableCheck]:
+def _all_same(checks: list[TableCheck]) -> list[TableCheck]:
     """Return checks that all passed; raises Corrupt, so that nothing of the copy is kept."""
     if wrong := [check for check in checks if not check.same]:
         told = "; ".join(differing(check) for check in wrong)
@@ -206,7 +206,7 @@ def differing(check: TableCheck) -> str:
     return f"{check.table} ({rows}, first at {check.first_difference})"
 
 
-def _put(part: Path, database: Path, now: str) -> Path | None:
+def _swap_in(part: Path, database: Path, now: str) -> Path | None:
     """Put the new database in its place; return where the one lies that was there."""
     try:
         with Moves() as moves:

@@ -60,7 +60,7 @@ class RestorePlan(msgspec.Struct, kw_only=True):
         return None
 
 
-def look(config: Config, source: Path) -> RestorePlan:
+def plan_restore(config: Config, source: Path) -> RestorePlan:
     """Return what restoring a copy means here; raises FleetError when it cannot be done."""
     database = config.database.resolve()
     _check_file(source, database)
@@ -71,10 +71,10 @@ def look(config: Config, source: Path) -> RestorePlan:
             )
         plan = RestorePlan(source=source, database=database, copy=_extent(found))
     plan.seq, plan.token = plan.copy.end, plan.copy.token
-    _look_at_old(plan)
+    _read_old_database(plan)
     _check_readable(config.checkpoints)
     for noun in KINDS:
-        _look_at_files(plan, RecordFiles(config.checkpoints, noun))
+        _read_files(plan, RecordFiles(config.checkpoints, noun))
     return plan
 
 
@@ -99,7 +99,7 @@ def _check_file(source: Path, database: Path) -> None:
         )
 
 
-def _look_at_old(plan: RestorePlan) -> None:
+def _read_old_database(plan: RestorePlan) -> None:
     """Read how far the old database reached; one that is damaged is moved aside all the same."""
     if plan.database.exists():
         try:
@@ -117,7 +117,7 @@ def _look_at_old(plan: RestorePlan) -> None:
         plan.token = max(plan.token, plan.before.token)
 
 
-def _look_at_files(plan: RestorePlan, backups: RecordFiles) -> None:
+def _read_files(plan: RestorePlan, backups: RecordFiles) -> None:
     kind = KINDS[backups.layout.noun]
     known = {each.id for each in plan.copy.records[kind.noun]}
     for file in backups.files():
@@ -178,16 +178,16 @@ def move_files(plan: RestorePlan, backups: RecordFiles, aside: Path, moves: Move
     for owner_id, files in owners.items():
         moves.make_directory(aside / owner_id / (backups.layout.inside or ""))
         if not backups.layout.copies:
-            _point(backups, owner_id, plan.latest_of(noun, owner_id), moves)
+            _point_latest(backups, owner_id, plan.latest_of(noun, owner_id), moves)
         for file in files:
             for path in forms_of(backups, file):
                 moves.move(path, aside / path.relative_to(backups.root).parent)
         if backups.layout.copies:
-            _copy(backups, owner_id, plan.latest_of(noun, owner_id), aside, moves)
-        _leave_no_empty(backups, files[0])
+            _copy_latest(backups, owner_id, plan.latest_of(noun, owner_id), aside, moves)
+        _remove_empty_dirs(backups, files[0])
 
 
-def _point(backups: RecordFiles, owner_id: str, latest_id: str | None, moves: Moves) -> None:
+def _point_latest(backups: RecordFiles, owner_id: str, latest_id: str | None, moves: Moves) -> None:
     """Let ``latest.json`` name what stays; where that cannot be done, reading does without."""
     link = backups.root / owner_id / LATEST
     with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ def _point(backups: RecordFiles, owner_id: str, latest_id: str | None, moves: Mo
         backups.set_latest(owner_id, latest_id)
 
 
-def _copy(
+def _copy_latest(
     backups: RecordFiles, owner_id: str, latest_id: str | None, aside: Path, moves: Moves
 ) -> None:
     """Let ``latest.json`` hold what stays; the old one goes aside with the file it is a copy of.
@@ -213,7 +213,7 @@ def _copy(
         backups.set_latest(owner_id, latest_id, backups.read(owner_id, latest_id))
 
 
-def _leave_no_empty(backups: RecordFiles, file: RecordFile) -> None:
+def _remove_empty_dirs(backups: RecordFiles, file: RecordFile) -> None:
     place = backups.path_of(file.owner_id, file.record_id).parent
     sync(place)
     with contextlib.suppress(OSError):  # something is left in it

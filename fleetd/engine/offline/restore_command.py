@@ -12,7 +12,7 @@ from ...host.paths import PathRefused
 from ...protocol.display import escaped
 from ...protocol.errors import FleetError, InvalidState
 from ...store.api import StoreRefused
-from .restore import MovedAside, RestorePlan, aside_for, look, restore
+from .restore import MovedAside, RestorePlan, aside_for, plan_restore, restore
 
 STOP = "fleetctl daemon stop"
 
@@ -65,7 +65,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreRepo
         )
     try:
         with only_instance(config.database, config.checkpoints, config.socket):
-            plan = look(config, file)
+            plan = plan_restore(config, file)
             if preview:
                 return _report(plan, aside_for(plan, config.checkpoints), restored=False)
             return _report(plan, restore(loaded, plan), restored=True)

@@ -27,7 +27,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
     try:
         size = await engine.store.copy_to(target)
     except FileExistsError:
-        raise _taken(target) from None
+        raise _exists_already(target) from None
     except CopyRefused as error:
         raise InvalidState(f"{error}.", hint=f"{error.hint}.") from error
     except CopyDamaged as error:
@@ -58,7 +58,7 @@ def _check_name(walk: PathWalk, target: Path) -> None:
             field="path",
         )
     if os.path.lexists(target):
-        raise _taken(target)
+        raise _exists_already(target)
     if not os.access(target.parent, os.W_OK | os.X_OK):
         why = "may not be written to" if target.parent.is_dir() else "is no directory"
         raise _unwritable(target, why)
@@ -72,7 +72,7 @@ def _unwritable(target: Path, why: str) -> Storage:
     )
 
 
-def _taken(target: Path) -> InvalidParams:
+def _exists_already(target: Path) -> InvalidParams:
     return InvalidParams(
         f"{target} exists already.", hint="Name a file that does not exist.", field="path"
     )

@@ -1,5 +1,6 @@
 """Checkpoints with their files: taking, reading and deleting both copies."""
 
+import contextlib
 from typing import TypeVar, cast
 
 import msgspec
@@ -60,7 +61,9 @@ async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpo
 @method(CheckpointLatest)
 async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
-    mission_id = await _mission_id(engine, request.mission_id)
+    mission_id = request.mission_id
+    with contextlib.suppress(NotFound):  # one that has no row may still have files
+        mission_id = await engine.read(resolve_id, "mission", mission_id)
     checkpoint: Checkpoint = await read_latest(engine, "checkpoint", mission_id, checkpoints.latest)
     return checkpoint
 
@@ -70,31 +73,21 @@ async def compare(
     engine: Engine, request: CheckpointCompare, caller: Caller
 ) -> CheckpointDifference:
     """Return what differs between two checkpoints, each read from its row, else from its file."""
-    before = await read(engine, "checkpoint", request.before)
-    after = None
+    before, after = await read(engine, "checkpoint", request.before), None
     if request.after is not None:
         after = await read(engine, "checkpoint", request.after)
     return await engine.read(diff.compare, before, after)
 
 
-async def _mission_id(engine: Engine, given: str) -> str:
-    """Return a mission's whole id; one that has no row may still have files."""
-    try:
-        return await engine.read(resolve_id, "mission", given)
-    except NotFound:
-        return given
-
-
 @method(CheckpointDelete)
 async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> Deleted:
     """Delete a checkpoint; returns when its file is gone too, or a second later."""
-    try:
-        whole = await engine.read(resolve_id, "checkpoint", request.checkpoint_id)
-    except (NotFound, InvalidParams):  # so is the request, unless it was sent before
-        whole = request.checkpoint_id
+    checkpoint_id = request.checkpoint_id
+    with contextlib.suppress(NotFound, InvalidParams):  # refused below, unless it is repeated
+        checkpoint_id = await engine.read(resolve_id, "checkpoint", checkpoint_id)
     deleted = await engine.run(checkpoints.delete, request, caller)
     with trio.move_on_after(BACKUP_WAIT_S):
-        await engine.outbox.attempted(whole)
+        await engine.outbox.attempted(checkpoint_id)
     return deleted
 
 

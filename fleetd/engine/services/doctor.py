@@ -36,42 +36,35 @@ LOST_SHOWN = 3
 @method(SystemDoctor, without_store=True)
 async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
     """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
-    if not request.fix:  # then nothing is written: what it tells of may be a disk that is full
-        return await _examine(engine, fix=False)
-    if (
-        engine.store.availability.away is not None
-    ):  # nothing can be kept, and what it mends stays mended
-        return await _examine(engine, fix=True)
+    # Without ``fix`` nothing is written: what it tells of may be a disk that is full. While the
+    # store is away no answer can be kept, and what it mends stays mended.
+    if not request.fix or engine.store.availability.away is not None:
+        return await _examine(engine, fix=request.fix)
     return await engine.run_once(request, lambda: _examine(engine, fix=True))
 
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     progress.at("database")
-    findings = await _store(engine)
+    findings = await _examine_store(engine)
     progress.at("files")
-    findings += await engine.outbox.in_thread(lambda: _around(engine, fix=fix))
+    findings += await engine.outbox.in_thread(lambda: _examine_files(engine, fix=fix))
     for noun in KINDS if engine.store.availability.away is None else ():
         findings += await _copies(engine, noun, fix=fix)
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _store(engine: Engine) -> list[Finding]:
+async def _examine_store(engine: Engine) -> list[Finding]:
     """Examine the store; while it is away that is all there is to say of it."""
     try:
         found = await _database(engine)
         found += await _cursors(engine)
         return [*found, *await _shared(engine)] if engine.machine else found
     except Unavailable as error:
-        return [_away(engine, error)]
-
-
-def _away(engine: Engine, error: Unavailable) -> Finding:
-    away, where = engine.store.availability.away, engine.store.where
-    detail = error.message
-    if away is not None:
-        since = duration(max(0, engine.clock() - away.since_ms))
-        detail = f"away for {since}: it {away.message.removeprefix(f'{where} ')}"
-    return Finding(check="database", ok=False, subject=where, detail=detail)
+        away, where, detail = engine.store.availability.away, engine.store.where, error.message
+        if away is not None:
+            since = duration(max(0, engine.clock() - away.since_ms))
+            detail = f"away for {since}: it {away.message.removeprefix(f'{where} ')}"
+        return [Finding(check="database", ok=False, subject=where, detail=detail)]
 
 
 async def _database(engine: Engine) -> list[Finding]:
@@ -118,7 +111,7 @@ async def _shared(engine: Engine) -> list[Finding]:
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
     machines = await engine.read(membership.list_machines)
-    return [server, _clock(engine), _machines(machines), *await _left_behind(engine)]
+    return [server, _clock(engine), _machines(machines), *await _not_migrated(engine)]
 
 
 def _clock(engine: Engine) -> Finding:
@@ -132,8 +125,9 @@ def _clock(engine: Engine) -> Finding:
 
 def _machines(machines: list[MachineLine]) -> Finding:
     """Name the lost ones; that one was switched off is nothing wrong."""
-    lost = [f"{each.name} (heard of at {each.heard_at})" for each in machines]
-    lost = [text for text, each in zip(lost, machines, strict=True) if each.status == "lost"]
+    lost = [
+        f"{each.name} (heard of at {each.heard_at})" for each in machines if each.status == "lost"
+    ]
     detail = f"{len(machines)} share the store"
     if lost:
         detail += f"; lost: {', '.join(lost[:LOST_SHOWN])}"
@@ -141,7 +135,7 @@ def _machines(machines: list[MachineLine]) -> Finding:
     return Finding(check="machines", ok=True, detail=detail)
 
 
-async def _left_behind(engine: Engine) -> list[Finding]:
+async def _not_migrated(engine: Engine) -> list[Finding]:
     """Tell of missions that nobody sees any more, since they stand in this machine's own file."""
     path = engine.config.database
     try:
@@ -176,7 +170,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
     ]
 
 
-def _around(engine: Engine, *, fix: bool) -> list[Finding]:
+def _examine_files(engine: Engine, *, fix: bool) -> list[Finding]:
     config = engine.config
     return [
         *_permissions(
@@ -188,42 +182,36 @@ def _around(engine: Engine, *, fix: bool) -> list[Finding]:
         *_leftovers(disk_audit.leftovers(config.database, config.checkpoints), fix),
         *_spool(engine, fix=fix),
         *([_disk_reserve(engine, fix=fix)] if engine.disk_reserve.size else []),
-        *_room(dict.fromkeys((config.database.parent, config.checkpoints))),
+        *_free_space(dict.fromkeys((config.database.parent, config.checkpoints))),
     ]
 
 
-def _permissions(places: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
-    """Nobody else may look into what fleetd keeps."""
-    wrong, looked_at = [], 0
-    for place in places:
-        looked_at += 1
-        if found := disk_audit.trouble(place):
+def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
+    """Nobody else may look into what fleetd keeps; the first of very many findings are shown."""
+    wrong, looked_at = list[Finding](), 0
+    for looked_at, path in enumerate(paths, 1):  # noqa: B007 - how many there were
+        if found := disk_audit.trouble(path):
             detail, mendable = found
-            fixed = fix and mendable and disk_audit.mend(place)
-            subject = _named(place.path)
+            fixed = fix and mendable and disk_audit.mend(path)
+            subject = _printable(path.path)
             wrong.append(
                 Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
             )
-    if wrong:
-        return _shortened(wrong)
-    detail = f"{looked_at} files and directories, none open to others"
-    return [Finding(check="permissions", ok=True, detail=detail)]
-
-
-def _named(path: Path) -> str:
-    """Return a path as text; a name in bytes that are no UTF-8 could not be told or stored."""
-    return os.fsencode(path).decode(errors="replace")
-
-
-def _shortened(wrong: list[Finding]) -> list[Finding]:
-    """Show the first of very many, those that are still wrong before the others."""
-    wrong.sort(key=lambda finding: finding.fixed)
+    if not wrong:
+        detail = f"{looked_at} files and directories, none open to others"
+        return [Finding(check="permissions", ok=True, detail=detail)]
+    wrong.sort(key=lambda finding: finding.fixed)  # those that are still wrong before the others
     shown, rest = wrong[:SHOWN], wrong[SHOWN:]
     if rest:
         detail = f"and {len(rest)} more like these"
         fixed = all(finding.fixed for finding in rest)
         shown.append(Finding(check="permissions", ok=False, detail=detail, fixed=fixed))
     return shown
+
+
+def _printable(path: Path) -> str:
+    """Return a path as text; a name in bytes that are no UTF-8 could not be told or stored."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
@@ -236,7 +224,7 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
             Finding(
                 check="leftovers",
                 ok=False,
-                subject=_named(path),
+                subject=_printable(path),
                 detail="a temporary file that a crash left",
                 fixed=not path.exists(),
             )
@@ -246,23 +234,22 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
 
 def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     """What hooks left is taken in within half a minute, or something keeps it from being."""
-    heap = engine.spool.size()
+    size = engine.spool.size()
     subject = str(engine.spool.directory or "")
     found = []
-    oldest_ms = None if heap.oldest_ms is None else engine.store.from_wall(heap.oldest_ms)
-    away = (
-        engine.store.availability.away is not None
-    )  # then they wait for what another finding tells of
-    if oldest_ms is not None and not away and engine.clock() - oldest_ms > SPOOL_MS:
-        detail = f"{heap.files} payloads of hooks wait to be taken in; the log says why"
-        found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
-    if heap.unreadable:
-        detail = f"{heap.unreadable} *.unreadable there, none of the hook client's"
+    # While the store is away they wait for that, of which another finding tells.
+    if size.oldest_ms is not None and engine.store.availability.away is None:
+        waited_ms = engine.clock() - engine.store.from_wall(size.oldest_ms)
+        if waited_ms > SPOOL_MS:
+            detail = f"{size.files} payloads of hooks wait to be taken in; the log says why"
+            found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
+    if size.unreadable:
+        detail = f"{size.unreadable} *.unreadable there, none of the hook client's"
         if fix:
             engine.spool.clear()
         fixed = fix and not engine.spool.size().unreadable
         found.append(Finding(check="spool", ok=False, subject=subject, detail=detail, fixed=fixed))
-    return found or [Finding(check="spool", ok=True, detail=f"{heap.files} payloads wait")]
+    return found or [Finding(check="spool", ok=True, detail=f"{size.files} payloads wait")]
 
 
 def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
@@ -279,7 +266,7 @@ def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     )
 
 
-def _room(directories: Iterable[Path]) -> list[Finding]:
+def _free_space(directories: Iterable[Path]) -> list[Finding]:
     """Warn before the disk is full: then nothing can be stored any more."""
     findings = []
     for directory in directories:

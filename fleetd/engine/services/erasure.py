@@ -1,6 +1,6 @@
 """Erasure: files, then rows, then bytes; what a crash interrupts is finished at the next start.
 
-What is kept outside the database is removed by ``clear``.
+What is kept outside the database is removed by ``_files``.
 """
 
 import contextlib
@@ -35,7 +35,6 @@ from ...protocol.requests.system import Forgotten, SystemForget
 from ...protocol.types import Noun
 from ...store.disk_audit import replaced
 from ...store.files.layout import Cleared
-from ...store.files.record_files import RecordFiles
 from ..engine import Engine
 from ..hooks.deliver import clear_spool
 from ..jobs.legacy_import import NAME
@@ -88,22 +87,26 @@ async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
     await _in_batches(engine, found, counted, drop=False)
     seen = await engine.read(steps.preview, target, found.scope, found.before, counted)
     missions = [each.mission_id for each in seen.details]
-    lying = await weigh(engine, found.scope, missions)
-    seen = with_files(seen, [lying])
+    files = await _files(engine, found.scope, missions, found.scope.runs, remove=False)
+    seen = _with_files(seen, [files])
+
+    def size(noun: Noun, owner_id: str) -> int:
+        return files[noun, owner_id].bytes if (noun, owner_id) in files else 0
+
     return msgspec.structs.replace(
         seen,
         details=[
-            msgspec.structs.replace(each, bytes=size_of(lying, "checkpoint", each.mission_id))
+            msgspec.structs.replace(each, bytes=size("checkpoint", each.mission_id))
             for each in seen.details
         ],
         run_details=[
-            msgspec.structs.replace(each, bytes=size_of(lying, "snapshot", each.run_id))
+            msgspec.structs.replace(each, bytes=size("snapshot", each.run_id))
             for each in seen.run_details
         ],
         warnings=[
             *seen.warnings,
-            *await elsewhere(engine, found.scope),
-            *await _copies(engine),
+            *await _other_machines(engine, found.scope),
+            *await _other_copies(engine),
         ],
     )
 
@@ -115,7 +118,7 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     with trio.CancelScope(shield=True):
         forgotten = await erase(engine, target, request)
         trouble = await _scrub(engine)
-        warnings = [*forgotten.warnings, *await _copies(engine), *trouble]
+        warnings = [*forgotten.warnings, *await _other_copies(engine), *trouble]
     return msgspec.structs.replace(forgotten, warnings=warnings)
 
 
@@ -140,12 +143,12 @@ async def erase(
 
 async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None) -> Forgotten:
     found = await engine.read(steps.find, target)
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         begun = await engine.write(steps.begin, target, found.scope, asked)
         scope = begun.scope
-        others = await elsewhere(engine, scope)
+        others = await _other_machines(engine, scope)
         try:
-            files = [await clear(engine, scope, scope.missions, scope.runs)]
+            files = [await _files(engine, scope, scope.missions, scope.runs, remove=True)]
         except FleetError:  # somebody is told so, and may go on working
             if not begun.resumed:
                 await engine.write(journal.remove, target)
@@ -196,18 +199,18 @@ async def _last_step(
 ) -> Forgotten:
     """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
     cleared: set[str] = set()
-    async with engine.outbox.at_work:
+    async with engine.outbox.file_lock:
         while True:
             step = await engine.write(steps.step, target, cleared, before, dropped)
             if step.forgotten is not None:
-                return with_files(step.forgotten, files)
+                return _with_files(step.forgotten, files)
             for table, number in step.marked.items():
                 dropped[table] += number
-            files.append(await clear(engine, step.scope, step.missions, step.runs))
+            files.append(await _files(engine, step.scope, step.missions, step.runs, remove=True))
             cleared.update(step.missions, step.runs)
 
 
-async def _copies(engine: Engine) -> list[str]:
+async def _other_copies(engine: Engine) -> list[str]:
     """Return warnings about what a restore or an import put aside: nobody looks into that."""
     beside, checkpoints = engine.config.database.parent, engine.config.checkpoints.resolve()
 
@@ -274,87 +277,25 @@ async def finish_these(
 # The files: directories of missions and runs, single files of other runs.
 
 
-async def weigh(engine: Engine, scope: Scope, missions: Iterable[str]) -> FilesByOwner:
-    """Say what ``clear`` would remove; raises Storage for a directory that cannot be read."""
-    found = await _each(
-        engine, _whole(missions, scope.runs), lambda backups, owner_id: backups.weigh(owner_id)
-    )
-    for part in await engine.read(steps.parts, scope):
-        found["snapshot", part.owner_id] = await _weigh_part(engine, part)
-    return found
-
-
-async def clear(
-    engine: Engine, scope: Scope, missions: Iterable[str], runs: Iterable[str]
+async def _files(
+    engine: Engine, scope: Scope, missions: Iterable[str], runs: Iterable[str], *, remove: bool
 ) -> FilesByOwner:
-    """Remove every file of missions and runs, and of runs that stay those that go.
+    """Find, or remove, every file of missions and runs, and of runs that stay those that go.
 
-    Raises Storage that names the one which stays, and why.
+    What was pulled of them counts as well. Raises Storage that names the file, or the directory,
+    which refuses, and why.
     """
-    going = _whole(missions, set(runs) & set(scope.runs))
-    found = await _each(engine, going, lambda backups, owner_id: backups.clear(owner_id))
-    for part in await engine.read(steps.parts, scope):
-        found["snapshot", part.owner_id] = await _weigh_part(engine, part)
-        await _clear_part(engine, part)
-    return found
-
-
-async def elsewhere(engine: Engine, scope: Scope) -> list[str]:
-    """Return warnings about what is on other machines: it goes there, and not at once."""
-    if not engine.machine:  # it has the store to itself
-        return []
-    found = await engine.read(steps.other_machines, scope)
-    told = []
-    if found.keeping:
-        when = "within a minute where one runs, else when it is started"
-        told.append(
-            f"Files on other machines go when their daemons hear of it, {when}:"
-            f" {', '.join(found.keeping)}."
-        )
-    if found.silent:
-        told.append(
-            "What hooks have left on machines that are not in touch comes in when these run again;"
-            f" forget it once more then: {', '.join(found.silent)}."
-        )
-    return told
-
-
-def with_files(forgotten: Forgotten, lying: Iterable[FilesByOwner]) -> Forgotten:
-    """Return the answer with the files that went, or would, and warnings about those that stay."""
-    every = [each for found in lying for each in found.values()]
-    left = dict.fromkeys(path for each in every for path in each.left)
-    return msgspec.structs.replace(
-        forgotten,
-        files=sum(len(each.names) for each in every),
-        bytes=sum(each.bytes for each in every),
-        warnings=[f"{path} is not fleetd's and stays; remove it yourself." for path in left],
-    )
-
-
-def size_of(lying: FilesByOwner, noun: Noun, owner_id: str) -> int:
-    """Return the bytes of one owner's files."""
-    found = lying.get((noun, owner_id))
-    return found.bytes if found else 0
-
-
-def _whole(missions: Iterable[str], runs: Iterable[str]) -> list[tuple[Noun, str]]:
-    return [
-        *(("checkpoint", each) for each in missions),
-        *(("snapshot", each) for each in sorted(runs)),
-    ]
-
-
-async def _each(
-    engine: Engine,
-    owners: Iterable[tuple[Noun, str]],
-    work: Callable[[RecordFiles, str], Cleared],
-) -> dict[tuple[Noun, str], Cleared]:
-    """Do file work for whole owners, one after the other, and on what was pulled of them."""
     found: dict[tuple[Noun, str], Cleared] = {}
+    owners: list[tuple[Noun, str]] = [("checkpoint", each) for each in missions]
+    owners += [("snapshot", each) for each in sorted(set(runs) & set(scope.runs))]
     for noun, owner_id in owners:
         trees = [engine.backups[noun], *([engine.pulled] if noun == "checkpoint" else [])]
         each = [
-            await _or_named(engine, tree.root / owner_id, partial(work, tree, owner_id))
+            await _or_named(
+                engine,
+                tree.root / owner_id,
+                partial(tree.clear if remove else tree.weigh, owner_id),
+            )
             for tree in trees
         ]
         found[noun, owner_id] = Cleared(
@@ -363,7 +304,43 @@ async def _each(
             left=[path for one in each for path in one.left],
         )
         progress.at("files", sum(len(each.names) for each in found.values()))
+    for part in await engine.read(steps.parts, scope):
+        found["snapshot", part.owner_id] = await _weigh_part(engine, part)
+        if remove:
+            await _remove_part(engine, part)
     return found
+
+
+async def _other_machines(engine: Engine, scope: Scope) -> list[str]:
+    """Return warnings about what is on other machines: it goes there, and not at once."""
+    if not engine.machine:  # it has the store to itself
+        return []
+    found = await engine.read(steps.other_machines, scope)
+    warnings = []
+    if found.keeping:
+        when = "within a minute where one runs, else when it is started"
+        warnings.append(
+            f"Files on other machines go when their daemons hear of it, {when}:"
+            f" {', '.join(found.keeping)}."
+        )
+    if found.silent:
+        warnings.append(
+            "What hooks have left on machines that are not in touch comes in when these run again;"
+            f" forget it once more then: {', '.join(found.silent)}."
+        )
+    return warnings
+
+
+def _with_files(forgotten: Forgotten, files: Iterable[FilesByOwner]) -> Forgotten:
+    """Return the answer with the files that went, or would, and warnings about those that stay."""
+    every = [each for found in files for each in found.values()]
+    left = dict.fromkeys(path for each in every for path in each.left)
+    return msgspec.structs.replace(
+        forgotten,
+        files=sum(len(each.names) for each in every),
+        bytes=sum(each.bytes for each in every),
+        warnings=[f"{path} is not fleetd's and stays; remove it yourself." for path in left],
+    )
 
 
 async def _weigh_part(engine: Engine, part: Removal) -> Cleared:
@@ -381,7 +358,7 @@ async def _weigh_part(engine: Engine, part: Removal) -> Cleared:
     return await _or_named(engine, backups.root / part.owner_id, look)
 
 
-async def _clear_part(engine: Engine, part: Removal) -> None:
+async def _remove_part(engine: Engine, part: Removal) -> None:
     """Remove single files of a run; its latest.json must not go on holding one of them."""
     backups = engine.backups["snapshot"]
     run_id, place = part.owner_id, backups.root / part.owner_id

@@ -37,7 +37,10 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     known = Facts(places=await engine.projects.shared_names(request.cwd))
     key, paths = await _key(engine, request, caller, known)
-    is_directory = await _is_directory(engine, request.file, paths)
+    # Named as a directory, or one of the real paths that it may have is one.
+    is_directory = request.file.rpartition("/")[2] in ("", ".", "..") or any(
+        facts.is_directory for facts in await engine.files.look(*paths)
+    )
     facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
     try:
         return await _take(engine, request, caller, facts)
@@ -47,15 +50,8 @@ async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock
         lock = await _wait(engine, request, caller, facts)
         if lock is not None:
             return lock
-        await _report_empty_wait(engine, request, caller, conflict)
+        await _report_timeout(engine, request, caller, conflict)
         raise
-
-
-async def _is_directory(engine: Engine, file: str, paths: tuple[str, ...]) -> bool:
-    """Whether a file is named as a directory, or one of the real paths that it may have is one."""
-    if file.rpartition("/")[2] in ("", ".", ".."):
-        return True
-    return any(facts.is_directory for facts in await engine.files.look(*paths))
 
 
 async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
@@ -81,8 +77,15 @@ async def _key(
 
     Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
     """
-    if is_key(request.file):
-        key = _given(engine, request.file)
+    if is_key(key := request.file):
+        if not may_be_asked_for(engine.machine, key):
+            raise InvalidParams(
+                f"file is {key!r}, which looks like the key of a lock, and is none of this"
+                " machine.",
+                hint="Give project:NAME:PATH as a lock shows it, or the file; one that is called"
+                " so: ./…",
+                field="file",
+            )
         return key, await engine.projects.paths(key, request.cwd)
     keyed = await engine.on_behalf_of(caller, facts).read(locks.key_scope, request)
     base = request.cwd or keyed.project_dir
@@ -97,50 +100,40 @@ async def _key(
     return await engine.projects.key(path, scope), (path,)
 
 
-def _given(engine: Engine, key: str) -> str:
-    if may_be_asked_for(engine.machine, key):
-        return key
-    raise InvalidParams(
-        f"file is {key!r}, which looks like the key of a lock, and is none of this machine.",
-        hint="Give project:NAME:PATH as a lock shows it, or the file; one that is called so: ./…",
-        field="file",
-    )
-
-
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
     """Line up and wait; None when the time is over. A client that goes away leaves the line."""
     of_caller = engine.on_behalf_of(caller, facts)
-    place = await of_caller.write(queue.enqueue, request)
-    if isinstance(place, Lock):
-        return place
+    ticket = await of_caller.write(queue.enqueue, request)
+    if isinstance(ticket, Lock):
+        return ticket
     lock = None
-    engine.waiting_locks.add(place.wait_id)
+    engine.waiting_locks.add(ticket.wait_id)
     try:
         with trio.move_on_after(request.wait_ms / 1000):
-            lock = await _until_served(engine, place)
+            lock = await _until_granted(engine, ticket)
     except BaseException:
         with trio.CancelScope(shield=True):
-            await of_caller.write(queue.dequeue, place, keep=False)
+            await of_caller.write(queue.dequeue, ticket, keep=False)
         raise
     finally:
-        engine.waiting_locks.discard(place.wait_id)
-    return lock or await of_caller.write(queue.dequeue, place, keep=True)
+        engine.waiting_locks.discard(ticket.wait_id)
+    return lock or await of_caller.write(queue.dequeue, ticket, keep=True)
 
 
-async def _until_served(engine: Engine, place: LockTicket) -> Lock:
+async def _until_granted(engine: Engine, ticket: LockTicket) -> Lock:
     while True:
-        ticket = engine.bell.ticket()
+        change = engine.bell.ticket()
         if engine.closing:
             raise Unavailable(
                 "fleetd is shutting down; the wait has ended.",
                 hint="Ask again when it has been started again.",
                 retry=True,
             )
-        turn = await engine.read_when_available(queue.check_turn, place)
+        turn = await engine.read_when_available(queue.check_turn, ticket)
         if turn.due:
             try:
-                lock = await engine.write(queue.take_turn, place)
-            except StoreAway:  # who stands in line keeps his place
+                lock = await engine.write(queue.take_turn, ticket)
+            except StoreAway:  # it stays in the queue
                 continue
             if lock is not None:
                 return lock
@@ -148,10 +141,10 @@ async def _until_served(engine: Engine, place: LockTicket) -> Lock:
         if turn.look_again_at is not None:
             nap = min(nap, max(0.001, (to_ms(turn.look_again_at) - engine.clock()) / 1000))
         with trio.move_on_after(nap):
-            await ticket.wait()
+            await change.wait()
 
 
-async def _report_empty_wait(
+async def _report_timeout(
     engine: Engine, request: LockAcquire, caller: Caller, conflict: LockConflict
 ) -> None:
     """Take the error checkpoint that a wait without result leaves behind."""

@@ -61,11 +61,11 @@ async def select(engine: Engine, request: MissionSelect, caller: Caller) -> Sele
 @frees_space
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
     """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
-    return await engine.run_once(request, lambda: _delete(engine, request))
 
+    async def work() -> Deleted:
+        mission_id = await engine.read(resolve_id, "mission", request.mission_id)
+        with trio.CancelScope(shield=True):
+            await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
+        return Deleted(deleted=True)
 
-async def _delete(engine: Engine, request: MissionDelete) -> Deleted:
-    mission_id = await engine.read(resolve_id, "mission", request.mission_id)
-    with trio.CancelScope(shield=True):
-        await erase(engine, ErasureTarget(kind="deletion", name=mission_id), request)
-    return Deleted(deleted=True)
+    return await engine.run_once(request, work)

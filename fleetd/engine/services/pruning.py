@@ -1,7 +1,7 @@
-"""Pruning in small pieces: find, mark, let the files go, and only then the next piece.
+"""Pruning in batches: find, mark, remove the files, and only then the next batch.
 
-Nobody waits for a whole pruning: each piece is a transaction of a few milliseconds, and its files
-are gone before the next begins. One that breaks off has deleted whole pieces; the next goes on.
+Nobody waits for a whole pruning: each batch is a transaction of a few milliseconds, and its files
+are gone before the next begins. One that breaks off has deleted whole batches; the next goes on.
 """
 
 import logging
@@ -26,7 +26,7 @@ from ..engine import Engine
 
 log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.
-PORTION_BYTES = 4_000_000
+BATCH_BYTES = 4_000_000
 FILES_WAIT_S = 1.0
 # Records that a reply names, oldest first of each owner: all of 100,000 would be 12 MB, which
 # nobody reads, and which would be kept under the request's key as well.
@@ -46,9 +46,9 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
 
     async def work() -> Pruned:
         days, keep = request.older_than_days, request.keep_per_mission
-        run = await _pruned(
-            engine, "checkpoint", request.mission_id, days, keep, dry_run=request.dry_run
-        )
+        policy = await engine.read(pruning.policy, "checkpoint", request.mission_id, days, keep)
+        run = _Pruning(engine, "checkpoint", policy)
+        await run.run(dry_run=request.dry_run)
         details = [
             PrunedCheckpoint(
                 id=each.id,
@@ -76,7 +76,9 @@ async def prune_snapshots(
     """
 
     async def work() -> PrunedSnapshots:
-        run = await _pruned(engine, "snapshot", request.run_id, dry_run=request.dry_run)
+        policy = await engine.read(pruning.policy, "snapshot", request.run_id, None, None)
+        run = _Pruning(engine, "snapshot", policy)
+        await run.run(dry_run=request.dry_run)
         details = [
             PrunedSnapshot(
                 id=each.id,
@@ -92,30 +94,6 @@ async def prune_snapshots(
         return PrunedSnapshots(deleted=run.deleted, freed_bytes=run.freed_bytes, details=details)
 
     return await engine.run_once(request, work)
-
-
-async def _pruned(
-    engine: Engine,
-    noun: Noun,
-    owner_id: str | None,
-    days: int | None = None,
-    keep: int | None = None,
-    *,
-    dry_run: bool,
-) -> "_Pruning":
-    """Go through everything that is expired; raises FleetError that says how far it came."""
-    policy = await engine.read(pruning.policy, noun, owner_id, days, keep)
-    run = _Pruning(engine, noun, policy)
-    if dry_run:
-        await run.through(run.count)
-        return run
-    try:
-        await run.through(run.delete)
-    except FleetError as error:
-        raise run.told_by(error) from error
-    finally:
-        await run.announce()
-    return run
 
 
 class _Pruning:
@@ -134,47 +112,55 @@ class _Pruning:
         """Return how many records were found, or deleted; ``details`` names the first of them."""
         return len(self._ids)
 
-    async def through(self, take: Callable[[list[PruneCandidate]], Awaitable[None]]) -> None:
-        """Have everything that is expired taken, in portions for one short transaction."""
+    async def run(self, *, dry_run: bool) -> None:
+        """Go through everything that is expired; raises FleetError that says how far it came."""
+        if dry_run:
+            return await self._each_batch(self._count)
+        try:
+            await self._each_batch(self._delete)
+        except FleetError as error:
+            deleted = self.deleted
+            before = f" {deleted} {self._noun}s were pruned before that." if deleted else ""
+            values = {**error.values, "deleted": deleted, "freed_bytes": self.freed_bytes}
+            raise type(error)(error.message + before, hint=error.hint, **values) from error
+        finally:
+            await self._announce()
+
+    async def _each_batch(self, take: Callable[[list[PruneCandidate]], Awaitable[None]]) -> None:
+        """Have everything that is expired taken, in batches for one short transaction."""
         cursor: PruneCursor | None = PruneCursor()
-        owners = await self._owners()
+        owners: list[str] = []  # in the order of their names, if they are several
+        if self._policy.owner_id is None:
+            owners = sorted(await self._engine.read(inventory.owners, self._noun))
         while cursor is not None:
             if self._engine.closing:
                 raise Unavailable(
                     "fleetd is shutting down.", hint="Prune again when it runs.", retry=True
                 )
-            batch = await self._engine.read(pruning.look, self._noun, self._policy, cursor)
-            for portion in _portions(batch.found):
-                await take(portion)
+            page = await self._engine.read(pruning.look, self._noun, self._policy, cursor)
+            for batch in _batches(page.found):
+                await take(batch)
                 if not owners:
                     progress.at(f"{self._noun}s", self.deleted)
-            cursor = batch.following
+            cursor = page.following
             if owners and cursor is not None:
                 whose = KINDS[self._noun].whose
                 progress.at(f"{whose}s", bisect_left(owners, cursor.owner_id), len(owners))
 
-    async def _owners(self) -> list[str]:
-        """Return those who are gone through, in the order of their names, if they are several."""
-        if self._policy.owner_id is not None:
-            return []
-        return sorted(await self._engine.read(inventory.owners, self._noun))
+    async def _count(self, batch: list[PruneCandidate]) -> None:
+        self._ids.update(each.id for each in batch)
+        self.details += batch[: DETAILS_MAX - len(self.details)]
+        self.freed_bytes += sum(each.size_bytes for each in batch)
 
-    async def count(self, portion: list[PruneCandidate]) -> None:
-        """Note what is there to be deleted."""
-        self._ids.update(each.id for each in portion)
-        self.details += portion[: DETAILS_MAX - len(self.details)]
-        self.freed_bytes += sum(each.size_bytes for each in portion)
-
-    async def delete(self, portion: list[PruneCandidate]) -> None:
-        """Mark a portion, as far as it is still past its time, and see its files off."""
-        marked = await self._engine.write(pruning.mark, self._noun, self._policy, portion)
-        if marked:
-            await self.count(marked)
+    async def _delete(self, batch: list[PruneCandidate]) -> None:
+        """Mark what of a batch is still past its time, and wait until its files are removed."""
+        if marked := await self._engine.write(pruning.mark, self._noun, self._policy, batch):
+            await self._count(marked)
             with trio.move_on_after(FILES_WAIT_S):
                 await self._engine.outbox.settled()
 
-    async def announce(self) -> None:
-        """Say what was deleted, however it ended; nothing when that is nothing."""
+    async def _announce(self) -> None:
+        """Log and record what was deleted, however it ended."""
         deleted, freed = self.deleted, self.freed_bytes
         if not deleted:
             return
@@ -191,20 +177,17 @@ class _Pruning:
         What an earlier pruning has left counts as well; that is tried again first.
         """
         outbox = self._engine.outbox
-        for record_id in [each for each in await self._stuck() if each not in self._ids]:
+        for record_id in (await self._stuck()).keys() - self._ids:
             outbox.post(RemoveBackup(self._noun, record_id))
         with trio.move_on_after(FILES_WAIT_S):
             await outbox.settled()
-        stuck = await self._stuck()
-        if not stuck:
+        if not (stuck := await self._stuck()):
             return
         first, why = next(iter(stuck.items()))
-        before = len(stuck.keys() - self._ids)
-        whose = f"{len(stuck)} of their files"
-        if before:
-            whose = f"{len(stuck)} files of these and of earlier ones"
+        earlier = stuck.keys() - self._ids
+        whose = "files of these and of earlier ones" if earlier else "of their files"
         raise RetentionPruneFailed(
-            f"{self.deleted} {self._noun}s were deleted, but {whose} could"
+            f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} {whose} could"
             f" not be removed: {first} ({why}).",
             hint="fleetd goes on trying; remove the cause, and they go.",
             stuck=list(stuck)[:NAMED],
@@ -225,22 +208,15 @@ class _Pruning:
         (rows,) = await self._engine.read(inventory.names, self._noun, [owner_id])
         return {name: why for name, why in failed.items() if name in rows.rows}
 
-    def told_by(self, error: FleetError) -> FleetError:
-        """Return an error that also says how far the pruning had come."""
-        deleted = self.deleted
-        before = f" {deleted} {self._noun}s were pruned before that." if deleted else ""
-        values = {**error.values, "deleted": deleted, "freed_bytes": self.freed_bytes}
-        return type(error)(error.message + before, hint=error.hint, **values)
 
-
-def _portions(candidates: list[PruneCandidate]) -> Iterator[list[PruneCandidate]]:
-    portion: list[PruneCandidate] = []
+def _batches(candidates: list[PruneCandidate]) -> Iterator[list[PruneCandidate]]:
+    batch: list[PruneCandidate] = []
     size = 0
     for each in candidates:
-        if portion and size + each.size_bytes > PORTION_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(each)
+        if batch and size + each.size_bytes > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
         size += each.size_bytes
-    if portion:
-        yield portion
+    if batch:
+        yield batch

@@ -16,7 +16,6 @@ from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
 from ...protocol.records import RestoreResult
-from ...protocol.request import Request
 from ...protocol.requests.recovery import Briefing, RecoveryContextGet, RecoveryRestore
 from .. import repositories
 from ..engine import DAEMON, Engine
@@ -53,7 +52,7 @@ async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -
 async def _from_good_copies(
     engine: Engine,
     rule: Callable[[Tx, Context, Any], R],
-    request: Request[R],
+    request: Any,
     caller: Caller,
 ) -> tuple[R, IngestResult, list[str]]:
     """Run a rule that reads a checkpoint, healing rows from their files on the way.
@@ -61,8 +60,12 @@ async def _from_good_copies(
     Returns the result, what was looked at before, and the warnings about both. What cannot be
     healed is passed over, unless the request names it.
     """
-    named = getattr(request, "checkpoint_id", None)
-    meant = None if named else await _mission_meant(engine, request)
+    named = request.checkpoint_id
+    meant = None
+    if not named:
+        places = await engine.projects.shared_names(request.cwd)
+        on_behalf = engine.on_behalf_of(DAEMON, Facts(places=places))
+        meant = await on_behalf.read(selected_mission, request)
     # Its files may have lost their rows.
     taken = await ingest_orphans(engine, "checkpoint", meant) if meant else IngestResult()
     healed = warnings_of(taken)
@@ -74,7 +77,9 @@ async def _from_good_copies(
         try:
             return await engine.run(rule, request, caller, known), taken, healed
         except (Corrupt, NotFound, Incompatible) as error:
-            damaged = _damaged(named, error)
+            damaged = error.values.get("checkpoint_id")
+            if isinstance(error, NotFound):
+                damaged = named if error.values.get("noun") == "checkpoint" else None
             if damaged is None or damaged in unreadable:
                 raise _as_told(error, list(unreadable.values())) from error
             try:
@@ -87,12 +92,6 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
                 # Only now does its row say where the work is.
                 facts = await _facts(engine, request, meant)
-
-
-async def _mission_meant(engine: Engine, request: Any) -> str | None:
-    """Return the mission that a request without a checkpoint means, None without one."""
-    facts = Facts(places=await engine.projects.shared_names(request.cwd))
-    return await engine.on_behalf_of(DAEMON, facts).read(selected_mission, request)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -122,13 +121,6 @@ async def _missing_file(
     if not request.dry_run:
         engine.outbox.post(WriteBackup("checkpoint", result.checkpoint_id))
     return [warning]
-
-
-def _damaged(named: str | None, error: FleetError) -> str | None:
-    """Return the checkpoint that an error is about, if healing it could help."""
-    if not isinstance(error, NotFound):
-        return error.values.get("checkpoint_id")
-    return named if error.values.get("noun") == "checkpoint" else None
 
 
 async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:

@@ -25,20 +25,17 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
     written = await as_written(engine, snapshot)
     failure = engine.outbox.failure(snapshot.snapshot_id)
     if failure is not None:
-        raise _not_written(engine, snapshot, failure)
+        path = engine.backups["snapshot"].path_of(snapshot.run_id, snapshot.snapshot_id)
+        raise AtomicWriteFailed(
+            f"Snapshot {snapshot.snapshot_id} is stored, but its file {path} could not be written:"
+            f" {failure.rstrip('.')}.",
+            hint="Nothing is lost: it is in the database, and fleetd goes on trying to write the "
+            "file.",
+            snapshot_id=snapshot.snapshot_id,
+            path=str(path),
+        )
     # One that it joined may be another machine's.
     return await placed(engine, written) if written.source_details else written
-
-
-def _not_written(engine: Engine, snapshot: Snapshot, why: str) -> AtomicWriteFailed:
-    path = engine.backups["snapshot"].path_of(snapshot.run_id, snapshot.snapshot_id)
-    return AtomicWriteFailed(
-        f"Snapshot {snapshot.snapshot_id} is stored, but its file {path} could not be written:"
-        f" {why.rstrip('.')}.",
-        hint="Nothing is lost: it is in the database, and fleetd goes on trying to write the file.",
-        snapshot_id=snapshot.snapshot_id,
-        path=str(path),
-    )
 
 
 @method(SnapshotGet)

@@ -51,7 +51,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
     seen = await report.overview_now(engine)
-    heap = await engine.outbox.in_thread(engine.spool.size)
+    spool = await engine.outbox.in_thread(engine.spool.size)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
         version=__version__,
@@ -74,8 +74,8 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
         machine=engine.machine or None,
         machines=seen.machines if seen else [],
         store=_store(engine),
-        spool_files=heap.files,
-        spool_bytes=heap.size_bytes,
+        spool_files=spool.files,
+        spool_bytes=spool.size_bytes,
     )
 
 

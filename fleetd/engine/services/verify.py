@@ -24,7 +24,7 @@ from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.layout import Listing
 from ..engine import Engine
-from ..files.inventory import check_latest, rows_of, take
+from ..files.inventory import check_latest, compare, rows_of
 from ..files.read_repair import get
 from ..files.repair import check
 
@@ -47,15 +47,15 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
     """Check checkpoints in both stores; with ``repair`` mend what one good copy can mend."""
 
     async def work() -> Findings:
-        mission_id = request.mission_id
-        if mission_id is not None:
-            mission_id = (await engine.run(missions.get, MissionGet(mission_id))).id
         what = VerifyTarget(
             noun="checkpoint",
-            owner_id=mission_id,
+            owner_id=request.mission_id,
             record_id=request.checkpoint_id,
             repair=request.repair,
         )
+        if what.owner_id is not None:
+            mission = await engine.run(missions.get, MissionGet(what.owner_id))
+            what = msgspec.structs.replace(what, owner_id=mission.id)
         return await _verify(engine, what)
 
     return await engine.run_once(request, work)
@@ -160,7 +160,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
 async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> list[Finding]:
     directory = engine.backups[what.noun].root / owner_id
     try:
-        found = await take(engine, what.noun, owner_id)
+        found = await compare(engine, what.noun, owner_id)
     except OSError as error:
         return [_unreadable(what.noun, directory, error)]
     to_check = sorted(found.rows.live | found.orphans)
@@ -173,7 +173,7 @@ async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> lis
     for record_id in to_check:
         holder = owner_id if record_id in found.named else None
         findings.append(await check(engine, what.noun, record_id, holder, repair=what.repair))
-        progress.on()
+        progress.advance()
     known = {finding.subject for finding in findings if not finding.ok}
     findings += await check_latest(engine, what.noun, owner_id, known, repair=what.repair)
     return [*findings, *stuck, *_foreign(directory, found.listing)]

@@ -139,7 +139,10 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         What a copy of the newest one holds is not looked at.
         """
         if self.copies:
-            return self._copy_trouble(wanted)
+            there = self.latest_kind == "a file"
+            if wanted is None:
+                return "is there, but no snapshot has a file" if there else ""
+            return "" if there else f"is {self.latest_kind}"
         if wanted is None:  # a link to nothing is wrong; a file of somebody else's is not ours
             return f"points at {self.latest}, but no checkpoint has a file" if self.latest else ""
         if self.latest is None:
@@ -150,12 +153,6 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             return "points at itself"
         gone = "" if self.latest.removesuffix(".json") in self.files else ", which is not there"
         return f"points at {self.latest}{gone}"
-
-    def _copy_trouble(self, wanted: str | None) -> str:
-        there = self.latest_kind == "a file"
-        if wanted is None:
-            return "is there, but no snapshot has a file" if there else ""
-        return "" if there else f"is {self.latest_kind}"
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):

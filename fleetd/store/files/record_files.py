@@ -170,7 +170,7 @@ class RecordFiles:
 
     def forms(self, owner_id: str, record_id: str) -> Sequence[FileForm]:
         """Return the forms of a file that are there, the plain one first; both after a crash."""
-        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        names = self._names(record_id)
         try:
             with self._opened(owner_id) as owner:
                 found = [read_form(self.layout, owner.files, n) for n in names if owner.files]
@@ -189,7 +189,7 @@ class RecordFiles:
 
         There are several when somebody copied a directory; what they hold says whose it is.
         """
-        names = [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
+        names = self._names(record_id)
         return [
             RecordFile(owner_id, record_id)
             for owner_id in self.owners()
@@ -261,7 +261,8 @@ class RecordFiles:
             with self._opened(owner_id) as owner:
                 for record_id in record_ids if owner.files else ():
                     try:
-                        self._remove(owner.files or owner.top, record_id)
+                        for name in self._names(record_id):
+                            remove_file(owner.files or owner.top, name)
                     except OSError as error:
                         stuck[record_id] = error
                 self._set_latest(owner.top, latest_id, latest_data)
@@ -273,9 +274,9 @@ class RecordFiles:
             self._remove_empty(owner_id)
         return stuck
 
-    def _remove(self, files: Directory, record_id: str) -> None:
-        for ending in self.layout.endings:
-            remove_file(files, f"{self.layout.record(record_id)}{ending}")
+    def _names(self, record_id: str) -> Sequence[str]:
+        """Return the names that a file may have, the plain one first."""
+        return [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
 
     def weigh(self, owner_id: str) -> Cleared:
         """Say what ``clear`` would remove and leave."""

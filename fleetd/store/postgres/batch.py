@@ -88,8 +88,7 @@ def begin(connection: ServerConnection, machine: str, number: int, version: int)
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
         raise ServerAway("writing", wrong_schema(found, version), final=True)
-    crowded = time.monotonic() - begun > _CROWDED_S
-    return min(_TURN_S, _SHORT_TURN_S) if crowded else _TURN_S
+    return _SHORT_TURN_S if time.monotonic() - begun > _CROWDED_S else _TURN_S
 
 
 def _number(result: PGresult) -> int | None:

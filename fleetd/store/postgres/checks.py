@@ -10,7 +10,7 @@ from ..api import StoreRefused
 from .connection import ServerConnection, connect, name_of, shown_version
 from .errors import ServerAway, as_away, schema_refusal, server_message
 from .migrate import look
-from .url import named
+from .url import display_name
 
 _DAMAGED = (DataCorrupted, IndexCorrupted)
 _LONG_S = 3_600.0
@@ -62,7 +62,7 @@ def probe(url: str) -> tuple[str, str]:
 
     Raises StoreRefused for a URL that is none, ServerUnusable for everything else.
     """
-    where = named(url)
+    where = display_name(url)
     try:
         with closing(connect(url, "doctor")) as connection:
             return name_of(connection), f"{shown_version(connection)}, {_schema(connection, where)}"

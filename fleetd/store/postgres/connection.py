@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: their settings, a deadline for every answer, statements of the rules.
 
 libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
-that swallows everything, for ever for a server that stands still.
+that swallows everything, for ever for a server that hangs.
 
 Every column is TEXT or BIGINT, so every parameter is one of the two: the server has nothing to
 guess.
@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
@@ -28,16 +28,16 @@ from psycopg.types.string import StrDumper
 from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row
 from .errors import ServerAway, Stalled, is_final, server_message
-from .url import parsed, spelled
+from .url import format_url, parse
 
 T = TypeVar("T")
 # A server that has not answered a statement after this long will not. It is longer than what the
-# server itself allows (see connecting.py): who is only slow says so, and the connection remains.
+# server itself allows (see _SETTINGS): who is only slow says so, and the connection remains.
 TIMEOUT_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
 # What it allows the wait for a table that somebody has locked, and for the fleet's turn: that wait
-# is as long as the queue, and who leaves the queue stands at its end the next time.
+# is as long as the queue, and who leaves the queue is last the next time.
 TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
@@ -111,8 +111,7 @@ class ServerConnection(psycopg.Connection[Any]):
                     self._check_deadline(time.monotonic() - begun)
                 state = gen.send(ready)
         except StopIteration as end:
-            value: T = end.value
-            return value
+            return cast("T", end.value)
 
     def _check_deadline(self, waited_s: float) -> None:
         timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s
@@ -137,7 +136,7 @@ class ServerConnection(psycopg.Connection[Any]):
                 self.execute(f"SET statement_timeout = {STATEMENT_MS}".encode())
 
 
-# A text, a name in quotes and a comment stand for themselves, whatever is in them; two colons are
+# A text, a name in quotes and a comment stay as they are, whatever is in them; two colons are
 # a cast.
 _PART = re.compile(
     r"'(?:[^']|'')*'"
@@ -240,7 +239,7 @@ _OWN = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10 * _SECOND,
 }
-# Each is shorter than the next: who stands still in the middle of a transaction lets go before
+# Each is shorter than the next: a client that idles in the middle of a transaction lets go before
 # those who wait for him give up, the server gives up a statement before we hang up on it. The wait
 # for the fleet's turn has limits of its own (see batch.py).
 _SETTINGS = f"""
@@ -267,7 +266,7 @@ def connect(url: str, purpose: str) -> ServerConnection:
 
     Raises StoreRefused for a URL that is none, ServerAway for a server that cannot be used.
     """
-    given = parsed(url)
+    given = parse(url)
     try:
         connection = ServerConnection.connect(
             url,
@@ -332,7 +331,7 @@ def _set(connection: ServerConnection) -> None:
 def name_of(connection: ServerConnection) -> str:
     """Return what the server at the other end of a connection is called."""
     info = connection.info
-    return spelled(info.user, info.host, str(info.port), info.dbname)
+    return format_url(info.user, info.host, str(info.port), info.dbname)
 
 
 def shown_version(connection: ServerConnection) -> str:

@@ -1,4 +1,4 @@
-"""Error classification for PostgreSQL, and what a client is told.
+"""Error classification for PostgreSQL, and the errors that clients get.
 
 Four things are kept apart: a connection that is gone (the batch runs again on another one), a
 server that cannot be used for now (everybody is refused until it can), what one request met (the

@@ -1,7 +1,7 @@
 """Group commit on a server that others write to as well, over connections that break.
 
 A batch whose transaction is lost runs again, on a new connection if need be. One that was lost in
-the middle of its COMMIT is looked up first: nothing is told as done that is not, or done twice.
+the middle of its COMMIT is looked up first: nothing is reported as done that is not, or done twice.
 """
 
 import time
@@ -63,7 +63,7 @@ class PostgresCommitter:
             except InDoubt:
                 raise  # those whom it concerns were told
             except ServerAway:
-                _forget(jobs)
+                _take_back(jobs)
                 raise
             except psycopg.Error as error:
                 if alone:
@@ -78,7 +78,7 @@ class PostgresCommitter:
         """
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
-            _forget(jobs)
+            _take_back(jobs)
             connection = self._slot.get()
             try:
                 if taken := self._together(connection, jobs):
@@ -181,7 +181,7 @@ class PostgresCommitter:
             time.sleep(_DOUBT_PAUSE_S)
 
 
-def _forget(jobs: list[Job]) -> None:
+def _take_back(jobs: list[Job]) -> None:
     """Take back what jobs came to in a transaction that was lost."""
     for job in jobs:
         job.result, job.effects = None, []

@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 import trio
@@ -62,7 +62,6 @@ class NotificationListener:
 
 
 T = TypeVar("T")
-_LEFT_BEHIND: dict[str, Any] = {"abandon_on_cancel": True}
 log = logging.getLogger("fleetd")
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
 HEARTBEAT_S = 10.0
@@ -73,8 +72,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 async def on_abandonable_thread(work: Callable[[], T]) -> T:
     """Run ``work`` on a thread; cancelled, it goes on there and nobody hears how it ended."""
-    result: T = await trio.to_thread.run_sync(work, **_LEFT_BEHIND)
-    return result
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 class Reconnector:
@@ -105,8 +103,7 @@ class Reconnector:
 
     def describe(self, gone: ServerAway) -> Away:
         """Return the same as the store tells it, from now on."""
-        now_ms = self._server.clock.now_ms()
-        return Away(now_ms, gone.step, self.message(gone), gone.final)
+        return Away(self._server.clock.now_ms(), gone.step, self.message(gone), gone.final)
 
     def lose(self, gone: ServerAway) -> None:
         """Note that the server is away, and look for it; called on the trio thread."""

@@ -47,8 +47,7 @@ class ServerClock:
         asked = time.clock_gettime_ns(_CLOCK)
         row = connection.execute(ASK).fetchone()
         answered = time.clock_gettime_ns(_CLOCK)
-        told = int(row[0]) if row else 0
-        return answered - asked, told - (asked + answered) // 2_000_000
+        return answered - asked, (int(row[0]) if row else 0) - (asked + answered) // 2_000_000
 
     def begin(self, connection: ServerConnection) -> None:
         """Compare with the server's clock, and go no further back than the store has been told.
@@ -58,14 +57,13 @@ class ServerClock:
         """
         self.ask(connection)
         heard, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
-        self.keep_with(max(heard or 0, to_ms(last) if last else 0))
+        self.advance_to(max(heard or 0, to_ms(last) if last else 0))
 
-    def keep_with(self, told_ms: int) -> None:
+    def advance_to(self, told_ms: int) -> None:
         """Be no earlier than what others have told, unless that is of a clock that was wrong."""
         ahead, _, _ = self._course
         own = _own_ms()
-        now_ms = self.now_ms()
-        if now_ms < told_ms <= own + ahead + _FURTHEST_MS:
+        if self.now_ms() < told_ms <= own + ahead + _FURTHEST_MS:
             self._course = (ahead, told_ms - (own + ahead), own)
 
     def set(self, ahead_ms: int) -> None:

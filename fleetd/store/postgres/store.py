@@ -220,17 +220,16 @@ class PostgresStore:
     async def _aside(self, work: Callable[[ServerConnection], T]) -> T:
         """Work on a connection of its own, which may take long."""
         self._refuse_while_away()
-
-        def on_connection() -> T:
-            with closing(self._server.open("aside")) as connection:
-                return work(connection)
-
         try:
-            return await on_abandonable_thread(on_connection)
+            return await on_abandonable_thread(partial(self._on_own_connection, work))
         except ServerAway as gone:
             raise Unavailable(f"{self._reconnector.message(gone)}.", retry=True) from gone
         except psycopg.Error as error:
             raise translate(error, self.where) from error
+
+    def _on_own_connection(self, work: Callable[[ServerConnection], T]) -> T:
+        with closing(self._server.open("aside")) as connection:
+            return work(connection)
 
     async def last_look(self) -> None:
         """Do nothing: there is no file that could have been taken away."""

@@ -1,4 +1,4 @@
-"""The URL of a server: parsed, and named without its secrets."""
+"""The URL of a server: parsed, and shown without its secrets."""
 
 import difflib
 import re
@@ -29,10 +29,10 @@ class ServerAddress:
     """A server as people know it; ``name`` becomes that of the one that answers, of several."""
 
     def __init__(self, url: str) -> None:
-        self.name = named(url)
+        self.name = display_name(url)
 
 
-def parsed(url: str) -> dict[str, Any]:
+def parse(url: str) -> dict[str, Any]:
     """Return what a URL says, by libpq's names; raises StoreRefused for one that is none.
 
     libpq takes a URL apart at the first signs that it knows, and would look for half a password
@@ -67,9 +67,9 @@ def _wrong_start(url: str) -> str:
     """Say what stands in the place of the scheme; never what may be part of a password."""
     if _OURS.match(url) or ("=" in url and "://" not in url):
         return ""
-    scheme = _SCHEME.match(url)
-    begins = f"begins with {scheme[0]}" if scheme else "does not begin"
-    return f"it {begins}, not with postgresql://" if scheme else f"it {begins} with postgresql://"
+    if scheme := _SCHEME.match(url):
+        return f"it begins with {scheme[0]}, not with postgresql://"
+    return "it does not begin with postgresql://"
 
 
 def _wrong_parameter(url: str, said: str) -> str:
@@ -95,22 +95,18 @@ def _defaults() -> list[pq.ConninfoOption]:
         return []
 
 
-def named(url: str) -> str:
+def display_name(url: str) -> str:
     """Return what a server is called in front of people, without any secret."""
-    given = parsed(url)
+    given = parse(url)
     if "service" in given and "host" not in given:  # only libpq knows what its file says
         return f"postgresql://?service={given['service']}"
     all_of_it = effective(given)
+    user = all_of_it.get("user", "")
     hosts = all_of_it.get("host") or all_of_it.get("hostaddr") or ""
-    return spelled(
-        all_of_it.get("user", ""),
-        hosts,
-        all_of_it.get("port", ""),
-        all_of_it.get("dbname") or all_of_it.get("user", ""),
-    )
+    return format_url(user, hosts, all_of_it.get("port", ""), all_of_it.get("dbname") or user)
 
 
-def spelled(user: str, hosts: str, ports: str, database: str) -> str:
+def format_url(user: str, hosts: str, ports: str, database: str) -> str:
     """Return a URL of the parts; a socket's directory stands behind, where libpq reads it too.
 
     Without a host it is libpq's own socket, for which there is no name.

@@ -5,7 +5,6 @@ A database is looked at before anything of it is changed.
 
 import contextlib
 import errno
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from .migrate import check_ours, migrate
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
 BUSY_MS = 5_000
-# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own anew.
+# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own again.
 STATEMENTS = 500
 # SQLite itself would look again after 1, 2, 5, 10 ms: whoever has the database takes 3 of them.
 BUSY_LOOK_MS = 0.5
@@ -87,7 +86,10 @@ def open_database(
     """
     try:
         make_directories(path.parent)
-        _make_private(path)
+        # Before SQLite makes it, which would let others read it for a moment. The WAL gets the
+        # permissions of the database.
+        with contextlib.suppress(FileExistsError):
+            path.touch(0o600, exist_ok=False)
         # Before SQLite opens it: closing a descriptor later would drop its locks.
         _check_checksums(path)
         connection = page_checksums.opened(str(path), vfs=vfs, statementcachesize=STATEMENTS)
@@ -101,16 +103,6 @@ def open_database(
             connection.close()
         raise
     return connection
-
-
-def _make_private(path: Path) -> None:
-    """Make the file before SQLite does, which would let others read it for a moment.
-
-    The WAL gets the permissions of the database.
-    """
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, flags, 0o600))
 
 
 def _prepare(
@@ -129,7 +121,7 @@ def _prepare(
                 Path(f"{path}{ending}").chmod(0o600)
         _settle(connection)
         look(connection)
-        write_wal_anew(connection, path, vfs)
+        rewrite_wal(connection, path, vfs)
     except apsw.NotADBError as error:
         raise StoreRefused(
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
@@ -161,7 +153,7 @@ def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None
     if found:
         raise StoreRefused(
             f"{path} is not as fleetd made it (schema version {version}):"
-            f" {integrity_check.named(found)}."
+            f" {integrity_check.summary(found)}."
             " Put a copy in its place: fleetctl restore FILE. Or move it,"
             f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
             " from their checkpoint files."
@@ -223,13 +215,13 @@ def _refusal(error: BaseException) -> type[StoreRefused]:
     return StoreUnready if passing else StoreRefused
 
 
-def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
+def rewrite_wal(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
     """Write what an unclean end left in the WAL over itself, and sync it.
 
     When a sync fails, the kernel keeps what was to be synced for everybody to read, and takes it
     for written: a WAL that is read back whole may have holes on the disk, and everything that is
-    appended to it goes with the first of them at the next power cut. Only what is written anew is
-    synced anew. (The pages of the database need no such care: a checkpoint of the WAL whose sync
+    appended to it goes with the first of them at the next power cut. Only what is written again is
+    synced again. (The pages of the database need no such care: a checkpoint of the WAL whose sync
     failed does not count, and copies them all again.)
 
     Raises apsw.Error and OSError when the disk refuses: nothing may be built on that WAL then.
@@ -242,7 +234,7 @@ def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> 
         flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
         file = apsw.VFSFile(vfs or "", str(wal), flags)
         try:
-            _write_anew(file)
+            _rewrite(file)
         finally:
             file.xClose()
         sync(wal.parent)
@@ -250,7 +242,7 @@ def write_wal_anew(connection: apsw.Connection, path: Path, vfs: str | None) -> 
         connection.execute("ROLLBACK")
 
 
-def _write_anew(file: apsw.VFSFile) -> None:
+def _rewrite(file: apsw.VFSFile) -> None:
     size = file.xFileSize()
     for offset in range(0, size, _PIECE):
         file.xWrite(file.xRead(min(_PIECE, size - offset), offset), offset)

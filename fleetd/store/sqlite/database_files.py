@@ -29,7 +29,7 @@ class FileReplaced(Exception):
 
 
 class FileIdentity:
-    """Remembers which files stood in their places when the database was opened."""
+    """Remembers which files were in place when the database was opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,8 +57,8 @@ class FileIdentity:
     def save(self, connection: apsw.Connection) -> str:
         """Put what the open files hold where it can be found; return what to do with it.
 
-        Where the database itself still stands, everything is copied into it; else into a new file
-        beside its place.
+        Where the database itself is still in place, everything is copied into it; else into a new
+        file beside its place.
         """
         try:
             if "" not in self.replaced():

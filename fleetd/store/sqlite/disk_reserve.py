@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 log = logging.getLogger("fleetd")
-# The WAL, which must be copied back before it is used anew, has 4 MiB as a rule.
+# The WAL, which must be copied back before it is used again, has 4 MiB as a rule.
 SIZE = 8 * 1024 * 1024
 PART = 2 * 1024 * 1024
 
@@ -26,11 +26,10 @@ class DiskReserve:
     @property
     def left(self) -> int:
         """Return the bytes that it keeps now."""
-        try:
+        with contextlib.suppress(OSError):
             info = self.path.lstat()
-        except OSError:
-            return 0
-        return min(info.st_size, info.st_blocks * 512, self.size)
+            return min(info.st_size, info.st_blocks * 512, self.size)
+        return 0
 
     def close_to_others(self) -> None:
         """Take permissions back that somebody gave away: who may cut it may take its room."""
@@ -61,11 +60,10 @@ class DiskReserve:
 
     def fits(self) -> bool:
         """Whether there is room to make it whole, and as much again."""
-        try:
+        with contextlib.suppress(OSError):
             room = os.statvfs(self.path.parent)
-        except OSError:
-            return False
-        return room.f_bavail * room.f_frsize >= 2 * self.size
+            return room.f_bavail * room.f_frsize >= 2 * self.size
+        return False
 
     def _allocate(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Error classification for SQLite, and what a client is told.
+"""Error classification for SQLite, and the errors that clients get.
 
 Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
 that failed (nothing is known any more, the daemon stops), and everything else.
@@ -63,7 +63,7 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, apsw.FullError):
         return DiskFull("The disk is full; nothing was stored.", hint=FREE_SPACE)
     if isinstance(error, apsw.IOError):
-        return failed(error)
+        return disk_failed(error)
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return Storage(
             f"The database cannot be written ({error}).",
@@ -87,7 +87,7 @@ def translate(error: BaseException) -> BaseException:
     return error
 
 
-def failed(error: BaseException) -> FleetError:
+def disk_failed(error: BaseException) -> FleetError:
     """Return what is told while a daemon leaves whose disk failed."""
     return Storage(
         f"The disk failed ({error}); nothing was acknowledged.",
@@ -96,7 +96,7 @@ def failed(error: BaseException) -> FleetError:
     )
 
 
-def unreadable(error: BaseException) -> BaseException:
+def read_failed(error: BaseException) -> BaseException:
     """Return what a reader is told: unlike a failed write this leaves nothing in doubt."""
     if page_checksums.is_damage(error):
         return translate(error)

@@ -11,18 +11,18 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import apsw
-import msgspec
 
 from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .database_files import FileIdentity, FileReplaced, HighWaterMark
-from .errors import classify, leaves_doubt, translate, unreadable
+from .errors import classify, leaves_doubt, read_failed, translate
 
 log = logging.getLogger("fleetd")
 
@@ -43,10 +43,7 @@ class SqliteExecutor:
         self._connection = connection
         self._limit_s = limit_s
         self._until = math.inf
-        connection.set_progress_handler(self._is_overdue, _STEPS)
-
-    def _is_overdue(self) -> bool:
-        return time.monotonic() > self._until
+        connection.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
@@ -80,14 +77,8 @@ class SqliteExecutor:
         self._connection.executemany(sql, params)
 
 
-class OutsideTransaction(msgspec.Struct, frozen=True):
+class OutsideTransaction(partial[None]):
     """Work on the writer's connection that cannot be part of a transaction."""
-
-    work: Callable[[apsw.Connection], None]
-
-    def __call__(self, connection: apsw.Connection) -> None:
-        """Do the work."""
-        self.work(connection)
 
 
 class SqliteCommitter:
@@ -240,6 +231,6 @@ def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[J
         except FleetError as error:
             job.fail(error)
         except apsw.IOError as error:
-            job.fail(unreadable(error))
+            job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
             job.fail(translate(error))

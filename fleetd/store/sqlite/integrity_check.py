@@ -10,10 +10,12 @@ The check of rows knows columns by their names and types, and no table but the l
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import re
 from importlib import resources
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -32,7 +34,7 @@ _OWN_INDEX = "sqlite_autoindex_"
 
 _SPACES = re.compile(r"[ \t\r\f]+")
 
-Thing = tuple[str, str]
+SchemaObject = tuple[str, str]
 
 
 def differences(connection: apsw.Connection, version: int) -> list[str]:
@@ -42,28 +44,28 @@ def differences(connection: apsw.Connection, version: int) -> list[str]:
         return []
     expected = expected_of(version)
     return [
-        *(f"it has {_described(thing)}" for thing in sorted(found.keys() - expected.keys())),
-        *(f"it lacks {_described(thing)}" for thing in sorted(expected.keys() - found.keys())),
+        *(f"it has {_described(item)}" for item in sorted(found.keys() - expected.keys())),
+        *(f"it lacks {_described(item)}" for item in sorted(expected.keys() - found.keys())),
         *(
-            f"{_described(thing)} is declared differently"
-            for thing in sorted(found.keys() & expected.keys())
-            if found[thing] != expected[thing]
+            f"{_described(item)} is declared differently"
+            for item in sorted(found.keys() & expected.keys())
+            if found[item] != expected[item]
         ),
     ]
 
 
-def named(found: list[str]) -> str:
+def summary(found: list[str]) -> str:
     """Return differences as one sentence, the first of many."""
     more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return "; ".join(found[:SHOWN]) + more
 
 
-def _described(thing: Thing) -> str:
-    kind, name = thing
+def _described(item: SchemaObject) -> str:
+    kind, name = item
     return f"the {kind} {name[:80]!a}"
 
 
-def declared(connection: apsw.Connection) -> dict[Thing, str]:
+def declared(connection: apsw.Connection) -> dict[SchemaObject, str]:
     """Return the SQL of everything that a database declares, by its type and name."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     return {
@@ -78,7 +80,7 @@ def _normalized(sql: str) -> str:
 
     The end of a line means something, it ends a comment; and to SQLite no other space is one.
     """
-    lines = (" ".join(_SPACES.split(line)).strip(" ") for line in sql.split("\n"))
+    lines = (_SPACES.sub(" ", line).strip(" ") for line in sql.split("\n"))
     return "\n".join(filter(None, lines))
 
 
@@ -89,21 +91,18 @@ def _is_sqlites_own(kind: object, name: object, sql: object) -> bool:
 
 
 @functools.cache
-def expected_of(version: int) -> dict[Thing, str]:
+def expected_of(version: int) -> dict[SchemaObject, str]:
     """Return what the migrations up to a version declare."""
-    connection = apsw.Connection(":memory:")
-    try:
+    with contextlib.closing(apsw.Connection(":memory:")) as connection:
         for number, sql in migrations():
             if number <= version:
                 connection.execute(sql)
         return declared(connection)
-    finally:
-        connection.close()
 
 
-def digest_of(things: dict[Thing, str]) -> str:
+def digest_of(objects: dict[SchemaObject, str]) -> str:
     """Return a checksum of what is declared."""
-    rows = sorted([*thing, sql] for thing, sql in things.items())
+    rows = sorted([*item, sql] for item, sql in objects.items())
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -111,8 +110,7 @@ def digest_of(things: dict[Thing, str]) -> str:
 def _digests() -> dict[str, str]:
     """Return the checksums of every version's schema; they save running all migrations."""
     file = resources.files("fleetd.store") / "migrations" / "sqlite" / DIGESTS
-    found: dict[str, str] = json.loads(file.read_text("utf-8"))
-    return found
+    return cast("dict[str, str]", json.loads(file.read_text("utf-8")))
 
 
 def digests() -> dict[str, str]:
@@ -143,15 +141,18 @@ def damage_of(connection: apsw.Connection) -> list[str]:
     What SQLite finds, and rows that no rule can read.
     """
     damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({FOUND_MAX})")]
-    orphans = []
-    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        orphans.append(f"{table}: row {row_id} belongs to nothing in {parent}")
-        if len(orphans) == FOUND_MAX:
-            break
-    return [*(line for line in damage if line != "ok"), *orphans, *unreadable(connection)]
+    orphans = (
+        f"{table}: row {row_id} belongs to nothing in {parent}"
+        for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check")
+    )
+    return [
+        *(line for line in damage if line != "ok"),
+        *itertools.islice(orphans, FOUND_MAX),
+        *unreadable_rows(connection),
+    ]
 
 
-def unreadable(connection: apsw.Connection) -> list[str]:
+def unreadable_rows(connection: apsw.Connection) -> list[str]:
     """Return the rows that cannot be read, by their names, at most twenty."""
     found: list[str] = []
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -180,18 +181,14 @@ def _not_json(
             f" LIMIT {FOUND_MAX}"
         )
         found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]
-        if name in _KINDS:
-            found += _of_another_kind(connection, table, key, name)
+        if kind := _KINDS.get(name):
+            rows = connection.execute(
+                f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
+                f' AND json_type("{name}") <> ? LIMIT ?',
+                (kind, FOUND_MAX),
+            )
+            found += [f"{table}: row {row[0]!a} has no {kind} in {name}" for row in rows]
     return found
-
-
-def _of_another_kind(connection: apsw.Connection, table: str, key: str, name: str) -> list[str]:
-    rows = connection.execute(
-        f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'
-        f' AND json_type("{name}") <> ? LIMIT ?',
-        (_KINDS[name], FOUND_MAX),
-    )
-    return [f"{table}: row {row[0]!a} has no {_KINDS[name]} in {name}" for row in rows]
 
 
 def _out_of_range(
@@ -221,10 +218,10 @@ def _beyond_counting(connection: apsw.Connection) -> list[str]:
     return found
 
 
-def named_in(path: Path) -> str:
+def unreadable_rows_in(path: Path) -> str:
     """Return the rows of a database that cannot be read, as one sentence; empty for none."""
     with contextlib.suppress(apsw.Error):
         flags = apsw.SQLITE_OPEN_READWRITE
         with contextlib.closing(page_checksums.opened(str(path), flags=flags)) as connection:
-            return "; ".join(unreadable(connection)[:3])
+            return "; ".join(unreadable_rows(connection)[:3])
     return ""

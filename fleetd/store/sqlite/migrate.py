@@ -1,7 +1,6 @@
 """Schema migrations of SQLite."""
 
 import re
-from collections.abc import Sequence
 from importlib import resources
 from importlib.abc import Traversable
 
@@ -20,12 +19,11 @@ def migrations() -> list[tuple[int, str]]:
 
 def numbered(folder: Traversable) -> list[tuple[int, str]]:
     """Return the migrations of a folder as (number, SQL), in order."""
-    found = [
+    return sorted(
         (int(match[1]), entry.read_text("utf-8"))
         for entry in folder.iterdir()
         if (match := _NUMBERED.match(entry.name))
-    ]
-    return sorted(found)
+    )
 
 
 def newest() -> int:
@@ -45,7 +43,6 @@ def check_ours(connection: apsw.Connection, path: str) -> int:
 
     Raises StoreRefused for a newer schema and for a database of another program.
     """
-    newest = migrations()[-1][0]
     foreign = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
     if foreign is not None and connection.pragma("application_id") != APPLICATION_ID:
         raise StoreRefused(
@@ -53,9 +50,9 @@ def check_ours(connection: apsw.Connection, path: str) -> int:
             "Set FLEET_DB_PATH to a path of fleetd's own."
         )
     version: int = connection.pragma("user_version")
-    if version > newest:
+    if version > newest():
         raise StoreRefused(
-            f"{path} has schema version {version}, this fleetd knows up to {newest}. "
+            f"{path} has schema version {version}, this fleetd knows up to {newest()}. "
             "Install the newer fleetd again, or restore a backup from before the upgrade."
         )
     return version
@@ -68,13 +65,9 @@ def migrate(connection: apsw.Connection, path: str) -> int:
     StoreRefused for a newer schema and for a database of another program.
     """
     version = check_ours(connection, path)
-    known = migrations()
-    if missing := [(number, sql) for number, sql in known if number > version]:
-        _apply(connection, missing)
-    return known[-1][0]
-
-
-def _apply(connection: apsw.Connection, missing: Sequence[tuple[int, str]]) -> None:
+    missing = [(number, sql) for number, sql in migrations() if number > version]
+    if not missing:
+        return version
     connection.execute("BEGIN IMMEDIATE")
     try:
         for number, sql in missing:
@@ -86,3 +79,4 @@ def _apply(connection: apsw.Connection, missing: Sequence[tuple[int, str]]) -> N
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return missing[-1][0]

@@ -95,7 +95,7 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
     if found := integrity_check.differences(connection, version):
         raise Corrupt(
             f"{path} is not as fleetd made it (schema version {version}):"
-            f" {integrity_check.named(found)}.",
+            f" {integrity_check.summary(found)}.",
             hint="Use another copy. This one was changed by another program, or made by one.",
         )
 

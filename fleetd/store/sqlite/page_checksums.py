@@ -1,6 +1,6 @@
 """Page checksums, by SQLite's own extension.
 
-SQLite notices damage to the structure of a file, and none to what stands in it: a flipped bit in a
+SQLite notices damage to the structure of a file, and none to its content: a flipped bit in a
 title would be served as the title. With its VFS ``cksmvfs`` below every connection a page that is
 not what was written is an error. Whoever opens a database does it here, or pages would be written
 without their checksums.

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import apsw
 import trio
@@ -70,11 +70,16 @@ class SqliteStore:
         self._mark = HighWaterMark(path)
         self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
-        self._query = SqliteExecutor(self._reader_connection)
         self._identity = FileIdentity(path)
         self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
         self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
-        self._reader = WorkerThread("reader", self._read, lambda _: None, inline=inline)
+        executor = SqliteExecutor(self._reader_connection)
+        self._reader = WorkerThread(
+            "reader",
+            lambda jobs: run_reads(self._reader_connection, executor, jobs),
+            lambda _: None,
+            inline=inline,
+        )
         self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
@@ -138,9 +143,6 @@ class SqliteStore:
         self._committer.landed = True
         return self._wal.wal_grew(connection, name, pages)
 
-    def _read(self, jobs: list[Job]) -> None:
-        run_reads(self._reader_connection, self._query, jobs)
-
     def _wrote(self, jobs: list[Job]) -> None:
         pass_on_effects(self._on_commit, jobs)
         if self.failure is not None:
@@ -174,8 +176,7 @@ class SqliteStore:
 
     async def schema_version(self) -> int:
         """Return the version of the schema."""
-        version: int = await self.read(lambda tx: tx.value("PRAGMA user_version"))
-        return version
+        return cast("int", await self.read(lambda tx: tx.value("PRAGMA user_version")))
 
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.
@@ -185,17 +186,14 @@ class SqliteStore:
         """
         if problem := self._identity.problem():
             raise CopyFailed(problem)
-        beat = trio.from_thread.check_cancelled
         try:
             return await trio.to_thread.run_sync(
-                online_copy, str(self.path), target, self._vfs, beat
+                online_copy, str(self.path), target, self._vfs, trio.from_thread.check_cancelled
             )
         except FileExistsError:
             raise
         except (apsw.Error, OSError) as error:
-            if page_checksums.is_damage(
-                error
-            ):  # of what is copied: a page of it has another checksum
+            if page_checksums.is_damage(error):  # of what is copied
                 raise CopyDamaged(page_checksums.describe(error)) from error
             raise CopyFailed(_why(error)) from error
 

@@ -29,9 +29,9 @@ class WalCheckpointer:
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
     twice as long as one that writes over what was there.
     Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
-    the WAL would never begin anew under a steady load, and would grow for ever.
+    the WAL would never start from its beginning under a steady load, and would grow for ever.
 
-    ``failed`` is told, on that thread, of an error after which nothing is known of the disk.
+    ``failed`` is called, on that thread, with an error after which nothing is known of the disk.
     """
 
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
@@ -127,7 +127,10 @@ def _fill(path: str, size: int) -> None:
         try:
             end = os.fstat(descriptor).st_size
             if end < size and _write(descriptor, bytes(size - end), end):
-                _sync(descriptor)
+                try:
+                    os.fdatasync(descriptor)
+                except OSError as error:
+                    raise apsw.IOError(f"the WAL could not be synced: {error}") from error
         finally:
             os.close(descriptor)
 
@@ -141,13 +144,6 @@ def _write(descriptor: int, data: bytes, offset: int) -> bool:
         pass
     os.ftruncate(descriptor, offset)
     return False
-
-
-def _sync(descriptor: int) -> None:
-    try:
-        os.fdatasync(descriptor)
-    except OSError as error:
-        raise apsw.IOError(f"the WAL could not be synced: {error}") from error
 
 
 def check_of(*, alive: bool, size: int) -> Check:

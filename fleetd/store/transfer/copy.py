@@ -40,36 +40,29 @@ class StoreSide(Protocol):
 
     def rows(self, table: Table) -> Iterator[Values]:
         """Yield the rows of a table in the order of its key, few of them in memory."""
-        ...
 
     def fill(self, table: Table, rows: Iterable[Values]) -> None:
         """Add rows to a table; no trigger of the schema hears of it."""
-        ...
 
     def empty(self, tables: Iterable[Table]) -> None:
         """Remove every row, the last table first; no trigger hears of it."""
-        ...
 
     def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
         """Return the highest number that was ever given out for each table that counts its rows."""
-        ...
 
     def count_on(self, numbers: dict[str, int]) -> None:
         """Have the numbers of tables go on above those that were given out."""
-        ...
 
     def commit(self) -> None:
         """Make what was done last."""
-        ...
 
     def begin(self) -> None:
         """Begin another transaction after a commit."""
-        ...
 
 
 # Who is at a store, and who waits in it: neither goes along.
 STAYING = ("machines", "lock_waits")
-# What a store says of its own moves, and which clock its figures are of: those are set anew.
+# What a store says of its own moves, and which clock its figures are of: those are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.
 _FILED = "backed_up_at"
@@ -119,15 +112,11 @@ class TransferPlan(msgspec.Struct, frozen=True):
         if self.shared:
             return lambda row: _with(row, place, row[place] or self.machine)
         if _FILED not in table.columns:
-            own = self.machine
-            return lambda row: _with(row, place, "") if row[place] == own else row
+            return lambda row: _with(row, place, "") if row[place] == self.machine else row
         filed = table.columns.index(_FILED)
-        return lambda row: self._taken_over(row, place, filed)
-
-    def _taken_over(self, row: Values, place: int, filed: int) -> Values:
-        """Have another machine's file written here: nobody else is there to have it."""
-        own = row[place] in (self.machine, "")
-        return _with(row if own else _with(row, filed, None), place, "")
+        ours = (self.machine, "")
+        # Another machine's file is written here: nobody else is there to have it.
+        return lambda row: _with(row if row[place] in ours else _with(row, filed, None), place, "")
 
 
 def _plain(table: Table, row: Values) -> Values:
@@ -141,7 +130,7 @@ def _plain(table: Table, row: Values) -> Values:
         record = without_nul(kind.from_row(named))
     except FleetError:  # damaged, or deleted: there is nothing to vouch for
         return plain
-    # Its checksum was made with the NUL, and so was its file, which is written anew.
+    # Its checksum was made with the NUL, and so was its file, which is written again.
     packed = {name: None for name in named if name in _FILES}
     named |= without_nul(named) | kind.to_columns(record) | packed
     return tuple(named[name] for name in table.columns)
@@ -167,10 +156,16 @@ def compare(
     """Read both stores whole, and tell of each table how many rows there are and their digest."""
     found = []
     for table in plan.carried:
-        rows = _outgoing(source, plan, table)
+        rows = plan.leaving(table, source.rows(table))
         here = _digest(_reported(f"{table.name} compared", rows, size(source, table), tell))
-        there = _digest(_incoming(target, plan, table))
-        first = None if here == there else _first_difference(source, target, plan, table)
+        there = _digest(plan.staying_out(table, target.rows(table)))
+        first = None
+        if here != there:
+            # Streamed once more, up to the first row that is not the same on both sides.
+            rows = plan.leaving(table, source.rows(table))
+            pairs = itertools.zip_longest(rows, plan.staying_out(table, target.rows(table)))
+            differing = next(pair for pair in pairs if pair[0] != pair[1])
+            first = min(table.key_of(row) for row in differing if row is not None)
         found.append(_check(table.name, here, there, first))
     # The numbers that are given out next, which no row need show.
     here, there = (
@@ -193,14 +188,6 @@ def _check(
     )
 
 
-def _outgoing(source: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.leaving(table, source.rows(table))
-
-
-def _incoming(target: StoreSide, plan: TransferPlan, table: Table) -> Iterator[Values]:
-    return plan.staying_out(table, target.rows(table))
-
-
 def size(side: StoreSide, table: Table) -> int:
     """Return how many rows a table has."""
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
@@ -221,15 +208,3 @@ def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
         total.update(encode(row))
         number += 1
     return number, total.hexdigest()
-
-
-def _first_difference(
-    source: StoreSide, target: StoreSide, plan: TransferPlan, table: Table
-) -> str | None:
-    """Return the key of the first row that is not the same on both sides."""
-    pairs = itertools.zip_longest(_outgoing(source, plan, table), _incoming(target, plan, table))
-    for here, there in pairs:
-        if here != there:
-            keys = [table.key_of(row) for row in (here, there) if row is not None]
-            return min(keys)
-    return None

@@ -16,8 +16,8 @@ from ..api import StoreRefused
 from ..postgres.batch import LOCK
 from ..postgres.connection import PostgresExecutor, ServerConnection, connect
 from ..postgres.errors import ServerAway, server_message
-from ..postgres.migrate import migrate
-from ..postgres.url import named
+from ..postgres.migrate import migrate, version_of
+from ..postgres.url import display_name
 from .copy import Table, Values
 
 ROWS_AT_ONCE = 100
@@ -132,14 +132,20 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
 
     With ``make`` a schema that is missing or older is made first. Raises FleetError.
     """
-    where = _named(url)
+    try:
+        where = display_name(url)
+    except StoreRefused as error:
+        raise InvalidState(str(error), hint="Nothing was changed.") from error
     with (
         _errors_translated(where),
         contextlib.closing(connect(url, "migration")) as connection,
         connection.without_timeout(TIMEOUT_S),
     ):
         connection.execute(_PATIENT)
-        _prepare(connection, where, make=make)
+        if not make and not version_of(connection):
+            hint = "Is it the right database?"
+            raise InvalidState(f"{where} holds no store of fleetd.", hint=hint)
+        migrate(connection, where)
         # Of the whole session, and before the transaction: what it sees is what others left.
         connection.execute(LOCK.replace("_xact_", "_").encode())
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -148,20 +154,6 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
         finally:
             if not connection.closed:
                 connection.execute("ROLLBACK")
-
-
-def _named(url: str) -> str:
-    try:
-        return named(url)
-    except StoreRefused as error:
-        raise InvalidState(str(error), hint="Nothing was changed.") from error
-
-
-def _prepare(connection: ServerConnection, where: str, *, make: bool) -> None:
-    there = connection.execute("SELECT to_regclass('schema_version')").fetchone()
-    if not make and (there is None or there[0] is None):
-        raise InvalidState(f"{where} holds no store of fleetd.", hint="Is it the right database?")
-    migrate(connection, where)
 
 
 @contextlib.contextmanager

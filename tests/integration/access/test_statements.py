@@ -19,7 +19,6 @@ from tests.support.fleet import Fleet, opened
 
 ROOT = Path(fleetd.__file__).parent
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|SAVEPOINT)\b")
-JOINED = "' AND '.join(where)"
 # Whoever puts something new into a statement says here that he looked: it is made of constants,
 # of names of columns that the program itself wrote down, or of placeholders.
 REVIEWED = {
@@ -35,9 +34,9 @@ REVIEWED = {
         "when",
     },
     "domain/artifacts/outbox": {"KINDS[noun].table", "there"},
-    "domain/checkpoints/checkpoints": {"also", "clause", "columns"},
+    "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
-    "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent"},
+    "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
     "domain/core/event_log": {"seen"},
     "domain/core/ids": {"TABLES[noun]", "table"},
     "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
@@ -56,6 +55,7 @@ REVIEWED = {
         "below('cwd')",
         "below('project_dir')",
         "chosen[table]",
+        "inside_of('a', agents)",
         "inside_of('r', self.runs)",
         "m",
         "of_agents",
@@ -71,7 +71,7 @@ REVIEWED = {
         "table",
         "which",
     },
-    "domain/events/streams": {"_of(stream)", "each", "mine", "n", "order", "where"},
+    "domain/events/streams": {"_of(stream)", "each", "mine", "name", "order", "where"},
     "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
     "domain/locks/locks": {"where"},
     "domain/locks/queue": {"nobody", "row"},
@@ -80,7 +80,7 @@ REVIEWED = {
     "domain/missions/sorties": {"assignments"},
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/prompt": {"where"},
-    "domain/recovery/restore": {JOINED},
+    "domain/recovery/restore": {"where"},
     "domain/recovery/restore_steps": {
         "', '.join((f'{name} = :{name}' for name ",
         "'UPDATE sorties SET ' + ', '.join((f'{na",
@@ -104,9 +104,9 @@ REVIEWED = {
     },
     "domain/sessions/sessions": {"live if unless_ended else ''"},
     "domain/snapshots/outcomes": {"kinds"},
-    "domain/snapshots/recovery_context": {"more"},
-    "domain/snapshots/runs": {"marks"},
-    "domain/snapshots/snapshots": {"clause", "mine", "newest"},
+    "domain/snapshots/recovery_context": {"inside_of('author', reader.whose)", "more"},
+    "domain/snapshots/runs": {"inside_of('session', names)"},
+    "domain/snapshots/snapshots": {"mine", "newest", "where"},
     "domain/system/epoch": {"KINDS[noun].table", "inside_of('wait', waits)"},
     "domain/system/legacy_import": {"events", "what"},
     "store/postgres/checks": {"function", "name"},
@@ -122,8 +122,8 @@ REVIEWED = {
         "table.name",
     },
 }
-# Constants, fields of the tables of nouns and strands, and lists of this program's own words.
-PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|strand)\.\w+|in_sql\(\w+\)")
+# Constants, fields of the tables of nouns and walks, and lists of this program's own words.
+PLAIN = re.compile(r"(\w+\.)*_?[A-Z][A-Z_]+|(policy|kind|walk)\.\w+|in_sql\(\w+\)")
 
 
 def pieces(tree: ast.AST) -> Iterator[str]:

@@ -18,7 +18,7 @@ PATIENCE = 30.0
 READY = f"fleetd {fleetd.__version__} listens on"
 
 
-class Client:
+class LineClient:
     """One blocking connection."""
 
     def __init__(self, path: Path) -> None:
@@ -52,14 +52,14 @@ class Client:
         self.sock.close()
 
 
-class Daemon:
+class DaemonProcess:
     """One process of fleetd."""
 
     def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
         self.process = process
         self.socket = path
         self.log = ""
-        self._clients: list[Client] = []
+        self._clients: list[LineClient] = []
 
     @property
     def pid(self) -> int:
@@ -74,12 +74,12 @@ class Daemon:
                 return line
         raise AssertionError(f"fleetd ended with {self.process.wait()} before {text!r}: {self.log}")
 
-    def client_when_ready(self) -> Client:
+    def client_when_ready(self) -> LineClient:
         self.wait_for_log(READY)
         return self.client()
 
-    def client(self) -> Client:
-        client = Client(self.socket)
+    def client(self) -> LineClient:
+        client = LineClient(self.socket)
         self._clients.append(client)
         return client
 
@@ -109,7 +109,7 @@ class Daemon:
             self.process.stderr.close()
 
 
-class Fleet:
+class DaemonHome:
     """Starts daemons that share one home."""
 
     def __init__(self, home: Path) -> None:
@@ -118,7 +118,7 @@ class Fleet:
         self.runtime.mkdir(mode=0o700)
         self.directory = self.runtime / "fleet"
         self.socket = self.directory / "fleetd.sock"
-        self._daemons: list[Daemon] = []
+        self._daemons: list[DaemonProcess] = []
 
     @property
     def env(self) -> dict[str, str]:
@@ -134,7 +134,9 @@ class Fleet:
             "PYTHONPATH": str(Path(fleetd.__file__).parents[1]),
         }
 
-    def spawn(self, *arguments: str, env: dict[str, str] | None = None, **options: Any) -> Daemon:
+    def spawn(
+        self, *arguments: str, env: dict[str, str] | None = None, **options: Any
+    ) -> DaemonProcess:
         """Start a daemon and return at once."""
         command = options.pop("command", [sys.executable, "-m", "fleetd"])
         process = subprocess.Popen(
@@ -148,11 +150,11 @@ class Fleet:
             **options,
         )
         path = Path((env or {}).get("FLEET_SOCKET", self.socket))
-        daemon = Daemon(process, path)
+        daemon = DaemonProcess(process, path)
         self._daemons.append(daemon)
         return daemon
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None) -> Daemon:
+    def start(self, *arguments: str, env: dict[str, str] | None = None) -> DaemonProcess:
         """Start a daemon and return when it serves."""
         daemon = self.spawn(*arguments, env=env)
         daemon.wait_for_log(READY)
@@ -171,14 +173,14 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path)
+def fleet(tmp_path: Path) -> Iterator[DaemonHome]:
+    fleet = DaemonHome(tmp_path)
     yield fleet
     fleet.clean_up()
 
 
 @pytest.fixture
-def daemon(fleet: Fleet) -> Daemon:
+def daemon(fleet: DaemonHome) -> DaemonProcess:
     return fleet.start()
 
 

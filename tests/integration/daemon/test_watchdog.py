@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 
 @pytest.fixture
 def healthy(engine: Engine) -> Healthy:
-    return daemon._health_check(engine)
+    return partial(daemon._healthy, engine)
 
 
 @pytest.mark.parametrize("thread", ["write", "read"])

@@ -19,7 +19,7 @@ from fleetctl import hook_client as client
 from fleetctl.client import Fleet
 from fleetd.host import paths
 from fleetd.protocol.errors import Unavailable
-from tests.support.hook_client import AT_MOST_S, Hooked, hook, spooled, start, take_in_spool
+from tests.support.hook_client import AT_MOST_S, HookRun, hook, spooled, start, take_in_spool
 from tests.support.processes import Daemon
 
 Connect = Callable[[], Fleet]
@@ -87,7 +87,7 @@ def test_a_daemon_that_hangs_gets_line_and_spooled_copy_and_counts_one(daemon: D
     daemon.process.send_signal(signal.SIGSTOP)
     try:
         begun = time.monotonic()
-        done: list[Hooked] = []
+        done: list[HookRun] = []
         calls = [
             threading.Thread(target=lambda text: done.append(hook(text)), args=[prompt(f"{n}")])
             for n in range(6)

@@ -23,7 +23,7 @@ def done(*argv):
     return result
 
 
-class Fleet:
+class FiveAgents:
     """Five specialists, each with a process, a sortie, a lock and a letter."""
 
     def __init__(self, daemon, home, mortal):
@@ -71,7 +71,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(daemon, home, mortal):
-    return Fleet(daemon, home, mortal)
+    return FiveAgents(daemon, home, mortal)
 
 
 def test_when_one_of_five_compacts_four_do_not_notice(fleet, daemon):

@@ -54,7 +54,7 @@ async def test_what_gets_on_is_given_more_time_and_what_hangs_is_not(
         with report_start(notifier, nursery):
             progress.at("missions", total=3_000)
             for _ in range(3_000):
-                progress.on()
+                progress.advance()
                 await trio.sleep(0.004)
                 told += told_by(notified)
             await trio.sleep(60)

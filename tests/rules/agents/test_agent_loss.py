@@ -362,7 +362,7 @@ async def virtual(fleet, nursery, monkeypatch):
 
     monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
-    nursery.start_soon(timers.notice_silence, fleet.engine)
+    nursery.start_soon(timers.scan_liveness, fleet.engine)
     yield fleet
     nursery.cancel_scope.cancel()
 
@@ -445,7 +445,7 @@ async def test_agents_could_not_be_heard_while_no_daemon_ran(tmp_path, autojump_
 
     async with opened(tmp_path, clock=clock) as fleet:
         clock.follow_trio()
-        nursery.start_soon(timers.notice_silence, fleet.engine)
+        nursery.start_soon(timers.scan_liveness, fleet.engine)
         await trio.sleep(UNHEARD / 1000)
         assert await lost(fleet) == []
         await trio.sleep(1)

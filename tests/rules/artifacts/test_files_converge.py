@@ -24,7 +24,7 @@ NAMES = ("machine-a", "machine-b", "machine-c")
 STEPS = 120
 
 
-class Machine:
+class SharingMachine:
     """One that is on: its engine lives in a task of its own, so that each can go before others."""
 
     def __init__(self, fleet: Fleet, off: trio.Event, done: trio.Event) -> None:
@@ -36,7 +36,7 @@ class Machine:
         await self._done.wait()
 
 
-class Machines:
+class SharingMachines:
     """Three machines on one store, some of them off, and somebody who does things on them."""
 
     def __init__(self, root: Path, seed: int, nursery: trio.Nursery) -> None:
@@ -44,7 +44,7 @@ class Machines:
         self._chance = random.Random(seed)
         self._clock = Clock()
         self._nursery = nursery
-        self._on: dict[str, Machine] = {}
+        self._on: dict[str, SharingMachine] = {}
         self._missions: list[Mission] = []
         self.gone: set[str] = set()
         """Missions that were forgotten."""
@@ -54,11 +54,11 @@ class Machines:
             self._on[name] = await self._nursery.start(self._run, name)
         return self._on[name].fleet
 
-    async def _run(self, name: str, task_status: trio.TaskStatus[Machine]) -> None:
+    async def _run(self, name: str, task_status: trio.TaskStatus[SharingMachine]) -> None:
         off, done = trio.Event(), trio.Event()
         place, database = self._root / name, self._root / "shared.db"
         async with opened(place, clock=self._clock, machine=name, database=database) as fleet:
-            task_status.started(Machine(fleet, off, done))
+            task_status.started(SharingMachine(fleet, off, done))
             await off.wait()
         done.set()
 
@@ -122,7 +122,7 @@ class Machines:
 
 
 async def look(fleet: Fleet) -> None:
-    await fleet.engine.outbox.take_on()
+    await fleet.engine.outbox.post_pending()
     await collect_garbage(fleet.engine)
     await fleet.settle()
 
@@ -137,7 +137,7 @@ def kept(fleet: Fleet) -> set[str]:
 async def test_files_and_rows_agree_once_all_machines_have_looked(
     tmp_path: Path, nursery: trio.Nursery, seed: int
 ) -> None:
-    machines = Machines(tmp_path, seed, nursery)
+    machines = SharingMachines(tmp_path, seed, nursery)
     for _ in range(STEPS):
         await machines.step()
     fleets = [await machines.switch_on(name) for name in NAMES]

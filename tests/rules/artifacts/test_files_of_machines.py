@@ -276,7 +276,7 @@ async def test_only_this_machines_history_is_compressed(pair: tuple[Fleet, Fleet
 async def look(*fleets: Fleet) -> None:
     """Let daemons do what they do about files every minute."""
     for fleet in fleets:
-        await fleet.engine.outbox.take_on()
+        await fleet.engine.outbox.post_pending()
         await collect_garbage(fleet.engine)
         await fleet.settle()
 
@@ -290,7 +290,7 @@ async def test_each_machine_looks_every_minute_at_what_others_left_to_it(
         mission, other = await a.mission(), await a.mission()
         await b.checkpoint(mission)
         taken = await b.checkpoint(other)
-        nursery.start_soon(timers.keep_files, b.engine)
+        nursery.start_soon(timers.follow_other_machines, b.engine)
         await trio.sleep(1)
         await a.do(CheckpointDelete(taken.id))
         await a.do(SystemForget(mission_id=mission.id))
@@ -312,7 +312,7 @@ async def test_what_waits_to_be_tried_again_is_not_taken_on_twice(
     taken = await b.checkpoint(mission)
     (failed,) = await b.events(mission, "backup_failed")
     for _ in range(3):
-        await b.engine.outbox.take_on()
+        await b.engine.outbox.post_pending()
         await b.engine.outbox.settled()
     assert await b.events(mission, "backup_failed") == [failed]
     assert (await b.do(SystemStatus())).backup_backlog == 1

@@ -279,7 +279,7 @@ async def test_deleting_a_checkpoint_waits_for_its_own_file_and_no_other(
         await fleet.do(CheckpointDelete(mine.id[:-2]))
         deleted.set()
 
-    async with fleet.engine.outbox.at_work:
+    async with fleet.engine.outbox.file_lock:
         nursery.start_soon(delete)
         await fleet.settle()
         assert not deleted.is_set()
@@ -335,16 +335,16 @@ async def test_who_deletes_waits_for_the_removal_though_the_file_is_still_to_be_
     fleet: Fleet,
 ) -> None:
     mission = await fleet.mission()
-    async with fleet.engine.outbox.at_work:
+    async with fleet.engine.outbox.file_lock:
         taken = await fleet.checkpoint(mission, wait_for_backup=False)
         async with trio.open_nursery() as deleting:
             deleting.start_soon(fleet.do, CheckpointDelete(taken.id))
             await fleet.settle()
-            fleet.engine.outbox.at_work.release()
+            fleet.engine.outbox.file_lock.release()
             try:
                 await fleet.settle()
             finally:
-                await fleet.engine.outbox.at_work.acquire()
+                await fleet.engine.outbox.file_lock.acquire()
     assert fleet.sql("SELECT id FROM checkpoints") == []
     assert not any(taken.id in name for name in fleet.files())
 

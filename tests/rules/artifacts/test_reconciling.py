@@ -38,8 +38,8 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.recovery import RecoveryList
 from fleetd.store.files.record_files import RecordFiles
-from tests.rules.missions.test_plans_and_missions import working
 from tests.support.fleet import MINUTE, Clock, Fleet, opened
+from tests.support.hook_sessions import working
 
 
 @asynccontextmanager

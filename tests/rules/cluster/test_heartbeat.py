@@ -69,7 +69,7 @@ async def status(fleet, agent):
 
 async def test_machines_that_run_miss_nobody(machines, nursery, autojump_clock):
     for fleet in machines:
-        nursery.start_soon(timers.keep_in_touch, fleet.engine)
+        nursery.start_soon(timers.send_heartbeats, fleet.engine)
 
     await trio.sleep(10 * 60 + 1)
 
@@ -83,9 +83,9 @@ async def test_a_machine_that_stops_telling_is_missed_and_found_again(
     north, south = machines
     mission = await north.mission()
     await start(south, mission, "spec-1", mortal())
-    nursery.start_soon(timers.keep_in_touch, north.engine)
+    nursery.start_soon(timers.send_heartbeats, north.engine)
     async with trio.open_nursery() as hanging:
-        hanging.start_soon(timers.keep_in_touch, south.engine)
+        hanging.start_soon(timers.send_heartbeats, south.engine)
         await trio.sleep(LOST_S + 1)
         hanging.cancel_scope.cancel()
 
@@ -93,7 +93,7 @@ async def test_a_machine_that_stops_telling_is_missed_and_found_again(
     assert standing(north) == {NORTH: "here", SOUTH: "lost"}
     assert await status(north, "spec-1") == "lost"
 
-    nursery.start_soon(timers.keep_in_touch, south.engine)
+    nursery.start_soon(timers.send_heartbeats, south.engine)
     await trio.sleep(1)
     assert standing(north) == {NORTH: "here", SOUTH: "here"}
     assert await status(north, "spec-1") == "active"
@@ -104,7 +104,7 @@ async def test_a_store_that_was_away_for_all_costs_no_machine_its_place(
     machines, nursery, autojump_clock, away, caplog
 ):
     for fleet in machines:
-        nursery.start_soon(timers.keep_in_touch, fleet.engine)
+        nursery.start_soon(timers.send_heartbeats, fleet.engine)
     await trio.sleep(2 * LOST_S + 1)
     away.update((NORTH, SOUTH))
     await trio.sleep(10 * LOST_S)
@@ -121,7 +121,7 @@ async def test_a_store_that_was_away_for_all_costs_no_machine_its_place(
 async def test_a_store_that_comes_back_is_told_at_once(machines, nursery, autojump_clock, away):
     north, _ = machines
     away.add(NORTH)
-    nursery.start_soon(timers.keep_in_touch, north.engine)
+    nursery.start_soon(timers.send_heartbeats, north.engine)
     await trio.sleep(BEAT_S / 2)
     assert standing(north) == {}
 
@@ -145,7 +145,7 @@ async def test_what_goes_wrong_does_not_end_it(
         return await write(rule, *rest)
 
     monkeypatch.setattr(north.engine, "write", broken)
-    nursery.start_soon(timers.keep_in_touch, north.engine)
+    nursery.start_soon(timers.send_heartbeats, north.engine)
     await trio.sleep(BEAT_S + 1)
 
     assert standing(north) == {NORTH: "here"}
@@ -228,7 +228,7 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
 
     copy = DaemonInstance(tmp_path / "data")
     copy.boot_id = "on another computer"
-    nursery.start_soon(timers.keep_in_touch, north.engine)
+    nursery.start_soon(timers.send_heartbeats, north.engine)
     copied = SimpleNamespace(
         instance=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
     )

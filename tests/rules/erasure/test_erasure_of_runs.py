@@ -27,9 +27,9 @@ from fleetd.protocol.requests.snapshot import (
 from fleetd.protocol.requests.system import Forgotten, SystemForget
 from fleetd.protocol.snapshots import Snapshot
 from fleetd.store.files.record_files import RecordFiles
-from tests.rules.sessions.test_sessions import Window
 from tests.support.erasure import SECRET, places_of, rows_with
 from tests.support.fleet import MINUTE, Fleet, opened
+from tests.support.hook_sessions import Window
 
 
 async def record(fleet: Fleet, run_id: str | None = None, **more: object) -> Snapshot:

@@ -12,9 +12,8 @@ from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.event import CursorAdvance, CursorGap, CursorGet
 from fleetd.protocol.requests.mission import MissionCancel
 from fleetd.protocol.requests.system import SystemDoctor
-from tests.rules.retention.test_daily_work import happen, seqs
-from tests.rules.system.test_migration import beside, event
 from tests.support.fleet import DAY, HOUR, Clock, Fleet, opened
+from tests.support.legacy_store import beside, event
 
 
 async def finished(fleet: Fleet) -> Mission:
@@ -33,15 +32,15 @@ async def test_cursors_that_nobody_moves_keep_no_events_and_their_owner_gets_a_g
 ) -> None:
     over = await finished(fleet)
     stream = f"mission:{over.id}"
-    mine = await happen(fleet, 6, mission_id=over.id)
+    mine = await fleet.happen(6, mission_id=over.id)
     assert (await fleet.do(CursorAdvance("reader", stream, mine[1]))).gap is None
     fleet.clock.pass_by(30 * DAY)
-    (later,) = await happen(fleet, 1, mission_id=over.id)
+    (later,) = await fleet.happen(1, mission_id=over.id)
     await tidy(fleet.engine)
-    assert {*mine[2:]} <= {*await seqs(fleet)}  # exactly 30 days: it keeps them
+    assert {*mine[2:]} <= {*await fleet.seqs()}  # exactly 30 days: it keeps them
     fleet.clock.pass_by(1)
     await tidy(fleet.engine)
-    assert not {*mine} & {*await seqs(fleet)}
+    assert not {*mine} & {*await fleet.seqs()}
     told = f"Events of {stream} went that the cursor of reader had not come to"
     assert caplog.text.count(told) == 1
 
@@ -59,9 +58,9 @@ async def test_the_first_available_is_the_next_of_the_log_when_nothing_is_left(
 ) -> None:
     await fleet.do(AgentRegister("spec-1", "specialist"))
     await fleet.do(CursorAdvance("reader", "agent:spec-1", 0))
-    theirs = await happen(fleet, 2, agent_id="spec-1")
+    theirs = await fleet.happen(2, agent_id="spec-1")
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await tidy(fleet.engine)
     found = await fleet.do(CursorGet("reader", "agent:spec-1"))
     assert found.gap == CursorGap(first_available=last + 1, missed_until=theirs[-1])
@@ -71,7 +70,7 @@ async def test_the_first_available_is_the_next_of_the_log_when_nothing_is_left(
 async def test_a_cursor_that_is_used_keeps_what_it_has_not_come_to(fleet: Fleet, use: str) -> None:
     over = await finished(fleet)
     stream = f"mission:{over.id}"
-    mine = await happen(fleet, 6, mission_id=over.id)
+    mine = await fleet.happen(6, mission_id=over.id)
     await fleet.do(CursorAdvance("reader", stream, mine[0]))
     for n in range(1, 4):
         fleet.clock.pass_by(29 * DAY)
@@ -81,7 +80,7 @@ async def test_a_cursor_that_is_used_keeps_what_it_has_not_come_to(fleet: Fleet,
             await fleet.do(CursorGet("reader", stream))
         await tidy(fleet.engine)
     left = mine[4:] if use == "moved" else mine[1:]
-    assert [seq for seq in await seqs(fleet) if seq in mine] == left
+    assert [seq for seq in await fleet.seqs() if seq in mine] == left
     assert (await fleet.do(CursorGet("reader", stream))).gap is None
 
 
@@ -89,24 +88,24 @@ async def test_whoever_comes_back_keeps_what_is_left(fleet: Fleet) -> None:
     over = await finished(fleet)
     stream = f"mission:{over.id}"
     await fleet.do(CursorAdvance("reader", stream, 0))
-    early = await happen(fleet, 3, mission_id=over.id)
+    early = await fleet.happen(3, mission_id=over.id)
     fleet.clock.pass_by(20 * DAY)
-    late = await happen(fleet, 3, mission_id=over.id)
+    late = await fleet.happen(3, mission_id=over.id)
     fleet.clock.pass_by(11 * DAY)
     await tidy(fleet.engine)
     found = await fleet.do(CursorGet("reader", stream))
     assert found.gap == CursorGap(first_available=late[0], missed_until=early[-1])
     fleet.clock.pass_by(20 * DAY)
     await tidy(fleet.engine)
-    assert {*late} <= {*await seqs(fleet)}
+    assert {*late} <= {*await fleet.seqs()}
 
 
 async def test_whoever_follows_the_whole_log_is_told_of_every_stream(fleet: Fleet) -> None:
     over = await finished(fleet)
     await fleet.do(CursorAdvance("tool", "fleet", 1))
-    mine = await happen(fleet, 2, mission_id=over.id)
+    mine = await fleet.happen(2, mission_id=over.id)
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await tidy(fleet.engine)
     found = await fleet.do(CursorGet("tool", "fleet"))
     assert found.gap == CursorGap(first_available=last, missed_until=mine[-1])
@@ -119,11 +118,11 @@ async def test_the_cursors_of_a_legacy_import_keep_nothing_for_ever(tmp_path: Pa
         one, *unread = [each.seq for each in await fleet.events() if each.agent_id == "a"]
         fleet.clock.pass_by(30 * DAY)
         await tidy(fleet.engine)
-        assert {*unread} <= {*await seqs(fleet)}
+        assert {*unread} <= {*await fleet.seqs()}
         fleet.clock.pass_by(1)
-        (last,) = await happen(fleet, 1)
+        (last,) = await fleet.happen(1)
         await tidy(fleet.engine)
-        assert await seqs(fleet) == [last]
+        assert await fleet.seqs() == [last]
         found = await fleet.do(CursorGet("legacy", "agent:a"))
         assert found.position == one
         assert found.gap == CursorGap(first_available=last + 1, missed_until=unread[-1])
@@ -165,11 +164,11 @@ async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
     assert (none.check, none.detail) == ("cursors", "no consumer has one")
     over = await finished(fleet)
     stream = f"mission:{over.id}"
-    mine = await happen(fleet, 3, mission_id=over.id)
+    mine = await fleet.happen(3, mission_id=over.id)
     await fleet.do(CursorAdvance("old", stream, mine[0]))
     then = fleet.clock.now
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await fleet.do(CursorAdvance("new", "fleet", last))
     await tidy(fleet.engine)
     found = await listed(fleet)
@@ -177,7 +176,7 @@ async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
         (f"old on {stream}", True),
         ("new on fleet", True),
     ]
-    end = (await seqs(fleet))[-1]
+    end = (await fleet.seqs())[-1]
     assert found[0].detail == (
         f"at {mine[0]} of {end}, last used at {then}: it keeps no events any more;"
         f" events up to {mine[-1]} went before it came to them"
@@ -195,15 +194,15 @@ async def test_a_cursor_that_is_used_on_one_machine_keeps_events_from_all(tmp_pa
     ):
         over = await finished(a)
         stream = f"mission:{over.id}"
-        mine = await happen(a, 3, mission_id=over.id)
+        mine = await a.happen(3, mission_id=over.id)
         await a.do(CursorAdvance("reader", stream, mine[0]))
         clock.pass_by(20 * DAY)
         await b.do(CursorGet("reader", stream))
         clock.pass_by(20 * DAY)
         await tidy(a.engine)
-        assert {*mine[1:]} <= {*await seqs(a)}
+        assert {*mine[1:]} <= {*await a.seqs()}
         clock.pass_by(11 * DAY)
-        await happen(b, 1)
+        await b.happen(1)
         await tidy(b.engine)
         gap = (await a.do(CursorGet("reader", stream))).gap
         assert gap is not None

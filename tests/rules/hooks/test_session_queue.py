@@ -26,7 +26,7 @@ async def test_few_are_recorded_at_once_and_all_in_the_end(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
 ) -> None:
     most, under_way = 0, 0
-    record = deliver._recorded
+    record = deliver._record_and_scan
 
     async def slowly(*given: Any, **more: Any) -> Any:
         nonlocal most, under_way
@@ -36,7 +36,7 @@ async def test_few_are_recorded_at_once_and_all_in_the_end(
         under_way -= 1
         return await record(*given, **more)
 
-    monkeypatch.setattr(deliver, "_recorded", slowly)
+    monkeypatch.setattr(deliver, "_record_and_scan", slowly)
     async with trio.open_nursery() as nursery:
         for number in range(20):
             nursery.start_soon(fleet.do, told(fleet, f"s-{number}", "SessionStart"))

@@ -121,7 +121,7 @@ async def test_the_timer_takes_in_what_waits(
     fleet: Fleet, leaver: Leaver, autojump_clock: Any
 ) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.empty_spool, fleet.engine)
+        nursery.start_soon(timers.drain_spool, fleet.engine)
         await trio.sleep(1)
         leaver.leave(prompt("late"), fleet.clock())
         await trio.sleep(timers.SPOOL_S)

@@ -7,21 +7,21 @@ import pytest
 from fleetd.domain.core.context import TranscriptMark
 from fleetd.engine.hooks import facts
 from fleetd.engine.hooks.facts import log_of
-from tests.support.gemini_log import Log, replaced, says
+from tests.support.gemini_log import GeminiLog, replaced, says
 
 
 def mark_of(path: str | None) -> TranscriptMark | None:
     return log_of(path)[0]
 
 
-def head(log: Log) -> str | None:
+def head(log: GeminiLog) -> str | None:
     mark = mark_of(str(log.path))
     assert mark is not None
     return mark.head
 
 
 def test_a_log_begins_with_what_was_said_first_until_a_compaction(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     assert head(log) is None
     log.add(replaced())
     assert head(log) is None
@@ -36,10 +36,10 @@ def test_a_log_begins_with_what_was_said_first_until_a_compaction(tmp_path: Path
 
 
 def test_a_log_that_goes_on_in_another_file_is_not_shorter_than_before(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     log.add(replaced(), says("first"), says("second"))
     (tmp_path / "later").mkdir()
-    later = Log(tmp_path / "later")
+    later = GeminiLog(tmp_path / "later")
     later.add(replaced("first", "second"))
     assert mark_of(str(log.path)) == mark_of(str(later.path))
 
@@ -48,7 +48,7 @@ def test_of_a_long_log_only_the_end_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facts, "LOG_BYTES", 2_000)
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     log.add(replaced("first"), *(says(f"message-{n}") for n in range(100)))
     assert head(log) is None
     log.add(replaced("summary", "thanks"))

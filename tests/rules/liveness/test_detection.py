@@ -8,7 +8,7 @@ import trio
 from fleetd.config import DetectionSettings
 from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import scan
-from fleetd.engine.jobs.timers import notice_silence
+from fleetd.engine.jobs.timers import scan_liveness
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.checkpoint import CheckpointGet
 from fleetd.protocol.requests.event import EventAppend
@@ -42,7 +42,7 @@ async def watched(
 
     monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
-    nursery.start_soon(notice_silence, fleet.engine)
+    nursery.start_soon(scan_liveness, fleet.engine)
     yield fleet
     nursery.cancel_scope.cancel()
 
@@ -385,7 +385,7 @@ async def test_a_silence_that_passed_while_no_daemon_ran_is_noticed_at_the_start
     clock.pass_by(THRESHOLD + 1)
 
     async with opened(tmp_path, clock=clock) as fleet:
-        nursery.start_soon(notice_silence, fleet.engine)
+        nursery.start_soon(scan_liveness, fleet.engine)
         await fleet.settle()
         (event,) = await compacted(fleet, mission)
         assert event.data["inactivity_duration_ms"] == THRESHOLD + 1
@@ -462,7 +462,7 @@ async def test_a_silence_from_before_the_machine_was_restarted_is_noticed_at_the
     clock.reboot(off_ms=HOUR)
 
     async with opened(tmp_path, clock=clock) as fleet:
-        nursery.start_soon(notice_silence, fleet.engine)
+        nursery.start_soon(scan_liveness, fleet.engine)
         await fleet.settle()
         (event,) = await compacted(fleet, mission)
         assert event.data["inactivity_duration_ms"] == HOUR

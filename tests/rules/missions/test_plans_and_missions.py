@@ -6,42 +6,20 @@ import pytest
 
 from fleetd.domain.core.context import BatchSizes
 from fleetd.engine.jobs import daily
-from fleetd.harness.report import PlanItem, Planned, PromptSubmitted, SessionEnded, SessionStarted
+from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.records import Mission, RestoreResult
 from fleetd.protocol.requests.agent import AgentGet
 from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
     MissionDelete,
-    MissionGet,
     MissionList,
     MissionStart,
     MissionUpdate,
 )
 from fleetd.protocol.requests.system import SystemForget
-from tests.rules.sessions.test_sessions import Window
 from tests.support.fleet import DAY, HOUR, MINUTE, Fleet
-
-
-def planned(*items: str, whole: bool = True) -> Planned:
-    """Read items such as ``Read``, ``> Write`` and ``x Test``."""
-    words = {">": "in_progress", "x": "completed", "-": "dropped"}
-    return Planned(
-        tuple(
-            PlanItem(told.lstrip(">x- "), words.get(told[0], "pending"))  # type: ignore[arg-type]
-            for told in items
-        ),
-        whole,
-    )
-
-
-async def working(fleet: Fleet, *items: str, **window: Any) -> tuple[Window, Mission]:
-    """Return a session that was asked for something and made a plan."""
-    session = Window(fleet, **window)
-    recorded = await session.tell(PromptSubmitted("Add a login"))
-    await session.tell(planned(*items))
-    assert recorded.mission_id is not None
-    return session, await fleet.do(MissionGet(recorded.mission_id))
+from tests.support.hook_sessions import Window, planned, working
 
 
 async def told(fleet: Fleet, mission: Mission) -> list[str]:

@@ -24,8 +24,8 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotRecord,
 )
 from fleetd.protocol.requests.system import SystemForget
-from tests.rules.sessions.test_sessions import Window
 from tests.support.fleet import Fleet, opened
+from tests.support.hook_sessions import Window
 
 PRIVATE = "private"
 

@@ -13,7 +13,7 @@ from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import events_and_locks
 from fleetd.domain.system.daily_rounds import rounds as daily_rounds
 from fleetd.engine.jobs import daily
-from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, keep_house, tidy
+from fleetd.engine.jobs.daily import DAY_S, LOOK_S, STEPPED_BACK_S, run_daily_work, tidy
 from fleetd.protocol.errors import Storage
 from fleetd.protocol.events import CheckpointsPruned
 from fleetd.protocol.records import Mission
@@ -39,15 +39,6 @@ async def clean_up(fleet: Fleet) -> None:
     await fleet.settle()
 
 
-async def happen(fleet: Fleet, number: int, **where: Any) -> list[int]:
-    """Append events; return their positions."""
-    return [(await fleet.do(EventAppend("file_read", **where))).seq for _ in range(number)]
-
-
-async def seqs(fleet: Fleet) -> list[int]:
-    return [event.seq for event in await fleet.events()]
-
-
 async def finished(fleet: Fleet) -> Mission:
     """Return a mission that is over and has no checkpoint left."""
     mission = await fleet.mission(0)
@@ -61,17 +52,17 @@ async def test_events_that_nobody_needs_go_after_30_days_and_the_newest_stays(
 ) -> None:
     caplog.set_level(logging.INFO, "fleetd")
     await finished(fleet)
-    old = await happen(fleet, 12)
-    before = await seqs(fleet)
+    old = await fleet.happen(12)
+    before = await fleet.seqs()
     fleet.clock.pass_by(30 * DAY)
     await clean_up(fleet)
-    assert await seqs(fleet) == before
+    assert await fleet.seqs() == before
     fleet.clock.pass_by(1)
     await clean_up(fleet)
-    assert await seqs(fleet) == old[-1:]
+    assert await fleet.seqs() == old[-1:]
     assert f"Removed {len(before) - 1} events older than 30 days" in caplog.text
     # The end of the log never goes back, and no position is given twice.
-    assert await happen(fleet, 1) == [old[-1] + 1]
+    assert await fleet.happen(1) == [old[-1] + 1]
 
 
 async def test_an_empty_log_has_nothing_to_lose(
@@ -79,28 +70,28 @@ async def test_an_empty_log_has_nothing_to_lose(
 ) -> None:
     caplog.set_level(logging.INFO, "fleetd")
     await clean_up(fleet)
-    assert await seqs(fleet) == []
+    assert await fleet.seqs() == []
     assert "Removed" not in caplog.text
 
 
 async def test_the_age_is_a_setting(tmp_path: Path) -> None:
     async with opened(tmp_path, retention=Retention(event_days=2)) as fleet:
-        await happen(fleet, 3)
+        await fleet.happen(3)
         fleet.clock.pass_by(2 * DAY + 1)
-        (last,) = await happen(fleet, 1)
+        (last,) = await fleet.happen(1)
         await clean_up(fleet)
-        assert await seqs(fleet) == [last]
+        assert await fleet.seqs() == [last]
 
 
 async def test_events_of_unfinished_missions_stay(fleet: Fleet) -> None:
     pending, working = await fleet.mission(1, start=False), await fleet.mission(1)
     over = await finished(fleet)
     kept = [event.seq for each in (pending, working) for event in await fleet.events(each)]
-    await happen(fleet, 6, mission_id=over.id)
+    await fleet.happen(6, mission_id=over.id)
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await clean_up(fleet)
-    assert await seqs(fleet) == [*sorted(kept), last]
+    assert await fleet.seqs() == [*sorted(kept), last]
 
 
 async def test_events_of_a_mission_with_a_checkpoint_stay_until_that_is_gone(
@@ -109,12 +100,12 @@ async def test_events_of_a_mission_with_a_checkpoint_stay_until_that_is_gone(
     mission = await fleet.mission(0)
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(MissionCancel(mission.id, "enough"))
-    kept = await seqs(fleet)
+    kept = await fleet.seqs()
     fleet.clock.pass_by(30 * DAY - HOUR)
     await fleet.do(CheckpointDelete(checkpoint.id))
     fleet.clock.pass_by(2 * HOUR)
     await clean_up(fleet)
-    assert not {*kept} & {*await seqs(fleet)}
+    assert not {*kept} & {*await fleet.seqs()}
 
 
 async def test_events_stay_as_long_as_the_final_checkpoint_does(tmp_path: Path) -> None:
@@ -122,10 +113,10 @@ async def test_events_stay_as_long_as_the_final_checkpoint_does(tmp_path: Path) 
         mission = await fleet.mission(0)
         await fleet.checkpoint(mission)
         await fleet.do(MissionCancel(mission.id, "enough"))
-        kept = await seqs(fleet)
+        kept = await fleet.seqs()
         fleet.clock.pass_by(4 * DAY)
         await clean_up(fleet)
-        assert await seqs(fleet) == kept
+        assert await fleet.seqs() == kept
         fleet.clock.pass_by(2 * DAY)
         await clean_up(fleet)
         assert [event.type for event in await fleet.events()] == [CheckpointsPruned.type]
@@ -133,9 +124,9 @@ async def test_events_stay_as_long_as_the_final_checkpoint_does(tmp_path: Path) 
 
 async def test_what_a_cursor_has_not_come_to_stays(fleet: Fleet) -> None:
     over = await finished(fleet)
-    mine = await happen(fleet, 6, mission_id=over.id)
+    mine = await fleet.happen(6, mission_id=over.id)
     await fleet.do(AgentRegister("spec-1", "specialist"))
-    theirs = await happen(fleet, 6, agent_id="spec-1")
+    theirs = await fleet.happen(6, agent_id="spec-1")
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", mine[3]))
     await fleet.do(CursorAdvance("slow", f"mission:{over.id}", mine[2]))
     await fleet.do(CursorAdvance("slow", "agent:spec-1", theirs[4]))
@@ -144,12 +135,12 @@ async def test_what_a_cursor_has_not_come_to_stays(fleet: Fleet) -> None:
         await fleet.do(CursorGet(consumer, stream))
     await fleet.do(CursorGet("slow", f"mission:{over.id}"))
     fleet.clock.pass_by(11 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await clean_up(fleet)
-    assert await seqs(fleet) == [*mine[3:], theirs[5], last]
+    assert await fleet.seqs() == [*mine[3:], theirs[5], last]
     await fleet.do(CursorAdvance("slow", f"mission:{over.id}", last))
     await clean_up(fleet)
-    assert await seqs(fleet) == [*mine[4:], theirs[5], last]
+    assert await fleet.seqs() == [*mine[4:], theirs[5], last]
 
 
 async def test_a_mission_that_was_deleted_needs_no_events(fleet: Fleet) -> None:
@@ -157,23 +148,23 @@ async def test_a_mission_that_was_deleted_needs_no_events(fleet: Fleet) -> None:
     await fleet.do(MissionDelete(over.id))
     fleet.sql("UPDATE events SET mission_id = :id", id=over.id)
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await clean_up(fleet)
-    assert await seqs(fleet) == [last]
+    assert await fleet.seqs() == [last]
 
 
 async def test_what_comes_after_a_young_event_is_young_whatever_its_clock_said(
     fleet: Fleet,
 ) -> None:
-    old = await happen(fleet, 2)
+    old = await fleet.happen(2)
     fleet.clock.pass_by(40 * DAY)
-    young = await happen(fleet, 1)
+    young = await fleet.happen(1)
     fleet.clock.step(-40 * DAY)
-    stepped = await happen(fleet, 7)
+    stepped = await fleet.happen(7)
     fleet.clock.step(40 * DAY)
-    await happen(fleet, 1)
+    await fleet.happen(1)
     await clean_up(fleet)
-    left = await seqs(fleet)
+    left = await fleet.seqs()
     assert left[:8] == [*young, *stepped]
     assert not {*old} & {*left}
 
@@ -181,29 +172,29 @@ async def test_what_comes_after_a_young_event_is_young_whatever_its_clock_said(
 async def test_an_event_of_a_clock_that_was_ahead_stays_and_hides_no_other(
     fleet: Fleet,
 ) -> None:
-    before = await happen(fleet, 2)
+    before = await fleet.happen(2)
     fleet.clock.step(365 * DAY)
-    ahead = await happen(fleet, BATCH + 2)
+    ahead = await fleet.happen(BATCH + 2)
     fleet.clock.step(-365 * DAY)
-    after = await happen(fleet, 2)
+    after = await fleet.happen(2)
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     await clean_up(fleet)
-    assert await seqs(fleet) == [*ahead, last]
-    assert not {*before, *after} & {*await seqs(fleet)}
+    assert await fleet.seqs() == [*ahead, last]
+    assert not {*before, *after} & {*await fleet.seqs()}
 
 
 async def test_an_event_that_is_needed_again_meanwhile_stays(fleet: Fleet) -> None:
     over = await finished(fleet)
-    events = await happen(fleet, 2, mission_id=over.id)
+    events = await fleet.happen(2, mission_id=over.id)
     fleet.clock.pass_by(31 * DAY)
-    await happen(fleet, 1)
+    await fleet.happen(1)
     await fleet.do(CursorAdvance("reader", f"mission:{over.id}", events[-1]))
     found = (await fleet.engine.read(events_and_locks.find_old, 0)).found
     assert found.unneeded == found.until == BATCH
     fleet.sql("UPDATE cursors SET position = :seq", seq=events[0])
     assert await fleet.engine.write(events_and_locks.drop_old, 0, found.until) == BATCH - 1
-    assert events[1] in await seqs(fleet)
+    assert events[1] in await fleet.seqs()
 
 
 async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
@@ -214,9 +205,9 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     caplog.set_level(logging.INFO, "fleetd")
-    await happen(fleet, 3 * BATCH)
+    await fleet.happen(3 * BATCH)
     fleet.clock.pass_by(31 * DAY)
-    (last,) = await happen(fleet, 1)
+    (last,) = await fleet.happen(1)
     drops = 0
 
     async def full(rule: Any, *_: Any) -> None:
@@ -228,13 +219,13 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
     with monkeypatch.context() as patch:
         meet_rules(fleet.engine, patch, full)
         fleet.clock.follow_trio()
-        nursery.start_soon(keep_house, fleet.engine)
+        nursery.start_soon(run_daily_work, fleet.engine)
         await fleet.settle()
-    assert await seqs(fleet) == list(range(BATCH + 1, last + 1))
+    assert await fleet.seqs() == list(range(BATCH + 1, last + 1))
     assert f"Removed {BATCH} events" in caplog.text
     assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
     await trio.sleep(DAY_S + LOOK_S)
-    assert await seqs(fleet) == [last]
+    assert await fleet.seqs() == [last]
 
 
 async def test_keys_of_requests_that_nobody_repeats_go(fleet: Fleet) -> None:
@@ -295,7 +286,7 @@ async def test_an_empty_directory_of_a_spent_run_goes_and_files_without_rows_sta
 # Daily work goes by the wall time of the last round
 
 
-class Rounds:
+class DailyRounds:
     """Counts the rounds of the daily work in daemons that come and go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,23 +301,23 @@ class Rounds:
         """Return how many rounds a daemon has in its first hours."""
         before = self.number
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(keep_house, fleet.engine)
+            nursery.start_soon(run_daily_work, fleet.engine)
             await trio.sleep(hours * 3_600)
             nursery.cancel_scope.cancel()
         return self.number - before
 
 
 @pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
-    return Rounds(monkeypatch)
+def rounds(monkeypatch: pytest.MonkeyPatch) -> DailyRounds:
+    return DailyRounds(monkeypatch)
 
 
 async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
-    fleet: Fleet, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    fleet: Fleet, rounds: DailyRounds, autojump_clock: trio.testing.MockClock
 ) -> None:
     fleet.clock.follow_trio()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_house, fleet.engine)
+        nursery.start_soon(run_daily_work, fleet.engine)
         for _ in range(10):
             await trio.sleep(8 * 3_600 - 7)  # never at the moment of a look
             fleet.clock.suspend(16 * HOUR + 7 * SECOND)
@@ -336,7 +327,7 @@ async def test_daily_work_is_done_daily_on_a_laptop_that_sleeps_most_of_the_day(
 
 
 async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_daemon(
-    tmp_path: Path, rounds: Rounds, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, rounds: DailyRounds, autojump_clock: trio.testing.MockClock
 ) -> None:
     clock, store = Clock(), tmp_path / "shared.db"
     clock.follow_trio()
@@ -356,11 +347,11 @@ async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_d
 async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
     fleet: Fleet,
     nursery: trio.Nursery,
-    rounds: Rounds,
+    rounds: DailyRounds,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    nursery.start_soon(keep_house, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(HOUR / 1_000 + 7)
     assert rounds.number == 1
     fleet.clock.step(-STEPPED_BACK_S * SECOND)
@@ -378,11 +369,11 @@ async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
 async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
     fleet: Fleet,
     nursery: trio.Nursery,
-    rounds: Rounds,
+    rounds: DailyRounds,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fleet.clock.follow_trio()
-    nursery.start_soon(keep_house, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(7)
     for number, step in ((2, 300 * DAY), (3, -300 * DAY)):
         fleet.clock.step(step)
@@ -394,7 +385,7 @@ async def test_daily_work_is_not_repeated_by_a_clock_that_was_set_forward(
 
 async def test_daily_work_whose_time_cannot_be_stored_is_not_repeated_at_once(
     fleet: Fleet,
-    rounds: Rounds,
+    rounds: DailyRounds,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,

@@ -21,7 +21,7 @@ from fleetd.domain.checkpoints import checkpoints
 from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import pruning as rules
 from fleetd.engine.files.outbox import FIRST_PAUSE_S
-from fleetd.engine.jobs.daily import DAY_S, keep_house
+from fleetd.engine.jobs.daily import DAY_S, run_daily_work
 from fleetd.engine.jobs.liveness import scan
 from fleetd.engine.services import pruning
 from fleetd.protocol.errors import NotFound, Storage
@@ -304,7 +304,7 @@ async def test_PRN_004_it_runs_at_the_start(
     ids = await taken(fleet, mission, 5)
     fleet.clock.pass_by(8 * DAY)
     await stir(fleet, mission)
-    nursery.start_soon(keep_house, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await fleet.settle()
     assert await left(fleet, mission) == ids[2:]
     assert "Pruned 2 checkpoints" in caplog.text
@@ -337,7 +337,7 @@ async def test_PRN_005_it_runs_daily(
 ) -> None:
     fleet.clock.follow_trio()
     mission = await fleet.mission()
-    nursery.start_soon(keep_house, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(60)
     numbers = []
     for _ in range(12):
@@ -631,7 +631,7 @@ async def test_a_full_house_does_not_end_the_daemon_and_is_tried_again_the_next_
     with monkeypatch.context() as patch:
         meet_rules(fleet.engine, patch, full)
         fleet.clock.follow_trio()
-        nursery.start_soon(keep_house, fleet.engine)
+        nursery.start_soon(run_daily_work, fleet.engine)
         await fleet.settle()
     assert "Cleaning up checkpoints has to wait for a day: The disk is full" in caplog.text
     assert rows(fleet) == ids

@@ -26,7 +26,7 @@ def batches() -> BatchSizes:
     return BatchSizes(records=BATCH)
 
 
-class Kind(NamedTuple):
+class PrunedKind(NamedTuple):
     """A kind of records; ``fill`` makes owners with some of each, of which all but one will go."""
 
     noun: str
@@ -67,13 +67,13 @@ async def snapshots(fleet: Fleet, owners: int, each: int) -> list[str]:
 
 
 KINDS = [
-    Kind(
+    PrunedKind(
         "checkpoint",
         checkpoints,
         CheckpointPrune(older_than_days=0, keep_per_mission=1),
         CheckpointGet,
     ),
-    Kind("snapshot", snapshots, SnapshotPrune(), SnapshotGet),
+    PrunedKind("snapshot", snapshots, SnapshotPrune(), SnapshotGet),
 ]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.noun for kind in KINDS])
 
@@ -81,7 +81,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.noun for kind in K
 @pytest.mark.case("PRN-006")
 @every_kind
 async def test_PRN_006_others_are_answered_between_the_batches(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: PrunedKind
 ) -> None:
     old = await kind.fill(fleet, 4, 12)
     order: list[tuple[Any, int]] = []
@@ -119,7 +119,9 @@ async def test_PRN_006_others_are_answered_between_the_batches(
 
 
 @every_kind
-async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet, kind: Kind) -> None:
+async def test_two_at_once_share_the_work_and_count_nothing_twice(
+    fleet: Fleet, kind: PrunedKind
+) -> None:
     old = await kind.fill(fleet, 3, 12)
     newest = [each for each in kind.rows(fleet) if each not in old]
     results = []
@@ -139,7 +141,10 @@ async def test_two_at_once_share_the_work_and_count_nothing_twice(fleet: Fleet, 
 
 @every_kind
 async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Kind
+    fleet: Fleet,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: PrunedKind,
 ) -> None:
     caplog.set_level(logging.INFO, "fleetd")
     old = await kind.fill(fleet, 1, 10)
@@ -167,7 +172,7 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
 
 @every_kind
 async def test_one_whose_client_goes_has_deleted_whole_batches_and_says_so(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: PrunedKind
 ) -> None:
     old = await kind.fill(fleet, 1, 10)
     scope = trio.CancelScope()
@@ -190,7 +195,7 @@ async def test_one_whose_client_goes_has_deleted_whole_batches_and_says_so(
 
 @every_kind
 async def test_it_stops_when_the_daemon_ends(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: PrunedKind
 ) -> None:
     old = await kind.fill(fleet, 1, 10)
 

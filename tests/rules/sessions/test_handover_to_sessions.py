@@ -35,9 +35,8 @@ from fleetd.protocol.requests.mission import (
 from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryList, RecoveryRestore
 from fleetd.protocol.requests.sortie import SortieList
 from fleetd.protocol.requests.system import SystemStatus
-from tests.rules.missions.test_plans_and_missions import planned
 from tests.support.fleet import MINUTE, SECOND, Fleet
-from tests.support.hook_sessions import PROJECT, Window
+from tests.support.hook_sessions import PROJECT, Window, planned
 
 LOST, HEIR = "claude-aaaaaaaa", "codex-bbbbbbbb"
 

@@ -12,7 +12,7 @@ from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookDeliver, HookReply
 from tests.harness.recorded import PAYLOADS, recorded
 from tests.support.fleet import SECOND, Fleet
-from tests.support.gemini_log import Log, replaced, says
+from tests.support.gemini_log import GeminiLog, replaced, says
 
 _ids = itertools.count()
 HOSTILE = (-1, "70000", True, 10**15, 10**400, 1e308, None, [7], {"tokens": 7})
@@ -120,7 +120,7 @@ def answered(tokens: int, **more: Any) -> dict[str, Any]:
 async def test_gemini_says_it_in_the_log_that_is_looked_at_for_compactions(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     log.add(replaced(), says("first"), answered(500_000))
     payload = recorded("gemini", "AfterTool.run_shell_command")
     payload |= {"cwd": str(fleet.project), "transcript_path": str(log.path)}
@@ -136,12 +136,12 @@ async def test_gemini_says_it_in_the_log_that_is_looked_at_for_compactions(
     assert await tell(102) == (9_005, 1_048_576)
 
 
-def used_in(log: Log) -> list[tuple[int, int | None]]:
+def used_in(log: GeminiLog) -> list[tuple[int, int | None]]:
     return [(each.tokens, each.size) for each in facts.log_of(str(log.path))[1]]
 
 
 def test_what_a_tool_was_given_is_no_count(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     given = {"args": {"tokens": {"input": 999_999, "output": 1}}}
     log.add(replaced(), answered(7, toolCalls=[given]))
     assert used_in(log) == [(12, 1_048_576)]
@@ -152,7 +152,7 @@ def test_what_a_tool_was_given_is_no_count(tmp_path: Path) -> None:
 
 
 def test_a_log_without_an_end_of_a_line_says_nothing(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = GeminiLog(tmp_path)
     log.path.write_text('"tokens":{"input":1,"output":1}')
     assert used_in(log) == []
     log.path.write_text('\n{"$set":{"messages":[{"tokens":{"input":1,"output":1}}')

@@ -27,8 +27,8 @@ from fleetd.protocol.requests.snapshot import (
 )
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from fleetd.protocol.snapshots import Snapshot
-from tests.rules.sessions.test_sessions import Window
 from tests.support.fleet import MINUTE, SECOND, Fleet
+from tests.support.hook_sessions import Window
 
 WORKER = "specialist-1"
 

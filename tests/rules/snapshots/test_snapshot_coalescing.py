@@ -17,9 +17,9 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotList,
 )
 from fleetd.protocol.snapshots import Snapshot
-from tests.rules.sessions.test_sessions import Window
-from tests.rules.snapshots.test_snapshots import RUN, at_once, outcome, record, told, working
 from tests.support.fleet import HOUR, SECOND, Clock, Fleet, opened
+from tests.support.hook_sessions import Window
+from tests.support.snapshots import RUN, at_once, outcome, record, told, working
 
 
 async def count(fleet: Fleet, run_id: str = RUN) -> int:

@@ -21,7 +21,7 @@ from fleetd.domain.core.tx import WriteBackup
 from fleetd.domain.retention import pruning as rules
 from fleetd.domain.snapshots.codec import to_file
 from fleetd.domain.snapshots.snapshots import note_compressed
-from fleetd.engine.jobs.daily import DAY_S, keep_house
+from fleetd.engine.jobs.daily import DAY_S, run_daily_work
 from fleetd.engine.jobs.daily import compress as compress_files
 from fleetd.protocol.errors import NotFound, Storage
 from fleetd.protocol.requests.snapshot import (
@@ -185,7 +185,7 @@ async def test_pruning_is_done_daily_and_tells_of_itself(
 ) -> None:
     taken = await record(fleet)
     fleet.clock.follow_trio()
-    nursery.start_soon(keep_house, fleet.engine)
+    nursery.start_soon(run_daily_work, fleet.engine)
     await trio.sleep(14 * DAY_S - 60)
     assert rows(fleet) == [taken.snapshot_id]
     await trio.sleep(2 * DAY_S)

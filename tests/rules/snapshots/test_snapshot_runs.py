@@ -8,7 +8,7 @@ import pytest
 
 from fleetd.domain.artifacts.ingest import stored
 from fleetd.domain.core.ids import Key
-from fleetd.domain.snapshots.runs import run_of
+from fleetd.domain.snapshots.runs import run_of_session
 from fleetd.harness.report import PromptSubmitted, SessionEnded, SessionStarted
 from fleetd.protocol.errors import IntegrityMismatch, InvalidParams, InvalidState, NotFound
 from fleetd.protocol.requests.agent import AgentDeregister, AgentRegister
@@ -19,9 +19,9 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotRecord,
 )
 from fleetd.protocol.types import RUN_ID
-from tests.rules.sessions.test_sessions import Window
-from tests.rules.snapshots.test_snapshots import at_once, record
 from tests.support.fleet import Fleet, opened
+from tests.support.hook_sessions import Window
+from tests.support.snapshots import at_once, record
 
 
 async def session(fleet: Fleet, session_id: str, cwd: str, **report: Any) -> Window:
@@ -40,7 +40,7 @@ async def session(fleet: Fleet, session_id: str, cwd: str, **report: Any) -> Win
     ],
 )
 def test_a_run_is_called_after_its_session(name: str, subagent: str, run: str) -> None:
-    assert run_of(Key("claude", name, subagent)) == run
+    assert run_of_session(Key("claude", name, subagent)) == run
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_run_is_called_after_its_session(name: str, subagent: str, run: str) -
     ],
 )
 def test_a_session_whose_name_cannot_stand_in_a_path_has_a_run_that_can(name: str) -> None:
-    run = run_of(Key("claude", name))
+    run = run_of_session(Key("claude", name))
     assert re.match(RUN_ID, run)
     assert re.search(r"-[0-9a-f]{8}\Z", run)
-    assert run == run_of(Key("claude", name))
-    assert run != run_of(Key("claude", name + "."))
+    assert run == run_of_session(Key("claude", name))
+    assert run != run_of_session(Key("claude", name + "."))
 
 
 async def test_a_run_is_found_by_its_agent_and_its_session(fleet: Fleet) -> None:
@@ -78,7 +78,7 @@ async def test_a_subagent_has_a_run_of_its_own(fleet: Fleet) -> None:
 async def test_a_run_whose_name_was_cut_is_found_again(fleet: Fleet) -> None:
     window = await session(fleet, "/a/path/of/a session", "/p")
     run_id = (await at_once(fleet, None, cwd="/p")).run_id
-    assert run_id == run_of(Key("claude", window.session_id))
+    assert run_id == run_of_session(Key("claude", window.session_id))
     assert (await record(fleet, run_id)).agent_id == "claude-apathofa"
 
 

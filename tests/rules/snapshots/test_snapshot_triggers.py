@@ -13,7 +13,7 @@ from fleetd.domain.agents.due_work import due_work
 from fleetd.domain.core.tx import WatchProcess
 from fleetd.engine import repositories
 from fleetd.engine.jobs.liveness import process_ended, scan
-from fleetd.engine.jobs.timers import notice_silence
+from fleetd.engine.jobs.timers import scan_liveness
 from fleetd.harness.report import (
     Compacted,
     Compacting,
@@ -106,7 +106,7 @@ async def watched(
 
     monkeypatch.setattr(repositories, "summary", nothing)
     fleet.clock.follow_trio()
-    nursery.start_soon(notice_silence, fleet.engine)
+    nursery.start_soon(scan_liveness, fleet.engine)
     yield fleet
     nursery.cancel_scope.cancel()
 

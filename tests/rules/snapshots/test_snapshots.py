@@ -25,7 +25,7 @@ from fleetd.harness.report import (
 )
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.requests.agent import AgentRegister
-from fleetd.protocol.requests.event import EventAppend, EventList
+from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.snapshot import (
     DeclaredCompliance,
@@ -38,45 +38,17 @@ from fleetd.protocol.requests.snapshot import (
     SnapshotList,
     SnapshotRecord,
 )
-from fleetd.protocol.requests.sortie import SortieBlock, SortieFail, SortieStart
-from fleetd.protocol.snapshots import MOST_COUNTED, Snapshot
+from fleetd.protocol.requests.sortie import SortieBlock, SortieFail
+from fleetd.protocol.snapshots import MOST_COUNTED
 from fleetd.protocol.types import RunStatus, StepStatus
-from tests.rules.sessions.test_sessions import PROJECT, Window
 from tests.support.fleet import MINUTE, SECOND, Fleet, opened
+from tests.support.hook_sessions import PROJECT, Window
+from tests.support.snapshots import RUN, at_once, outcome, record, told, working
 
 FIELDS = [
     *("snapshot_id", "created_at", "run_id", "source", "status"),
     *("step_state", "context_digest", "command_outcomes", "integrity"),
 ]
-RUN = "build-42"
-
-
-async def record(fleet: Fleet, run_id: str | None = RUN, **said: Any) -> Snapshot:
-    """Record a snapshot as a client would, a minute after whatever came before."""
-    fleet.clock.pass_by(MINUTE)
-    return await at_once(fleet, run_id, **said)
-
-
-async def at_once(fleet: Fleet, run_id: str | None = RUN, **said: Any) -> Snapshot:
-    return await fleet.do(SnapshotRecord(run_id, **said))
-
-
-def outcome(name: str, result: Any = "PASS", **more: Any) -> DeclaredOutcome:
-    return DeclaredOutcome(**({"kind": "shell", "name": name, "result": result} | more))
-
-
-async def told(fleet: Fleet, agent: str, kind: str, **data: Any) -> None:
-    await fleet.do(EventAppend(kind, agent_id=agent, data=data))
-
-
-async def working(fleet: Fleet, sorties: int = 3, agent: str = "spec-1") -> str:
-    """Let an agent have all sorties of a mission as its plan, the first under way."""
-    mission = await fleet.mission(sorties)
-    await fleet.agents(mission, agent)
-    for sortie in await fleet.sorties(mission):
-        fleet.sql("UPDATE sorties SET assigned_to = :a WHERE id = :id", a=agent, id=sortie.id)
-    await fleet.do(SortieStart((await fleet.sorties(mission))[0].id, agent))
-    return mission.id
 
 
 async def planned(window: Window, *items: str) -> None:

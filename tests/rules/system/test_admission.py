@@ -32,7 +32,7 @@ async def test_timers_do_not_loop_while_the_store_is_away_and_the_gate_still_ope
     gate.open()
     availability.lose(AWAY)  # and nobody has shut it yet
     with trio.move_on_after(60) as waited:
-        await gate.admitted(beats)
+        await gate.wait_open(beats)
     assert waited.cancelled_caught
     assert beats.count <= 60 / ADMISSION_LOOK_S + 1
 
@@ -45,7 +45,7 @@ async def test_a_timer_waits_until_it_is_opened_anew_and_not_longer(
     gate = Admission(availability, lambda: 0)
 
     async def timer() -> None:
-        await gate.admitted(beats)
+        await gate.wait_open(beats)
         passed.set()
 
     gate.open()
@@ -73,7 +73,7 @@ async def test_a_gate_that_was_shut_opens_for_all_who_wait() -> None:
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(gate.admitted, beats)
+                nursery.start_soon(gate.wait_open, beats)
             await wait_all_tasks_blocked()
             assert beats.count == 3
             gate.open()

@@ -58,7 +58,7 @@ SMALL, LARGE = (100, 3_000), (2_000, 60_000)
 SPREAD, SLACK = 1.25, 300
 
 
-class Steps:
+class StatementSteps:
     """Counts what SQLite does, on every connection that is opened from now on."""
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class Steps:
         self.taken += told["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
 
-class Store:
+class GrownStore:
     """One of the two stores, with a mission of its own in it."""
 
-    def __init__(self, fleet: Fleet, steps: Steps, own: str, sortie: str) -> None:
+    def __init__(self, fleet: Fleet, steps: StatementSteps, own: str, sortie: str) -> None:
         self.fleet = fleet
         self.own = own
         self.sortie = sortie
@@ -95,7 +95,7 @@ class Store:
         return next(self._numbers)
 
 
-Ask = Callable[[Store], Awaitable[object]]
+Ask = Callable[[GrownStore], Awaitable[object]]
 ASKED: dict[str, Ask] = {}
 
 
@@ -104,8 +104,8 @@ def asked(ask: Ask) -> Ask:
     return ask
 
 
-def simply(name: str, request: Callable[[Store], Request[Any]]) -> None:
-    async def ask(store: Store) -> None:
+def simply(name: str, request: Callable[[GrownStore], Request[Any]]) -> None:
+    async def ask(store: GrownStore) -> None:
         await store.do(request(store))
 
     ASKED[name] = ask
@@ -136,12 +136,12 @@ simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50)
 
 
 @asked
-async def _event_tail_of_two_types(store: Store) -> None:
+async def _event_tail_of_two_types(store: GrownStore) -> None:
     await store.fleet.engine.read(tail, 0, 200, types=["file_read", "test_run"])
 
 
 @asked
-async def _event_tail_of_two_types_of_a_mission(store: Store) -> None:
+async def _event_tail_of_two_types_of_a_mission(store: GrownStore) -> None:
     types = ["a", "test_run"]
     await store.fleet.engine.read(tail, 0, 200, types=types, mission_id=mission_id(20))
 
@@ -195,20 +195,20 @@ simply("hook.status", lambda s: HookStatusGet())
 
 
 @asked
-async def _lock(store: Store) -> None:
+async def _lock(store: GrownStore) -> None:
     held = await store.do(LockAcquire("/srv/project-3/src/module_1.py", "worker", store.own))
     await store.do(LockRelease(held.id, "worker"))
 
 
 @asked
-async def _letter(store: Store) -> None:
+async def _letter(store: GrownStore) -> None:
     sent = await store.do(MessageSend("worker", ["agent-1"], "Ready?", mission_id=store.own))
     await store.do(MessageInbox("agent-1"))
     await store.do(MessageAck(sent.id, "agent-1"))
 
 
 @asked
-async def _hook(store: Store) -> None:
+async def _hook(store: GrownStore) -> None:
     number = store.number()
     payload = {
         "session_id": "grown",
@@ -222,27 +222,27 @@ async def _hook(store: Store) -> None:
 
 
 @asked
-async def _deleting_a_mission(store: Store) -> None:
+async def _deleting_a_mission(store: GrownStore) -> None:
     made = await store.do(MissionCreate("Port"))
     await store.do(MissionFail(made.id, "Given up"))
     await store.do(MissionDelete(made.id))
 
 
 @asked
-async def _completing_a_mission(store: Store) -> None:
+async def _completing_a_mission(store: GrownStore) -> None:
     made = await store.do(MissionCreate("Port"))
     await store.do(MissionStart(made.id))
     await store.do(MissionComplete(made.id))
 
 
 @asked
-async def _looking_for_silence(store: Store) -> None:
+async def _looking_for_silence(store: GrownStore) -> None:
     await scan(store.fleet.engine)
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    counter = Steps()
+def steps(monkeypatch: pytest.MonkeyPatch) -> StatementSteps:
+    counter = StatementSteps()
     monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, counter.watch])
     return counter
 
@@ -253,7 +253,9 @@ def _all_by_one(tx: Tx) -> None:
 
 
 @asynccontextmanager
-async def filled(root: Path, steps: Steps, size: tuple[int, int]) -> AsyncIterator[Store]:
+async def filled(
+    root: Path, steps: StatementSteps, size: tuple[int, int]
+) -> AsyncIterator[GrownStore]:
     """Open a store of a size."""
     (root / "data").mkdir(mode=0o700, parents=True)
     fill(root / "data", *size)
@@ -264,11 +266,13 @@ async def filled(root: Path, steps: Steps, size: tuple[int, int]) -> AsyncIterat
         sortie = (await fleet.sorties(mission))[0].id
         await fleet.do(SortieStart(sortie, "worker"))
         await fleet.checkpoint(mission)
-        yield Store(fleet, steps, mission.id, sortie)
+        yield GrownStore(fleet, steps, mission.id, sortie)
 
 
 @pytest.mark.sqlite_only("SQLite tells how it asks")
-async def test_nothing_that_is_asked_grows_with_the_rest(tmp_path: Path, steps: Steps) -> None:
+async def test_nothing_that_is_asked_grows_with_the_rest(
+    tmp_path: Path, steps: StatementSteps
+) -> None:
     taken: dict[str, list[int]] = {name: [] for name in ASKED}
     for name, size in (("small", SMALL), ("large", LARGE)):
         async with filled(tmp_path / name, steps, size) as store:
@@ -283,7 +287,7 @@ async def test_nothing_that_is_asked_grows_with_the_rest(tmp_path: Path, steps: 
 
 
 async def test_a_mission_with_many_sorties_costs_no_more_for_each_of_them(
-    fleet: Fleet, steps: Steps
+    fleet: Fleet, steps: StatementSteps
 ) -> None:
     taken = []
     async with opened(fleet.project, clock=fleet.clock) as counted:
@@ -297,7 +301,9 @@ async def test_a_mission_with_many_sorties_costs_no_more_for_each_of_them(
 
 
 @pytest.mark.sqlite_only("SQLite tells how it asks")
-async def test_the_daily_work_looks_at_each_row_once_at_most(tmp_path: Path, steps: Steps) -> None:
+async def test_the_daily_work_looks_at_each_row_once_at_most(
+    tmp_path: Path, steps: StatementSteps
+) -> None:
     taken = []
     for name, size in (("small", SMALL), ("large", LARGE)):
         async with filled(tmp_path / name, steps, size) as store:
@@ -309,7 +315,7 @@ async def test_the_daily_work_looks_at_each_row_once_at_most(tmp_path: Path, ste
 
 
 async def test_starting_again_costs_the_same_whatever_was_done_before(
-    tmp_path: Path, steps: Steps
+    tmp_path: Path, steps: StatementSteps
 ) -> None:
     taken = []
     for name, size in (("small", SMALL), ("large", LARGE)):

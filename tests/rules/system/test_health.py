@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.daemon import _health_check
+from fleetd.daemon import _healthy
 from fleetd.engine.jobs import timers
 from fleetd.engine.metrics import health as checks
 from fleetd.protocol.errors import Corrupt, FleetError, Storage, Unavailable
@@ -29,7 +29,7 @@ async def look(fleet: Fleet) -> tuple[Health, dict[str, Check]]:
 
 async def fed(fleet: Fleet) -> bool:
     """Whether the watchdog would be fed."""
-    return await _health_check(fleet.engine)()
+    return await _healthy(fleet.engine)
 
 
 async def test_a_healthy_daemon_passes_every_check(fleet: Fleet) -> None:
@@ -178,7 +178,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning_with_its_reason(
 async def test_an_outbox_that_hangs_is_noticed_without_a_failure(
     fleet: Fleet, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with fleet.engine.outbox.at_work:
+    async with fleet.engine.outbox.file_lock:
         await fleet.checkpoint(await fleet.mission(), wait_for_backup=False)
         await trio.sleep(checks.STUCK_S - 1)
         assert (await look(fleet))[1]["backups"].ok
@@ -211,7 +211,7 @@ async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
     async with trio.open_nursery() as nursery:
         with monkeypatch.context() as broken:
             broken.setattr(timers, "scan", hang)
-            nursery.start_soon(timers.notice_silence, fleet.engine)
+            nursery.start_soon(timers.scan_liveness, fleet.engine)
             await trio.sleep(timers.ROUND_S - 1)
         assert (await look(fleet))[0].ok
         await trio.sleep(2)
@@ -228,9 +228,9 @@ async def test_health_looks_at_the_timer_files_as_at_every_other(
     async def hang(*_: Any) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(fleet.engine.outbox, "take_on", hang)
+    monkeypatch.setattr(fleet.engine.outbox, "post_pending", hang)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.keep_files, fleet.engine)
+        nursery.start_soon(timers.follow_other_machines, fleet.engine)
         await trio.sleep(timers.FILES_S + timers.ROUND_S - 1)
         assert (await look(fleet))[1]["files timer"].ok
         await trio.sleep(2)
@@ -252,7 +252,7 @@ async def test_a_timer_whose_work_is_refused_is_alive(
 
     monkeypatch.setattr(fleet.engine, "handle", refuse)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timers.notice_silence, fleet.engine)
+        nursery.start_soon(timers.scan_liveness, fleet.engine)
         await trio.sleep(5 * timers.ROUND_S)
         health, _ = await look(fleet)
         assert (health.ok, health.restart_mends) == (True, False)

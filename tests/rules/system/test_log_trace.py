@@ -130,7 +130,7 @@ async def test_files_removed_together_for_several_are_nobody_s(
         with trace.on_behalf_of(TraceContext(number + 1)):
             await fleet.do(CheckpointDelete(made[number].id))
 
-    async with trio.open_nursery() as nursery, fleet.engine.outbox.at_work:
+    async with trio.open_nursery() as nursery, fleet.engine.outbox.file_lock:
         for number in range(3):
             nursery.start_soon(delete, number)
         await fleet.settle()

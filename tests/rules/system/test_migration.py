@@ -16,13 +16,10 @@ from fleetd.protocol.requests.event import CursorGet
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck
 from fleetd.store.legacy import LegacyFile, LegacyRefused
 from tests.support.fleet import DAY, MINUTE, Clock, Fleet, opened
+from tests.support.legacy_store import beside, event
 from tests.support.processes import Daemon, fleetctl
 
 SINCE = {"created_at": "2026-01-05T09:00:00.000Z", "updated_at": "2026-01-05T10:00:00.000Z"}
-
-
-def event(kind: str, minute: int, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "occurred_at": f"2026-01-05T10:{minute:02}:00.000Z", **more}
 
 
 def lock(file: str, holder: str, **more: Any) -> dict[str, Any]:
@@ -51,14 +48,6 @@ FULL: dict[str, Any] = {
     "cursors": {"specialist-1_cursor": {"stream_id": "specialist-1", "position": 1}},
     "locks": {"lock_1": lock("/repo/src/a.ts", "specialist-1")},
 }
-
-
-def beside(root: Path, content: Any) -> Path:
-    """Put a squawk.json where the database is or will be."""
-    file = root / "data" / "squawk.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    return file
 
 
 def imported(fleet: Fleet) -> list[tuple[str, str]]:

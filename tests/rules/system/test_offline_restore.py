@@ -38,7 +38,7 @@ class Killed(BaseException):
     """The process ended here: nothing of it runs any more."""
 
 
-class Steps:
+class RestoreSteps:
     """Lets the n-th call fail, and everything after it as well when the process was killed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
@@ -164,7 +164,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_whatever_step_fails_one_state_is_there_whole(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    steps, states = Steps(monkeypatch, error), []
+    steps, states = RestoreSteps(monkeypatch, error), []
     for step in range(1, 200):
         scene.reset()
         status = steps.run(step, scene.restore)

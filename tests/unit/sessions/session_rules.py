@@ -37,7 +37,7 @@ def _in_memory() -> apsw.Connection:
     return connection
 
 
-class Desk:
+class SessionRules:
     """One mission in progress, and whoever sends plans for it."""
 
     def __init__(self, *persons: str, config: Config | None = None, **mission: Any) -> None:

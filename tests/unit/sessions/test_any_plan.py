@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from fleetd.domain.missions import sorties
-from fleetd.domain.sessions.plan_matching import plain
+from fleetd.domain.sessions.plan_matching import normalized
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
 from tests.support import shared_store
-from tests.unit.sessions.session_rules import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, SessionRules
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
@@ -48,7 +48,7 @@ class AnyPlan(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk()
+        self.desk = SessionRules()
         for title in ("read", "write tests", "other"):
             self.desk.give(title, "other")
         self.others = self.of_others()
@@ -82,11 +82,11 @@ class AnyPlan(RuleBasedStateMachine):
     def whole_list(self, items: list[PlanItem]) -> None:
         self.send(Planned(items=tuple(items), whole=True))
         wanted = [
-            (plain(item.text), AS_PLANNED[item.status])
+            (normalized(item.text), AS_PLANNED[item.status])
             for item in items
             if item.status != "completed"
         ]
-        assert [(plain(title), status) for title, status in self.open_ones()] == wanted
+        assert [(normalized(title), status) for title, status in self.open_ones()] == wanted
         done = sum(item.status == "completed" for item in items)
         mine = [row for row in self.desk.rows() if row["assigned_to"] == AGENT]
         assert sum(row["status"] == "completed" for row in mine) >= done
@@ -99,8 +99,8 @@ class AnyPlan(RuleBasedStateMachine):
         # One item more, one less, or one that is another now.
         assert abs(len(after) - len(before)) <= 1
         if item.text and item.status in AS_PLANNED:
-            assert (plain(item.text), AS_PLANNED[item.status]) in [
-                (plain(title), status) for title, status in after
+            assert (normalized(item.text), AS_PLANNED[item.status]) in [
+                (normalized(title), status) for title, status in after
             ]
 
     @rule(number=st.integers(0, 2), done=st.booleans())

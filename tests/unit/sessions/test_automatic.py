@@ -20,12 +20,12 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
 )
 from fleetd.protocol.requests.sortie import SortieFail
-from tests.unit.sessions.session_rules import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, SessionRules
 
 PROJECT = "/home/me/project"
 
 
-def begun(desk: Desk, title: str | None = "Add a login", **more: Any) -> Row:
+def begun(desk: SessionRules, title: str | None = "Add a login", **more: Any) -> Row:
     """Give the agent's session a mission, which the desk's plans go to from now on."""
     wanted = {"agent_id": AGENT, "project_dir": PROJECT, "title": title, "harness": "claude"}
     desk.mission = auto_mission.begin(desk.tx, desk.ctx, **(wanted | more))
@@ -33,13 +33,13 @@ def begun(desk: Desk, title: str | None = "Add a login", **more: Any) -> Row:
     return mission(desk)
 
 
-def mission(desk: Desk) -> Row:
+def mission(desk: SessionRules) -> Row:
     row = desk.tx.one("SELECT * FROM missions WHERE id = :id", id=desk.mission)
     assert row is not None
     return row
 
 
-def end(desk: Desk) -> list[str]:
+def end(desk: SessionRules) -> list[str]:
     """Let the agent leave; return what the log says of the end."""
     desk.tx.run("UPDATE agents SET status = 'gone' WHERE id = :id", id=AGENT)
     before = desk.end()
@@ -47,13 +47,13 @@ def end(desk: Desk) -> list[str]:
     return [told.partition(" ")[0] for told in desk.log(before)]
 
 
-def resume(desk: Desk) -> bool:
+def resume(desk: SessionRules) -> bool:
     desk.now_ms += 60_000
     return auto_mission.reopen(desk.tx, desk.ctx, desk.mission)
 
 
 def test_a_session_s_mission_is_under_way_and_says_that_it_is_automatic() -> None:
-    desk = Desk()
+    desk = SessionRules()
     row = begun(desk)
     assert (row["status"], row["title"], row["project_dir"]) == (
         "in_progress",
@@ -88,7 +88,7 @@ def test_a_session_s_mission_is_under_way_and_says_that_it_is_automatic() -> Non
     ],
 )
 def test_the_title_is_the_first_line_of_the_first_prompt(prompt: str | None, title: str) -> None:
-    assert begun(Desk(), prompt)["title"] == title
+    assert begun(SessionRules(), prompt)["title"] == title
     assert len(title) <= 80
 
 
@@ -104,17 +104,17 @@ def test_the_title_is_the_first_line_of_the_first_prompt(prompt: str | None, tit
 def test_without_a_prompt_the_directory_gives_the_title(
     project_dir: str | None, title: str
 ) -> None:
-    assert begun(Desk(), None, project_dir=project_dir, harness="codex")["title"] == title
+    assert begun(SessionRules(), None, project_dir=project_dir, harness="codex")["title"] == title
 
 
 def test_no_prompt_is_kept_in_a_title_when_none_is_kept_at_all() -> None:
-    desk = Desk(config=Config(keep_prompts=False))
+    desk = SessionRules(config=Config(keep_prompts=False))
     assert begun(desk, "My password is hunter2")["title"] == "claude session in project"
 
 
 @pytest.mark.parametrize("plan", [[], ["x Read", "x Write"]])
 def test_with_nothing_open_a_mission_ends_completed(plan: list[str]) -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan(*plan)
     assert end(desk) == ["fleet_checkpointed", "mission_completed"]
@@ -126,7 +126,7 @@ def test_with_nothing_open_a_mission_ends_completed(plan: list[str]) -> None:
 
 
 def test_what_was_given_up_is_not_open() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("> Read", "x Write")
     sorties.fail(desk.tx, desk.ctx, SortieFail(desk.sortie("Read")["id"], "no"))
@@ -135,7 +135,7 @@ def test_what_was_given_up_is_not_open() -> None:
 
 
 def test_with_something_open_it_is_called_off_after_a_checkpoint_and_says_so() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("x Read", "> Write", "Test")
     assert end(desk) == ["mission_cancelled", "fleet_checkpointed"]
@@ -152,7 +152,7 @@ def test_with_something_open_it_is_called_off_after_a_checkpoint_and_says_so() -
 
 
 def test_an_end_by_itself_is_nobody_s_activity() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("> Read")
     before = mission(desk)["last_activity_seq"]
@@ -163,7 +163,7 @@ def test_an_end_by_itself_is_nobody_s_activity() -> None:
 
 @pytest.mark.parametrize("status", ["active", "waiting", "idle"])
 def test_a_mission_stays_open_while_somebody_lives_in_it(status: str) -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.agent("other", status)
     assert end(desk) == []
@@ -172,7 +172,7 @@ def test_a_mission_stays_open_while_somebody_lives_in_it(status: str) -> None:
 
 
 def test_who_is_lost_or_in_another_mission_keeps_no_mission_open() -> None:
-    desk = Desk()
+    desk = SessionRules()
     elsewhere = desk.mission
     begun(desk)
     desk.agent("lost", "lost")
@@ -181,7 +181,7 @@ def test_who_is_lost_or_in_another_mission_keeps_no_mission_open() -> None:
 
 
 def test_the_agent_that_leaves_may_count_as_living_still() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     auto_mission.end(desk.tx, desk.ctx, desk.mission, "logout")
     assert mission(desk)["status"] == "in_progress"
@@ -190,7 +190,7 @@ def test_the_agent_that_leaves_may_count_as_living_still() -> None:
 
 
 def test_what_is_over_gone_or_a_person_s_is_not_ended() -> None:
-    desk = Desk()
+    desk = SessionRules()
     assert end(desk) == []
     assert mission(desk)["status"] == "in_progress"
     begun(desk)
@@ -200,7 +200,7 @@ def test_what_is_over_gone_or_a_person_s_is_not_ended() -> None:
 
 
 def test_a_session_that_resumes_finds_everything_as_it_was() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("x Read", "> Write", "Test")
     before, sorties = mission(desk), desk.rows()
@@ -222,7 +222,7 @@ def test_a_session_that_resumes_finds_everything_as_it_was() -> None:
 
 
 def test_a_mission_closes_and_opens_as_often_as_its_session() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("> Read")
     for _ in range(3):
@@ -237,7 +237,7 @@ def test_a_mission_closes_and_opens_as_often_as_its_session() -> None:
 
 
 def test_an_open_mission_needs_no_opening() -> None:
-    desk = Desk()
+    desk = SessionRules()
     before = desk.end()
     assert resume(desk)
     begun(desk)
@@ -246,7 +246,7 @@ def test_an_open_mission_needs_no_opening() -> None:
 
 
 def test_what_a_person_ended_stays_ended() -> None:
-    desk = Desk()
+    desk = SessionRules()
     missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert not resume(desk)
     begun(desk)
@@ -258,7 +258,7 @@ def test_what_a_person_ended_stays_ended() -> None:
 
 
 def test_what_a_person_ended_after_it_had_opened_again_stays_ended() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     end(desk)
     # A recovery that rewinds opens a mission without a word to us.
@@ -271,7 +271,7 @@ def test_what_a_person_ended_after_it_had_opened_again_stays_ended() -> None:
 
 
 def test_who_gives_it_a_title_makes_it_their_own() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     before = desk.end()
     made = missions.update(desk.tx, desk.ctx, MissionUpdate(desk.mission, title="Login"))
@@ -284,7 +284,7 @@ def test_who_gives_it_a_title_makes_it_their_own() -> None:
 
 
 def test_one_that_gets_its_title_after_its_end_still_resumes_with_its_session() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     desk.plan("> Read")
     end(desk)
@@ -294,7 +294,7 @@ def test_one_that_gets_its_title_after_its_end_still_resumes_with_its_session() 
 
 
 def test_a_clients_metadata_automatic_makes_no_mission_one_that_the_daemon_made() -> None:
-    desk = Desk(metadata={"automatic": True, "ended_with_session": "now"})
+    desk = SessionRules(metadata={"automatic": True, "ended_with_session": "now"})
     row = mission(desk)
     assert row["origin"] == "person"
     assert json.loads(row["metadata_json"]) == {"automatic": True, "ended_with_session": "now"}
@@ -304,7 +304,7 @@ def test_a_clients_metadata_automatic_makes_no_mission_one_that_the_daemon_made(
 
 
 def test_no_metadata_of_an_update_drops_what_the_daemon_needs_of_its_origin() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     missions.update(desk.tx, desk.ctx, MissionUpdate(desk.mission, metadata={"team": "a"}))
     assert mission(desk)["origin"] == "session"
@@ -317,7 +317,7 @@ def test_no_metadata_of_an_update_drops_what_the_daemon_needs_of_its_origin() ->
 
 
 def test_every_end_says_its_closed_reason_and_every_opening_clears_it() -> None:
-    desk = Desk()
+    desk = SessionRules()
     assert mission(desk)["closed_reason"] is None
     ended = missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert ended.closed_reason == "person"
@@ -344,7 +344,7 @@ def test_every_end_says_its_closed_reason_and_every_opening_clears_it() -> None:
 
 
 def test_what_was_merged_into_another_mission_opens_no_more() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     payload = MissionCancelled(reason="Merged", closed_reason="merged", merged_into="msn-1")
     missions.close_unfinished(desk.tx, desk.ctx, desk.mission, payload)
@@ -355,7 +355,9 @@ def test_what_was_merged_into_another_mission_opens_no_more() -> None:
 # Which mission a directory belongs to
 
 
-def created(desk: Desk, title: str, project_dir: str = PROJECT, *, start: bool = True) -> str:
+def created(
+    desk: SessionRules, title: str, project_dir: str = PROJECT, *, start: bool = True
+) -> str:
     made = missions.create(desk.tx, desk.ctx, MissionCreate(title, project_dir=project_dir))
     if start:
         missions.start(desk.tx, desk.ctx, MissionStart(made.id))
@@ -363,7 +365,7 @@ def created(desk: Desk, title: str, project_dir: str = PROJECT, *, start: bool =
 
 
 def test_nobody_joins_another_session_s_mission() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk)
     assert mission_of_directory(desk.tx, desk.ctx, PROJECT) is None
     assert mission_to_join(desk.tx, desk.ctx, PROJECT) is None
@@ -371,7 +373,7 @@ def test_nobody_joins_another_session_s_mission() -> None:
 
 
 def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
-    desk = Desk()
+    desk = SessionRules()
     pending = created(desk, "Pending", start=False)
     created(desk, "Elsewhere", "/home/me/other")
     row = mission_to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
@@ -390,13 +392,13 @@ def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
     assert mission_to_join(desk.tx, desk.ctx, "/home/mean") is None
 
 
-def current(desk: Desk, cwd: str, agent_id: str | None = None) -> str | None:
+def current(desk: SessionRules, cwd: str, agent_id: str | None = None) -> str | None:
     row = current_row(desk.tx, desk.ctx, cwd, agent_id)
     return row["title"] if row else None
 
 
 def test_the_current_mission_is_one_s_own_then_a_person_s_then_the_last_at_work() -> None:
-    desk = Desk()
+    desk = SessionRules()
     own = begun(desk, "First")["id"]
     begun(desk, "Second")
     desk.tx.run("UPDATE agents SET mission_id = :id", id=own)
@@ -409,7 +411,7 @@ def test_the_current_mission_is_one_s_own_then_a_person_s_then_the_last_at_work(
 
 
 def test_elsewhere_the_only_mission_that_somebody_created_is_the_current_one() -> None:
-    desk = Desk()
+    desk = SessionRules()
     begun(desk, "First")
     begun(desk, "Second")
     assert current(desk, "/elsewhere") == "Mission"

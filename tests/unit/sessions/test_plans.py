@@ -15,7 +15,7 @@ from fleetd.protocol.requests.sortie import (
     SortieComplete,
     SortieStart,
 )
-from tests.unit.sessions.session_rules import AGENT, Desk
+from tests.unit.sessions.session_rules import AGENT, SessionRules
 
 
 class History(NamedTuple):
@@ -213,7 +213,7 @@ HISTORIES = [
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.name)
 def test_lists_become_sorties(history: History) -> None:
-    desk = Desk()
+    desk = SessionRules()
     log: list[str] = []
     for told in history.lists:
         log = desk.plan(*told)
@@ -319,7 +319,7 @@ UPDATES = [
 
 @pytest.mark.parametrize("history", UPDATES, ids=lambda history: history.name)
 def test_updates_change_what_they_name(history: History) -> None:
-    desk = Desk()
+    desk = SessionRules()
     log: list[str] = []
     for told in history.lists:
         log = desk.update(*told)
@@ -331,7 +331,7 @@ def test_updates_change_what_they_name(history: History) -> None:
 
 
 def test_updates_go_on_with_what_a_whole_list_said() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("#1 Read", "#2 Write")
     desk.update("> #2", "#3 Test")
     assert desk.sorties() == ["Read", "> Write", "Test"]
@@ -343,7 +343,7 @@ def test_updates_go_on_with_what_a_whole_list_said() -> None:
 
 
 def test_a_plan_takes_the_sorties_that_wait_for_it() -> None:
-    desk = Desk("Write tests", "Read", "Ship")
+    desk = SessionRules("Write tests", "Read", "Ship")
     assert desk.plan("> write  tests", "Think") == ["created Think", "started Write tests"]
     assert desk.sorties() == ["> Write tests", "? Read", "? Ship", "Think"]
     assert desk.plan("x write tests", "Think", "Read") == [
@@ -355,7 +355,7 @@ def test_a_plan_takes_the_sorties_that_wait_for_it() -> None:
 
 
 def test_a_person_s_sortie_is_not_dropped_nor_reworded_nor_moved() -> None:
-    desk = Desk("Read", "Write", "Ship")
+    desk = SessionRules("Read", "Write", "Ship")
     desk.plan("#1 Ship", "> #2 Read", "#3 Think")
     assert desk.sorties() == ["> Read", "? Write", "Ship", "Think"]
     desk.plan("#3 Think", "#1 Ship the release")
@@ -365,7 +365,7 @@ def test_a_person_s_sortie_is_not_dropped_nor_reworded_nor_moved() -> None:
 
 
 def test_a_sortie_that_was_begun_by_hand_does_not_go_back() -> None:
-    desk = Desk("Read")
+    desk = SessionRules("Read")
     sorties.start(desk.tx, desk.ctx, SortieStart(desk.rows()[0]["id"], AGENT))
     assert desk.plan("Read") == []
     assert desk.sorties() == ["> Read"]
@@ -373,7 +373,7 @@ def test_a_sortie_that_was_begun_by_hand_does_not_go_back() -> None:
 
 
 def test_what_somebody_else_closed_stays_closed() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("Read", "> Write")
     for title in ("Read", "Write"):
         request = SortieComplete(desk.sortie(title)["id"])
@@ -384,7 +384,7 @@ def test_what_somebody_else_closed_stays_closed() -> None:
 
 
 def test_what_blocks_an_agent_is_not_undone_by_a_list_that_is_sent_again() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("> Read", "Write")
     request = SortieBlock(desk.sortie("Read")["id"], "no key", AGENT)
     sorties.block(desk.tx, desk.ctx, request)
@@ -397,7 +397,7 @@ def test_what_blocks_an_agent_is_not_undone_by_a_list_that_is_sent_again() -> No
 
 
 def test_a_sortie_that_went_to_another_agent_is_that_agent_s() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("Read", "> Write")
     for title in ("Read", "Write"):
         sorties.assign(desk.tx, desk.ctx, SortieAssign(desk.sortie(title)["id"], "other"))
@@ -408,7 +408,7 @@ def test_a_sortie_that_went_to_another_agent_is_that_agent_s() -> None:
 
 
 def test_a_successor_takes_over_the_plan_with_the_sorties() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("x Read", "> Write", "Test")
     for title in ("Write", "Test"):
         sorties.assign(desk.tx, desk.ctx, SortieAssign(desk.sortie(title)["id"], "heir"))
@@ -422,7 +422,7 @@ def test_a_successor_takes_over_the_plan_with_the_sorties() -> None:
 
 
 def test_each_agent_has_a_plan_of_its_own() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("> Read", "Write")
     desk.plan("> Read", "Test", agent="other")
     assert desk.sorties() == ["> Read", "Write", "other: > Read", "other: Test"]
@@ -431,7 +431,7 @@ def test_each_agent_has_a_plan_of_its_own() -> None:
 
 
 def test_a_sortie_that_somebody_removed_comes_back_only_when_it_is_worked_on() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("Read", "Write")
     desk.tx.run("DELETE FROM sorties WHERE title = 'Write'")
     assert desk.plan("Read", "Write") == []
@@ -440,7 +440,7 @@ def test_a_sortie_that_somebody_removed_comes_back_only_when_it_is_worked_on() -
 
 
 def test_a_mission_that_is_over_hears_no_plan() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("Read")
     missions.cancel(desk.tx, desk.ctx, MissionCancel(desk.mission, "enough"))
     assert desk.plan("> Read", "Write") == []
@@ -449,7 +449,7 @@ def test_a_mission_that_is_over_hears_no_plan() -> None:
 
 
 def test_work_on_a_plan_begins_a_pending_mission() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.tx.run("UPDATE missions SET status = 'pending'")
     desk.plan("Read")
     assert desk.tx.value("SELECT status FROM missions") == "pending"
@@ -457,7 +457,7 @@ def test_work_on_a_plan_begins_a_pending_mission() -> None:
 
 
 def test_what_the_plan_does_is_the_agent_s_doing() -> None:
-    desk = Desk()
+    desk = SessionRules()
     before = desk.end()
     desk.plan("> Read", "Write", "> Test")
     desk.plan("x Read", "> Ship", "Test")
@@ -469,7 +469,7 @@ def test_what_the_plan_does_is_the_agent_s_doing() -> None:
 
 
 def test_a_sortie_that_was_dropped_says_why_and_blocks_no_completion() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("> Read", "x Write")
     desk.plan("x Write")
     assert desk.sortie("Read")["blocked_reason"] == DROPPED
@@ -477,7 +477,7 @@ def test_a_sortie_that_was_dropped_says_why_and_blocks_no_completion() -> None:
 
 
 def test_what_is_opened_again_bears_no_mark_of_its_end() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan("x Read", "> Write")
     desk.plan("Read")
     desk.plan("Read", "Write")
@@ -489,7 +489,7 @@ def test_what_is_opened_again_bears_no_mark_of_its_end() -> None:
 
 
 def test_long_and_odd_texts_become_titles() -> None:
-    desk = Desk()
+    desk = SessionRules()
     text = "Read\n\tthe \x1b[31mcode " + "and more " * 100
     desk.send(Planned(items=(PlanItem(text=text, status="pending"),), whole=True))
     (row,) = desk.rows()
@@ -501,12 +501,12 @@ def test_long_and_odd_texts_become_titles() -> None:
 # Large plans
 
 
-def lines(desk: Desk) -> list[str]:
+def lines(desk: SessionRules) -> list[str]:
     return [effect.text for effect in desk.tx.effects if isinstance(effect, LogLine)]
 
 
 def test_a_thousand_items_are_followed_and_the_rest_is_passed_over() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan(*(f"Step {n} of many words" for n in range(1_010)))
     assert len(desk.rows()) == 1_000
     assert "10 items too many" in "".join(lines(desk))
@@ -519,7 +519,7 @@ def test_a_thousand_items_are_followed_and_the_rest_is_passed_over() -> None:
 
 
 def test_updates_do_not_make_a_plan_larger_than_that() -> None:
-    desk = Desk()
+    desk = SessionRules()
     desk.plan(*(f"#{n} Step {n}" for n in range(999)))
     desk.update("#a One", "#b Two", "> #5")
     assert len(desk.rows()) == 1_000
