@@ -1,4 +1,4 @@
-"""What docs/style.md demands and a program can see; ``python -m tests.docs.style`` lists violations.
+"""The rules of docs/style.md that a program can check; ``python -m tests.docs.style`` runs it.
 
 Looked at are the prose of README and docs, the help of every command, and the texts of errors and
 log lines. Left out is quoted output only: fenced blocks, code in backticks, measured tables. Tables

@@ -17,6 +17,13 @@ def test_a_page_is_written_in_plain_words(page: Path) -> None:
     assert wrong == [], "\n".join(["see docs/style.md", *wrong])
 
 
+@pytest.mark.parametrize("page", style.pages(), ids=name)
+def test_a_page_begins_with_its_use(page: Path) -> None:
+    if page != ROOT / "README.md":
+        first = page.read_text("utf-8").splitlines()[2]
+        assert first.startswith("After this page"), first
+
+
 @pytest.mark.parametrize(("page", "most"), [("README.md", README_LINES), *PAGE_LINES.items()])
 def test_a_page_is_not_longer_than_a_reader_has_patience(page: str, most: int) -> None:
     assert len((ROOT / page).read_text("utf-8").splitlines()) <= most
@@ -55,7 +62,9 @@ def test_plain_words_pass(text: str) -> None:
 def test_quoted_output_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "name", lambda page: page.name)
     page = tmp_path / "a.md"
-    page.write_text("It prints `a letter that\nlies here`.\n\n```text\nit lies\n```\n\n| it lies |\n")
+    page.write_text(
+        "It prints `a letter that\nlies here`.\n\n```text\nit lies\n```\n\n| it lies |\n"
+    )
     (found,) = [each for text in style.of_page(page) for each in style.violations(text)]
     assert found.startswith("a.md:8: 'lies'")
 
