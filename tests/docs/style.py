@@ -52,8 +52,10 @@ _END = re.compile(r"(?<=[.!?])[\"”')]*\s+(?=[\"“('(]?(?:[A-Z0-9…]|fleet|pi
 _WORD = re.compile(r"[^\s]*\w[^\s]*")
 # Stands for quoted code, which is one word whatever it holds.
 CODE = "CODE"
-# Written by make generate from the code, or changed by others only.
-NOT_OURS = ("docs/commands.md", "docs/reference/", "docs/architecture.md")
+# Written by make generate from the code.
+GENERATED = ("docs/commands.md", "docs/reference/")
+# Still to be written in plain words: listed, and not asserted yet.
+PENDING = {"docs/architecture.md"}
 
 
 class Text(NamedTuple):
@@ -80,7 +82,7 @@ def violations(found: Text) -> list[str]:
 
 def pages() -> list[Path]:
     """Return the pages that people write."""
-    return [page for page in PAGES if not name(page).startswith(NOT_OURS)]
+    return [page for page in PAGES if not name(page).startswith(GENERATED)]
 
 
 def of_page(page: Path) -> Iterator[Text]:

@@ -7,17 +7,18 @@ import pytest
 from . import style
 from .pages import ROOT, name
 
+PAGES = [page for page in style.pages() if name(page) not in style.PENDING]
 README_LINES = 150
 PAGE_LINES = {"docs/hooks.md": 200, "docs/operations.md": 200, "docs/synced.md": 200}
 
 
-@pytest.mark.parametrize("page", style.pages(), ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_is_written_in_plain_words(page: Path) -> None:
     wrong = [each for text in style.of_page(page) for each in style.violations(text)]
     assert wrong == [], "\n".join(["see docs/style.md", *wrong])
 
 
-@pytest.mark.parametrize("page", style.pages(), ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_begins_with_its_use(page: Path) -> None:
     if page != ROOT / "README.md":
         first = page.read_text("utf-8").splitlines()[2]
