@@ -7,7 +7,7 @@ from fleetd.protocol.patterns import AgentStatus
 from ..args import Subparsers, command
 from ..client import Fleet
 from ..client.models import Agent, AgentList, Counts, MissionLine, Status, SystemStatus
-from ..client.pagination import every
+from ..client.pagination import all_pages
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -93,7 +93,7 @@ def _present(client: Fleet) -> list[Agent]:
 
 
 def _agents_that_are(client: Fleet, state: AgentStatus) -> list[Agent]:
-    return every(lambda **more: client.call(AgentList(status=state, **more)).agents)
+    return all_pages(lambda **more: client.call(AgentList(status=state, **more)).agents)
 
 
 def _show(status: Status, agents: list[Agent]) -> None:

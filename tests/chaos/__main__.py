@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--round", type=int, help="only the round of this number")
     add("--planted", metavar="DEFECT", help="plant a defect, which must turn it red; or 'all'")
     add("--keep", action="store_true", help="leave the files of a red run to be looked at")
-    add("--record", action="store_true", help="write the result into README's table")
+    add("--record", action="store_true", help="write the result into docs/reliability.md")
     return parser
 
 
@@ -126,7 +126,7 @@ def _record_outcome(outcome: Outcome, campaign: Campaign) -> None:
 def _run_tests(paths: str, *, record: bool) -> int:
     """Run a row's tests and count them."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths.split()]
-    done = subprocess.run(command, cwd=table.README.parent, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=table.ROOT, capture_output=True, text=True)
     last = done.stdout.strip().rpartition("\n")[2]
     passed = re.search(r"(\d+) passed", last)
     print(f"{paths}: {last}")

@@ -1,4 +1,4 @@
-"""README's table of promises: which campaign or test shows each, and what it last saw.
+"""The table of docs/reliability.md: which campaign or test shows each, and what it last saw.
 
 The table is written from ``results.json``, which only a run that was asked to record writes.
 """
@@ -13,7 +13,8 @@ from typing import Any
 from tests.chaos.campaign import Campaign
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parents[1] / "README.md"
+ROOT = HERE.parents[1]
+PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = HERE / "results.json"
 BEGIN = '<!-- Written by: make campaign ARGS="NAME --record" -->'
 END = "<!-- End of the promises -->"
@@ -146,17 +147,17 @@ def results() -> dict[str, dict[str, Any]]:
 
 
 def record(name: str, result: dict[str, Any]) -> None:
-    """Keep a result and write README's table anew."""
+    """Keep a result and write the page's table."""
     known = results() | {name: result}
     RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n")
-    text = README.read_text()
+    text = PAGE.read_text()
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    README.write_text(f"{head}{rendered(known)}{tail}")
+    PAGE.write_text(f"{head}{rendered(known)}{tail}")
 
 
 def rendered(known: dict[str, dict[str, Any]]) -> str:
-    """Return the table as README has it, with its marks."""
+    """Return the table as the page has it, with its marks."""
     lines = [BEGIN, "", "| when | then | shown by | last seen |", "|---|---|---|---|"]
     for row in ROWS:
         shown = [f'`make campaign ARGS="{name}"`' for name in row.campaigns]

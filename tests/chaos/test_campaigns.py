@@ -122,8 +122,8 @@ def test_every_promise_is_shown_by_something() -> None:
     assert all(row.campaigns or row.tests for row in table.ROWS)
     assert all(campaign.planted for campaign in ALL)
     paths = [path for row in table.ROWS for path in row.tests.split()]
-    assert all((table.README.parent / path).exists() for path in paths)
+    assert all((table.ROOT / path).exists() for path in paths)
 
 
-def test_the_readme_has_the_results_that_were_recorded() -> None:
-    assert table.rendered(table.results()) in table.README.read_text()
+def test_the_page_has_the_results_that_were_recorded() -> None:
+    assert table.rendered(table.results()) in table.PAGE.read_text()

@@ -78,8 +78,13 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def prose(page: Path) -> str:
     """Return a page without its blocks and comments, its lines still where they were."""
+    return without_blocks(page.read_text("utf-8"))
+
+
+def without_blocks(text: str) -> str:
+    """Return a text without blocks and comments, its lines still where they were."""
     kept, closing = [], ""
-    for line in page.read_text("utf-8").splitlines():
+    for line in text.splitlines():
         fence = _FENCE.match(line)
         inside = bool(closing) or bool(fence)
         if fence:

@@ -14,7 +14,7 @@ from fleetd.host.histogram import Histogram
 from fleetd.protocol.requests.system import SystemHealth, SystemMetrics, SystemStatus
 from tests.support.fleet import NOON, Fleet
 
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 def parsed(exposition: str) -> dict[str, Metric]:
