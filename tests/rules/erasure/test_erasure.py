@@ -13,7 +13,7 @@ from fleetd.domain.artifacts.removal import purge
 from fleetd.domain.artifacts.repair import repair_row
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
-from fleetd.engine.lifecycle import OWED_S
+from fleetd.engine.lifecycle import ERASURE_RETRY_S
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import (
@@ -451,7 +451,7 @@ async def test_what_cannot_be_finished_keeps_nobody_out_and_is_tried_again(
         assert len(tries) == 1
         monkeypatch.undo()
 
-        await trio.sleep(OWED_S + 1)
+        await trio.sleep(ERASURE_RETRY_S + 1)
 
         assert fleet.sql("SELECT * FROM forgetting WHERE kind = 'mission'") == []
         assert places_of(tmp_path, SECRET, mission.id) == []
