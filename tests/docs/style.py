@@ -113,12 +113,12 @@ def _pieces(place: str, text: str) -> Iterator[Text]:
 
 def of_help() -> Iterator[Text]:
     """Yield the help of every command, option, tool, parameter and event."""
-    from fleetctl.cli import whole_parser
+    from fleetctl.cli import full_parser
     from fleetctl.mcp_server.server import listing
     from fleetd.protocol import param_docs
     from fleetd.protocol.events import PAYLOADS
 
-    yield from _of_parser("fleetctl", whole_parser())
+    yield from _of_parser("fleetctl", full_parser())
     for tool in json.loads(listing())["tools"]:
         yield Text(f"tool {tool['name']}", tool["description"])
     for parameter, meaning in (param_docs._EVERYWHERE | param_docs._HERE).items():
