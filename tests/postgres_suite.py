@@ -16,7 +16,7 @@ _RULES = {
     "agents": "agent_loss mail_rules",
     "artifacts": "files_of_machines reconciling",
     "checkpoints": "checkpoint_rules checkpoint_service checkpoint_storage contract edge_cases",
-    "cluster": "machines projects_of_machines",
+    "cluster": "membership projects_of_machines",
     "erasure": "erasure_batches",
     "events": "event_pages",
     "liveness": "detection",
@@ -24,7 +24,7 @@ _RULES = {
     "missions": "list_pages selection",
     "recovery": "context_injection prompt recovery_edges recovery_rules restoration"
     " restoration_scenarios",
-    "retention": "pruning",
+    "retention": "pruning pruning_batches",
     "system": "counters idempotency migration repeating_and_naming",
 }
 # What CI has time for: what needs a server, then rules and the socket. Of the further rules those

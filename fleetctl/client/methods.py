@@ -89,12 +89,12 @@ DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection ErrorCheck
 EventPage FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun HarnessStatus Health
 Hello HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
 MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission
-MissionLine MissionPage MissionState Mutation NewSortie OpenRpc Paths PendingMessage Progress Pruned
-PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
-RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult Restored
-ResumeHints SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage
-SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status
-StepState StoreStatus Subscription TableCheck Timing TodoCompliance Unsubscribed Validity
-WriterFigures
+MissionLine MissionPage MissionState Mutation NewSortie OpenRpc Paths PendingMessage
+ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
+Record Recovery RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult
+Restored ResumeHints SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument
+SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
+Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance Unsubscribed Validity
+WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

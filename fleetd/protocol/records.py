@@ -120,7 +120,7 @@ class Sortie(SortieState, frozen=True, kw_only=True):
     author: str | None = None
 
 
-class AgentNote(Record, frozen=True, kw_only=True):
+class WorkNote(Record, frozen=True, kw_only=True):
     """What an agent declares about itself; it comes first in its recovery context."""
 
     last_action: str | None = None
@@ -146,7 +146,7 @@ class Agent(Record, frozen=True, kw_only=True):
     status: AgentStatus
     registered_at: str
     last_seen_at: str
-    note: AgentNote | None
+    note: WorkNote | None
     machine: str | None = None
     needs: AgentNeed | None = None
     needs_since: str | None = None
@@ -421,7 +421,7 @@ class Finding(Record, frozen=True, kw_only=True):
     reason_code: str | None = None
 
 
-class Progress(Record, frozen=True, kw_only=True):
+class ProgressNotification(Record, frozen=True, kw_only=True):
     """How far a request is: the notification ``progress``, until the reply comes.
 
     ``done`` of ``total`` are done of ``what``: checkpoints, files, pages, rows. It begins anew with

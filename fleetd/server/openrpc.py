@@ -10,7 +10,7 @@ from .. import __version__
 from ..protocol.errors import KINDS
 from ..protocol.methods import METHODS
 from ..protocol.param_docs import meaning
-from ..protocol.records import Progress
+from ..protocol.records import ProgressNotification
 from ..protocol.request import Request, positional_fields, result_type
 from ..protocol.requests.system import OpenRpc
 
@@ -24,7 +24,7 @@ def document() -> OpenRpc:
     requests = list(METHODS.values())
     results = [result_type(request) for request in requests]
     references, schemas = msgspec.json.schema_components(
-        [*requests, *results, Progress], ref_template=_REFERENCE
+        [*requests, *results, ProgressNotification], ref_template=_REFERENCE
     )
     own = [reference["$ref"].rpartition("/")[2] for reference in references[: len(requests)]]
     methods = [

@@ -10,7 +10,7 @@ import trio
 
 from ..host import progress
 from ..host.systemd import Notifier
-from ..protocol.records import Progress
+from ..protocol.records import ProgressNotification
 
 log = logging.getLogger("fleetd")
 
@@ -58,7 +58,9 @@ def report_to_client(
     """
 
     def report(count: progress.ProgressCount) -> None:
-        params = Progress(token=token, what=count.what, done=count.done, total=count.total)
+        params = ProgressNotification(
+            token=token, what=count.what, done=count.done, total=count.total
+        )
         offer(b'{"jsonrpc":"2.0","method":"progress","params":%b}\n' % _encode(params))
 
     return _reported(report, NOTIFY_S, tasks)

@@ -46,9 +46,9 @@ def reply_before_commit() -> None:
     lanes: list[worker_thread.WorkerThread] = []
     committing = threading.Lock()
 
-    def later(self: store.SqliteStore, jobs: list[Job]) -> None:
+    def later(connection: Any, execute: Any, jobs: list[Job]) -> None:
         with committing:  # nobody notices who only asks
-            read(self, jobs)
+            read(connection, execute, jobs)
 
     def remember(self: worker_thread.WorkerThread) -> None:
         if "writ" in str(getattr(self._thread, "name", "")):
@@ -73,7 +73,7 @@ def reply_before_commit() -> None:
             self._connection.execute("COMMIT")
         return True
 
-    read = plant(store.SqliteStore, "_read", later)
+    read = plant(store, "run_reads", later)
     run = plant(worker_thread.WorkerThread, "_run", remember)
     report = plant(worker_thread.WorkerThread, "_report", once)
     plant(group_commit.SqliteCommitter, "_together", together)

@@ -6,8 +6,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
-from ...protocol.records import Agent
-from ...protocol.records import AgentNote as Note
+from ...protocol.records import Agent, WorkNote
 from ...protocol.requests.agent import (
     AgentCurrent,
     AgentDeregister,
@@ -36,7 +35,7 @@ from ..locks.leases import release_all
 from ..missions.selection import inherited_mission, mission_of_directory, mission_to_join
 from ..snapshots import triggers
 
-_note = msgspec.json.Decoder(Note).decode
+_note = msgspec.json.Decoder(WorkNote).decode
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 40
 
@@ -175,8 +174,8 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
 def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     """Keep what an agent declares; each field that is given replaces the one before."""
     row = find(tx, "agent", request.agent_id)
-    before = _note(row["note_json"]) if row["note_json"] else Note()
-    declared = {name: getattr(request, name) for name in Note.__struct_fields__}
+    before = _note(row["note_json"]) if row["note_json"] else WorkNote()
+    declared = {name: getattr(request, name) for name in WorkNote.__struct_fields__}
     after = replace(before, **{name: told for name, told in declared.items() if told is not None})
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",

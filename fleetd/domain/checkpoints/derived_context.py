@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from ...protocol.display import quote
-from ...protocol.records import AgentNote, Event, RecoveryContext, SortieState
+from ...protocol.records import Event, RecoveryContext, SortieState, WorkNote
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
 from ..core.context import Context
@@ -20,7 +20,7 @@ from .narrative import Titles, obstacle, sentence, shares, step
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 # How much of what one other agent said, or made for the reader, is told in each place.
 OF_ONE = 10
-_note = msgspec.json.Decoder(AgentNote).decode
+_note = msgspec.json.Decoder(WorkNote).decode
 # Whoever took over from a lost agent goes on with what that one did, ran and was told.
 OWN_EVENTS = (
     "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
@@ -97,7 +97,7 @@ def _distinct(*parts: Iterable[str]) -> list[str]:
 
 def _notes(
     tx: Tx, mission_id: str, agent_id: str | None, reader: str | None
-) -> dict[str, AgentNote]:
+) -> dict[str, WorkNote]:
     """Return what the mission's agents declared: the reader's own first, then the one seen last."""
     rows = tx.all(
         "SELECT id, succeeded_by, note_json FROM agents WHERE mission_id = :mission"
@@ -112,11 +112,11 @@ def _notes(
     }
 
 
-def _in_whose_words(author: str, reader: str | None, note: AgentNote) -> AgentNote:
+def _in_whose_words(author: str, reader: str | None, note: WorkNote) -> WorkNote:
     """Return a note as its reader may see it: one's own words as they are, others' in quotes."""
     if author == reader:
         return note
-    return AgentNote(
+    return WorkNote(
         last_action=f"{author}: {quote(note.last_action)}" if note.last_action else None,
         next_steps=[f"{author}: {quote(told)}" for told in note.next_steps[:OF_ONE]],
         blockers=[f"{author}: {quote(told)}" for told in note.blockers[:OF_ONE]],
@@ -128,9 +128,7 @@ def is_noted_by(author: str | None, told: str) -> bool:
     return author is not None and told.startswith(f"{author}: “")
 
 
-def _said_first(
-    notes: dict[str, AgentNote], agent_id: str | None, reader: str | None
-) -> str | None:
+def _said_first(notes: dict[str, WorkNote], agent_id: str | None, reader: str | None) -> str | None:
     """Return the last action in the words of whoever reads, None where those say nothing.
 
     Of one agent's part also in the words of an agent whose work it took over.
@@ -141,10 +139,10 @@ def _said_first(
     return said.last_action if said else None
 
 
-def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> AgentNote:
+def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> WorkNote:
     """Return what an agent of a mission declared itself, an empty note where that is nothing."""
     notes = _notes(tx, mission_id, agent_id, agent_id) if agent_id else {}
-    return notes.get(agent_id or "") or AgentNote()
+    return notes.get(agent_id or "") or WorkNote()
 
 
 def last_action(

@@ -7,7 +7,6 @@ import msgspec
 from ...protocol import endings
 from ...protocol.records import (
     Agent,
-    AgentNote,
     CheckpointSummary,
     Delivery,
     Lock,
@@ -15,12 +14,13 @@ from ...protocol.records import (
     Mission,
     Recovery,
     SortieState,
+    WorkNote,
     percent,
 )
 from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode
-_note = msgspec.json.Decoder(AgentNote).decode
+_note = msgspec.json.Decoder(WorkNote).decode
 _FILES = SortieState.__struct_fields__.index("files")
 _STATE = ", ".join(
     "files_json" if name == "files" else name for name in SortieState.__struct_fields__

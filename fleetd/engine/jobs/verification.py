@@ -27,22 +27,21 @@ class _Tally:
 
     def __init__(self, most_files: int) -> None:
         self.files = self.healed = self.damaged = 0
-        self._most_files = most_files
+        self.most_files = most_files
         self._end_s = time.process_time() + CPU_S
 
     @property
-    def left(self) -> int:
-        """How many files the round may still take."""
-        return 0 if time.process_time() >= self._end_s else self._most_files - self.files
+    def is_spent(self) -> bool:
+        return self.files >= self.most_files or time.process_time() >= self._end_s
 
     def note(self, finding: Finding) -> None:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
-        healed = " healed" if finding.fixed else ":"
         self.healed += finding.fixed
         self.damaged += not finding.fixed
-        log.warning("Daily verification%s %s: %s", healed, finding.subject, finding.detail)
+        text = "Daily verification healed %s: %s" if finding.fixed else "Daily verification: %s: %s"
+        log.warning(text, finding.subject, finding.detail)
 
 
 async def verify_some(engine: Engine) -> Round:
@@ -52,10 +51,10 @@ async def verify_some(engine: Engine) -> Round:
     """
     began_ms, tally = engine.clock(), _Tally(engine.batches.verified_daily)
     nouns: list[Noun] = list(KINDS)
-    while nouns and tally.left and not engine.closing:
+    while nouns and not (tally.is_spent or engine.closing):
         noun = nouns.pop(0)
         # Each note of a check writes a row anew.
-        most = min(engine.batches.records, tally.left)
+        most = min(engine.batches.records, tally.most_files - tally.files)
         found = await engine.read(unverified, noun, iso(began_ms), most)
         await _verify(engine, noun, found, tally)
         if len(found) == most:
@@ -75,7 +74,7 @@ async def _verify(engine: Engine, noun: Noun, records: list[UnverifiedFile], tal
     verified: list[UnverifiedFile] = []
     bad: set[str | None] = set()
     for each in records:
-        if verified and (not tally.left or engine.closing):
+        if verified and (tally.is_spent or engine.closing):
             break
         finding = await check(engine, noun, each.id, each.owner_id, repair=True)
         tally.note(finding)

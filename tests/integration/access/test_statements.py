@@ -71,7 +71,7 @@ REVIEWED = {
         "table",
         "which",
     },
-    "domain/events/streams": {"_of(stream)", "each", "mine", "name", "order", "where"},
+    "domain/events/streams": {"each", "mine", "name", "order", "where"},
     "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
     "domain/locks/locks": {"where"},
     "domain/locks/queue": {"nobody", "row"},
