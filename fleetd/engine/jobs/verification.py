@@ -39,10 +39,12 @@ class _Tally:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
-        healed = " healed" if finding.fixed else ":"
+        text = "Daily verification repaired %s: %s"
+        if not finding.fixed:
+            text = "Daily verification: %s: %s"
         self.healed += finding.fixed
         self.damaged += not finding.fixed
-        log.warning("Daily verification%s %s: %s", healed, finding.subject, finding.detail)
+        log.warning(text, finding.subject, finding.detail)
 
 
 async def verify_some(engine: Engine) -> Round:
@@ -64,7 +66,7 @@ async def verify_some(engine: Engine) -> Round:
     await engine.write(round_done, "verification", done)
     if done.files:
         log.info(
-            "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
+            "Verified %d checkpoint and snapshot files: %d restored, %d still damaged",
             *(done.files, done.healed, done.damaged),
         )
     return done
