@@ -178,8 +178,8 @@ def _environment_value(variable: str, text: str) -> Any:
             return int(text)
         except ValueError:
             raise ConfigError(
-                f"FLEET_ACTIVITY_THRESHOLD_MS is {text!r}; expected a whole number of "
-                "milliseconds, 1 or more."
+                f"FLEET_ACTIVITY_THRESHOLD_MS is {text!r}. Give a whole number of "
+                "milliseconds, at least 1."
             ) from None
     return text.upper() if variable == "FLEET_LOG_LEVEL" else text
 
@@ -220,7 +220,7 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
             kind = type(getattr(Config(), key)) if key else Config
             known = ", ".join(kind.__struct_fields__)
             name = problem.partition("`")[2].rstrip("`")
-            why = f"there is no setting {name} here; known: {known}"
+            why = f"there is no setting {name} here. The settings are: {known}"
         else:
             why = f"expected {validation.expected(problem)}"
         raise ConfigError(f"Setting {shown} {said}: {why}.") from error
@@ -269,7 +269,7 @@ def read_file(file: Path) -> dict[str, Any]:
             info = os.fstat(opened.fileno())
             if not stat.S_ISREG(info.st_mode):
                 raise ConfigError(
-                    f"The configuration file {file} is no regular file; move it away."
+                    f"The configuration file {file} is not a regular file. Move it away."
                 )
             _refuse_others(file, info)
             return _toml(opened.read().decode(), file)
@@ -303,8 +303,8 @@ def _refuse_others(file: Path, info: os.stat_result) -> None:
         )
     if weak := permissions.way_problem(file):
         raise ConfigError(
-            f"The configuration file {file} is reached by {weak[0]}, which {weak[1]}. Somebody "
-            f"else could put another file in its place, and it names the store. Run: chmod go-w "
+            f"The configuration file {file} is reached by {weak[0]}, which {weak[1]}. Another "
+            f"user could put another file in its place, and it names the store. Run: chmod go-w "
             f"{weak[0]} - or set FLEET_CONFIG to a file in a directory of your own."
         )
 
@@ -343,15 +343,15 @@ def fill_projects(tree: dict[str, Any], file: Path) -> None:
         key = f"projects.{name}"
         if not _PROJECT_NAME.fullmatch(name):
             raise ConfigError(
-                f"Setting {key} in {file}: {name!r} names no project. A name has up to 200 "
-                "letters, digits and . _ : / ~ -, and begins with a letter or a digit."
+                f"Setting {key} in {file}: {name!r} is not a valid project name. Use up "
+                "to 200 characters of A-Z, a-z, 0-9 and . _ : / ~ -, the first of A-Z, a-z, 0-9."
             )
         given[name] = [_real(each, key, file) for each in _texts(directories, key, file)]
         for directory in given[name]:
             if whose.setdefault(directory, name) != name:
                 raise ConfigError(
                     f"Setting {key} in {file} has {directory!r}, which projects.{whose[directory]} "
-                    "has already: a directory belongs to one project."
+                    "already has. A directory belongs to one project."
                 )
 
 

@@ -78,7 +78,7 @@ def start(loaded: Loaded) -> int:
     except* StoreFailed as failed:
         status = _report(failed, EXIT_FAILED, _STORAGE_FAILED)
     except* Exception:
-        log.exception("fleetd stops because of a bug")
+        log.exception("fleetd stopped because of a bug")
         status = EXIT_FAILED
     return status
 
@@ -143,12 +143,12 @@ async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
     async for number in signals:
         name = signal.Signals(number).name
         if number == signal.SIGHUP:
-            log.info("SIGHUP is ignored: settings are read at the start only")
+            log.info("SIGHUP is ignored: fleetd reads its settings only at the start")
         elif stop.is_set():
-            log.warning("%s came again: fleetd ends at once", name)
+            log.warning("Received %s again: fleetd exits at once", name)
             _exit_now()
         else:
-            log.info("%s: shutting down", name)
+            log.info("Received %s: shutting down", name)
             stop.set()
 
 
@@ -161,7 +161,7 @@ async def _watch_socket(sockets: ListeningSockets, stop: trio.Event, lost: trio.
     while sockets.in_place():  # noqa: ASYNC110 - the file system tells nobody
         await trio.sleep(_SOCKET_SECONDS)
     if not stop.is_set():
-        log.error("The socket was removed or replaced, so no client can come: shutting down")
+        log.error("The socket was removed or replaced, so no client can connect: shutting down")
         lost.set()
         stop.set()
 
@@ -169,7 +169,7 @@ async def _watch_socket(sockets: ListeningSockets, stop: trio.Event, lost: trio.
 async def _exit_at_deadline(stop: trio.Event) -> None:
     await stop.wait()
     await trio.sleep(_SHUTDOWN_SECONDS)
-    log.error("The shutdown took longer than %s s: fleetd ends at once", _SHUTDOWN_SECONDS)
+    log.error("The shutdown took longer than %s s: fleetd exits at once", _SHUTDOWN_SECONDS)
     _exit_now()
 
 
@@ -211,7 +211,7 @@ async def _serve(
             front.start_soon(_report_availability, engine, notifier)
             await stop.wait()
             engine.store.hurry()  # a timer may be waiting for an answer, and nobody cancels that
-            notifier.send("STOPPING=1", "STATUS=Finishing what is in flight")
+            notifier.send("STOPPING=1", "STATUS=Finishing requests in flight")
             front.cancel_scope.cancel()
         sockets.close()
         engine.stop_waiting()
@@ -236,7 +236,7 @@ async def _report_availability(engine: Engine, notifier: Notifier) -> None:
 def _status_line(engine: Engine) -> str:
     listening = f"Listening on {engine.loaded.config.socket}"
     away = engine.store.availability.away
-    return listening if away is None else f"{listening}; the store is away: {away.message}"
+    return listening if away is None else f"{listening}; the store is unreachable: {away.message}"
 
 
 async def _healthy(engine: Engine) -> bool:

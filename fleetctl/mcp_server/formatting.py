@@ -168,7 +168,7 @@ def checkpoint_line(each: CheckpointSummary) -> str:
 
 
 _AWAY = (
-    "Go on with your own work without it; nothing that it remembers is lost. Ask your user to run:"
+    "Continue your own work without it; nothing that it stored is lost. Ask your user to run:"
     " fleetctl daemon start. Then call again."
 )
 # What a hint for persons or programs speaks of.
@@ -198,7 +198,7 @@ def _next(error: FleetError) -> str:
     if isinstance(owner := error.values.get("assigned_to"), str):
         return f"Leave it to {owner}, or ask {owner} with send."
     if isinstance(error, NotFound):
-        return "mission, inbox and agents show what there is."
+        return "Call mission, inbox or agents for valid ids."
     return ""
 
 
@@ -216,7 +216,7 @@ def _conflict(held: dict[str, Any], file: object) -> str:
 def until(expires_at: str | None) -> str:
     """Return when a lease ends, as a time of day and as how long that is from now."""
     if expires_at is None:
-        return "for an unknown time"
+        return "without a known end"
     left = datetime.fromisoformat(expires_at) - datetime.now(UTC)
     seconds = max(0, round(left.total_seconds()))
     return f"until {expires_at[11:19]}Z ({duration(seconds * 1_000)})"

@@ -14,11 +14,11 @@ from .session import Session
 MISSION, CHECKPOINTS, BRIEFING = "fleet://mission", "fleet://checkpoints", "fleet://briefing"
 TEMPLATES = {
     "mission": ("fleet://mission/{mission_id}", "A mission and its sorties"),
-    "checkpoint": ("fleet://checkpoint/{checkpoint_id}", "What a checkpoint holds"),
+    "checkpoint": ("fleet://checkpoint/{checkpoint_id}", "The content of a checkpoint"),
 }
 RECOVER = "recover"
 LISTED = 20
-KNOWN = f"There are {MISSION}, {CHECKPOINTS}, {BRIEFING}, and {MISSION}/ with a mission's id."
+KNOWN = f"Read {MISSION}, {CHECKPOINTS}, {BRIEFING}, or {MISSION}/ with a mission's id."
 _ONE = re.compile(r"fleet://(mission|checkpoint)/([^/]+)")
 
 
@@ -28,7 +28,7 @@ Readable = tuple[str, str, str]
 _ALWAYS = (
     (MISSION, "mission", "Your mission and its sorties"),
     (CHECKPOINTS, "checkpoints", "The checkpoints of your mission, newest first"),
-    (BRIEFING, "briefing", "What to know after your context was lost"),
+    (BRIEFING, "briefing", "Your briefing after a lost context"),
 )
 
 
@@ -67,7 +67,7 @@ async def read(session: Session, uri: str) -> str:
     if one is not None and one[1] == "checkpoint":
         return await _checkpoint(session, one[2])
     if one is None and uri != MISSION:
-        raise NotFound(f"Nothing is at {uri[:200]}.", hint=KNOWN)
+        raise NotFound(f"There is no resource {uri[:200]}.", hint=KNOWN)
     mission = await session.ask(MissionGet(one[2])) if one else await session.my_mission(agent)
     return formatting.mission_text(mission, await session.sorties(mission), me)
 
@@ -93,7 +93,7 @@ async def _checkpoint(session: Session, checkpoint_id: str) -> str:
             for each in kept.active_locks
         ),
         *(
-            f"Letter {each.id} from {each.sender}: {quote(each.subject)}"
+            f"Message {each.id} from {each.sender}: {quote(each.subject)}"
             for each in kept.pending_messages
         ),
     ]

@@ -66,7 +66,7 @@ def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> 
     known = ", ".join(arguments.__struct_fields__) or "none"
     if match := re.match(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
         name = shown(match[1])
-        return InvalidParams(f"There is no argument {name}{inside}.", hint=f"Known: {known}.")
+        return InvalidParams(f"There is no argument {name}{inside}.", hint=f"Arguments: {known}.")
     if match := re.match(r"Object missing required field `(.*)`", problem):
         return InvalidParams(f"{match[1]} is missing{inside}.", hint="Call again with it.")
     field = where.partition(".")[0].partition("[")[0]

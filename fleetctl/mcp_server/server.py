@@ -31,8 +31,8 @@ log = logging.getLogger("fleetctl.mcp")
 NAME = "fleet"
 _TEXT = "text/markdown"
 INSTRUCTIONS = (
-    "fleetd remembers for you and the other agents on this machine. Say how your sorties stand as"
-    " you work, lock a file before you edit it, and read the briefing when you lost your context."
+    "fleetd remembers for you and the other agents on this machine. Report your sorties as you"
+    " work, lock a file before you edit it, and read the briefing after you lost your context."
 )
 ROOTS_S = 2
 # What happens together is told once.
@@ -123,7 +123,7 @@ class Notifications:
                                 self._missions.add(event.mission_id)
                                 self._happened.set()
                 except FleetError as error:
-                    log.info("The log cannot be followed now: %s", error.message)
+                    log.info("The event log cannot be followed now: %s", error.message)
                 await anyio.sleep(AWAY_S)
 
     async def _tell(self) -> None:
@@ -191,7 +191,7 @@ class McpServer:
         except Exception:
             log.exception("%s failed", tool.name)
             return _says(
-                f"{tool.name} failed: a bug in fleetctl mcp; its log has more.", wrong=True
+                f"{tool.name} failed: a bug in fleetctl mcp. Its log has the details.", wrong=True
             )
 
     async def _list_resources(self, ctx: Any, _params: Any) -> types.ListResourcesResult:
@@ -221,7 +221,7 @@ class McpServer:
         return types.ReadResourceResult(contents=[contents])
 
     async def _list_prompts(self, _ctx: Any, _params: Any) -> types.ListPromptsResult:
-        about = "Read the briefing of your mission and go on where you were"
+        about = "Read the briefing of your mission and continue your work"
         return types.ListPromptsResult(
             prompts=[types.Prompt(name=resources.RECOVER, description=about)]
         )
@@ -265,7 +265,7 @@ class McpServer:
                 request_read_timeout_seconds=ROOTS_S,
             )
         except (MCPError, ValueError) as error:  # a ValueError: it says what is no root
-            log.warning("The client does not say where it works: %s", error)
+            log.warning("The client did not list its roots: %s", error)
             return
         self._session.place([str(root.uri) for root in roots.roots])
 

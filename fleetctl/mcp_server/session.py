@@ -105,7 +105,7 @@ class Session:
         join = AgentCurrent(self._wanted, True, harness_of(self.client_name), self.cwd)
         agent = (await self.ask(join)).agent
         if agent is None:
-            raise InvalidState("fleetd does not say which agent you are.", hint="Call again.")
+            raise InvalidState("fleetd did not return your agent.", hint="Call again.")
         if agent.pid is None:
             # Nothing but its name tells this agent from others.
             self._wanted = agent.id
@@ -159,7 +159,7 @@ class Session:
         if mission is None:
             raise NotFound(
                 "You have no mission.",
-                hint="Begin one with plan and a goal, or join one with sortie start.",
+                hint="Start one with plan and a goal, or join one with sortie start.",
             )
         return mission
 

@@ -135,11 +135,11 @@ class PlanArguments(Arguments, frozen=True, kw_only=True):
     sorties: Annotated[list[NewSortieArguments], Meta(max_length=200)] | None = None
 
 
-@tool("Add sorties to your mission. With goal: begin a mission where you have none.")
+@tool("Add sorties to your mission. With goal: start a mission if you have none.")
 async def plan(session: Session, asked: PlanArguments) -> str:
     """Begin a mission, or add to the one that there is, by one request: all of it or nothing."""
     if not asked.goal and not asked.sorties:
-        raise InvalidParams("There is nothing to plan.", hint="Give a goal, sorties, or both.")
+        raise InvalidParams("goal and sorties are missing.", hint="Give a goal, sorties, or both.")
     agent = await session.me()
     pieces = [
         NewSortie(each.title, each.description, each.files or [], each.assigned_to)
@@ -173,8 +173,8 @@ async def _for_goal(
         return MissionUpdate(mission.id, title=goal, sorties=new, agent_id=agent.id)
     if mission.title != goal:
         raise InvalidState(
-            f"You have a mission already: {mission.id}, {_goal(mission, agent)}.",
-            hint="Leave goal out to add sorties to it, or end it with finish first.",
+            f"You already have a mission: {mission.id}, {_goal(mission, agent)}.",
+            hint="Omit goal to add sorties to it, or end it with finish first.",
         )
     if not new:
         return MissionGet(mission.id)
@@ -203,7 +203,7 @@ class SortieArguments(Arguments, frozen=True, kw_only=True):
     text: Annotated[Text, Meta(description="notes, result, or why")] | None = None
 
 
-@tool("Say how a sortie stands. To start one makes it yours.", repeats=True)
+@tool("Report the state of a sortie. Starting one makes it yours.", repeats=True)
 async def sortie(session: Session, asked: SortieArguments) -> str:
     """Start, report, block, unblock, complete or fail a sortie."""
     if asked.state in ("block", "fail") and not asked.text:
@@ -243,7 +243,7 @@ def _next(sorties: list[Sortie], me: str) -> str:
             if each.status == state:
                 return f"\nNext: {formatting.sortie_line(each, me)}"
     if all(each.status in ("completed", "failed") for each in sorties):
-        return "\nNo sortie is open: plan more, or finish the mission."
+        return "\nNo sortie is open: plan more, or end the mission with finish."
     return ""
 
 
@@ -254,7 +254,7 @@ class FinishArguments(Arguments, frozen=True, kw_only=True):
     reason: Annotated[Text, Meta(description="for fail, cancel")] | None = None
 
 
-@tool("End your mission for everybody. complete is refused while a sortie is open.", destroys=True)
+@tool("End your mission for all agents. complete is refused while a sortie is open.", destroys=True)
 async def finish(session: Session, asked: FinishArguments) -> str:
     """End the mission."""
     if asked.outcome != "complete" and not asked.reason:
@@ -284,7 +284,7 @@ async def _refuse_others(session: Session, agent: Agent, mission: Mission) -> No
     if all(each.assigned_to != agent.id for each in await session.sorties(mission)):
         raise InvalidState(
             f"{mission.id} ({_goal(mission, agent)}) is not yours to end: no sortie is yours.",
-            hint="Take one with sortie start, or leave the mission to its agents.",
+            hint="Start one of its sorties, or leave the mission to its agents.",
         )
 
 
@@ -297,14 +297,14 @@ class NoteArguments(Arguments, frozen=True, kw_only=True):
 
 
 @tool(
-    "Leave yourself a note for when your context is lost. A field replaces the one before.",
+    "Leave yourself a note for a lost context. A given field replaces its old value.",
     repeats=True,
 )
 async def note(session: Session, asked: NoteArguments) -> str:
     """Keep what the agent declares."""
     given = (asked.last_action, asked.next_steps, asked.blockers)
     if given == (None, None, None):
-        raise InvalidParams("There is nothing to note.", hint="Give at least one field.")
+        raise InvalidParams("The note is empty.", hint="Give at least one field.")
     agent = await session.me()
     kept = (await session.ask(AgentNote(agent.id, *given))).note
     lines = [f"Noted for {agent.id}."]
@@ -321,7 +321,7 @@ class CheckpointArguments(Arguments, frozen=True, kw_only=True):
     reason: Text | None = None
 
 
-@tool("Save how your mission stands now.")
+@tool("Save the state of your mission.")
 async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
     """Take a checkpoint of the mission."""
     agent = await session.me()
@@ -334,7 +334,7 @@ async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
 
 
 @tool(
-    "Read where you were, what is next, your locks and mail. Use it when you lost context.",
+    "Read your last action, next steps, locks and mail. Use it after you lost context.",
     reads=True,
 )
 async def briefing(session: Session, _asked: NoArguments) -> str:
@@ -359,7 +359,7 @@ MESSAGES = 20
 Lease = Annotated[
     int, Meta(ge=1, le=LONGEST_LEASE_MS // 1_000, description=f"default {DEFAULT_LEASE_S}")
 ]
-Wait = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_S, description="wait for its holder so long")]
+Wait = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_S, description="longest wait for its holder")]
 
 
 class LockArguments(Arguments, frozen=True, kw_only=True):
@@ -372,7 +372,7 @@ class LockArguments(Arguments, frozen=True, kw_only=True):
 
 
 @tool(
-    "Hold a file before you edit it, so that other agents keep away. Again: renews.",
+    "Lock a file before you edit it, to keep other agents away. Call again to renew.",
     repeats=True,
 )
 async def lock(session: Session, asked: LockArguments) -> str:
@@ -391,7 +391,7 @@ async def lock(session: Session, asked: LockArguments) -> str:
     return (
         f"You hold {formatting.path(asked.file)} {until(held.expires_at)},"
         f" fencing token {held.fencing_token}."
-        " What you do renews it. unlock it when you are done."
+        " Your activity renews it. Call unlock when you are done."
     )
 
 
@@ -401,7 +401,7 @@ class UnlockArguments(Arguments, frozen=True, kw_only=True):
     file: Path | None = None
 
 
-@tool("Give back your lock on a file; without file, all of yours.", repeats=True)
+@tool("Release your lock on a file; without file, all your locks.", repeats=True)
 async def unlock(session: Session, asked: UnlockArguments) -> str:
     """Give back a lock, or all of them."""
     agent = await session.me()
@@ -426,7 +426,7 @@ class LocksArguments(Arguments, frozen=True, kw_only=True):
     file: Path | None = None
 
 
-@tool("Who holds a file; without file, all locks of this repository.", reads=True)
+@tool("Show the holder of a file; without file, all locks of this repository.", reads=True)
 async def locks(session: Session, asked: LocksArguments) -> str:
     """Say who holds a file, or all that is held in this repository."""
     agent = await session.known()
@@ -450,7 +450,7 @@ class SendArguments(Arguments, frozen=True, kw_only=True):
     thread_id: ThreadId | None = None
 
 
-@tool("Write to other agents.")
+@tool("Send a message to other agents.")
 async def send(session: Session, asked: SendArguments) -> str:
     """Send a message."""
     agent = await session.me()
@@ -469,11 +469,11 @@ async def send(session: Session, asked: SendArguments) -> str:
         once=True,
     )
     unknown = ", ".join(each for each in sent.to if each not in known)
-    waits = f" Nobody is known as {unknown} yet: it waits; agents has the names." if unknown else ""
-    return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers come into your inbox."
+    waits = f" {unknown} is not registered yet: it waits; agents has the names." if unknown else ""
+    return f"Sent {sent.id} to {', '.join(sent.to)}.{waits} Answers arrive in your inbox."
 
 
-@tool("Read your mail that is not acked yet.", repeats=True)
+@tool("Read your messages that are not acked yet.", repeats=True)
 async def inbox(session: Session, _asked: NoArguments) -> str:
     """Show the agent's mail, oldest first."""
     agent = await session.me()
@@ -481,7 +481,7 @@ async def inbox(session: Session, _asked: NoArguments) -> str:
     if not found:
         return "No mail."
     blocks = [f"{formatting.message_block(each, agent.id)}\n" for each in found]
-    return f"{formatting.listed(blocks)}\nack what you dealt with, by its id."
+    return f"{formatting.listed(blocks)}\nCall ack with the ids of those that you dealt with."
 
 
 class AckArguments(Arguments, frozen=True, kw_only=True):
@@ -490,7 +490,7 @@ class AckArguments(Arguments, frozen=True, kw_only=True):
     message_ids: Annotated[list[MessageId], Meta(min_length=1, max_length=100)]
 
 
-@tool("Say that letters are dealt with.", repeats=True)
+@tool("Acknowledge messages that you have dealt with.", repeats=True)
 async def ack(session: Session, asked: AckArguments) -> str:
     """Acknowledge messages; one that cannot be keeps none of the others from it."""
     agent = await session.me()
@@ -507,7 +507,7 @@ async def ack(session: Session, asked: AckArguments) -> str:
     return formatting.listed(lines)
 
 
-@tool("Who works on this machine now, and at what.", reads=True)
+@tool("List the agents on this machine and their work.", reads=True)
 async def agents(session: Session, _asked: NoArguments) -> str:
     """Say who else works."""
     agent = await session.known()
@@ -515,5 +515,5 @@ async def agents(session: Session, _asked: NoArguments) -> str:
     here = [each for each in found if each.status != "gone"]
     me = agent.id if agent else None
     return (
-        formatting.listed(formatting.agent_line(each, me) for each in here) or "Nobody works here."
+        formatting.listed(formatting.agent_line(each, me) for each in here) or "No agent is here."
     )

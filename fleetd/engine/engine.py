@@ -128,8 +128,8 @@ class Admission:
         if self._availability.away is not None:
             raise self._availability.away.refusal(self._now_ms())
         raise StoreAway(
-            "The store is there, and fleetd catches up with it.",
-            hint="That is over in a moment: try again.",
+            "The store is reachable again, and fleetd is catching up with it.",
+            hint="Try again in a moment.",
             retry=True,
         )
 
@@ -351,7 +351,7 @@ class Engine:
             try:
                 await self.on_behalf_of(caller).write(record)
             except FleetError as error:
-                log.warning("A refusal could not be recorded: %s", error.message)
+                log.warning("The refusal of a request could not be recorded: %s", error.message)
 
     def context(self, caller: Caller, facts: Facts, begun: int) -> Context:
         """Return what a rule is given whose turn is now; ``begun`` is when it was asked for."""

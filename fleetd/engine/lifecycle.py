@@ -174,7 +174,7 @@ class _Readiness:
             async with engine.outbox.file_lock:
                 await reconcile(engine, lost.reached if lost else 0)
         if lost is not None:
-            log.warning("%s. What is left is served under a new epoch", lost.why)
+            log.warning("%s. fleetd serves the remaining events under a new epoch", lost.why)
             await engine.write(continue_after_loss, lost.end, lost.reached)
             self._lost = lost
         if not self.complete:
@@ -193,7 +193,7 @@ class _Readiness:
             self._unfinished = await finish_these(self._engine, unfinished)
         except FleetError as error:
             self._unfinished = unfinished
-            log.warning("What is to be forgotten has to wait: %s", error.message)
+            log.warning("Forgetting records is postponed: %s", error.message)
 
 
 async def _check_relocation(engine: Engine) -> None:
@@ -201,19 +201,19 @@ async def _check_relocation(engine: Engine) -> None:
     found = await engine.write(relocation.arrive)
     if (moved := found.moved_to) is not None:
         # A database of this machine is named by no setting of the store.
-        advice = "Take the setting store, or FLEET_DATABASE_URL, away"
+        advice = "Remove the setting store, or FLEET_DATABASE_URL"
         if "://" in moved.where:
-            advice = "Set store to where it is now"
+            advice = "Set store to its new place"
         raise StoreRefused(
             f"{engine.store.where} was moved to {moved.where} at {moved.at}. {advice}"
-            " (fleetctl config shows what is set), or go on with the old one: fleetctl migrate"
-            " --undo"
+            " (fleetctl config shows the settings), or continue with the old one: fleetctl"
+            " migrate --undo"
         )
     if (moving := found.moving_to) is not None:
         raise StoreRefused(
-            f"{engine.store.where} was being moved to {moving.where} at {moving.at}, and nobody saw"
-            " the end of it. Give the same command again: fleetctl migrate; or go on with this"
-            " one: fleetctl migrate --undo"
+            f"{engine.store.where} was being moved to {moving.where} at {moving.at}, but the"
+            " move did not finish. Run the same command again: fleetctl migrate; or continue with"
+            " this one: fleetctl migrate --undo"
         )
     for mission_id, directory in found.unnamed.items():
         if names := await engine.projects.shared_names(directory):

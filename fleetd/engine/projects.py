@@ -175,15 +175,15 @@ class Projects:
         except git.GitSlow:
             without = named if self._machine else "a mission without lock_scope project"
             raise Unavailable(
-                f"Git did not say in {git.SECONDS} s which repository {path} belongs to.",
+                f"Git did not report within {git.SECONDS} s which repository {path} belongs to.",
                 hint=f"Try again; {without} needs no Git for its locks.",
             ) from None
         except git.GitAbsent:
             if not self._machine:
                 return None
             raise Unavailable(
-                f"Git cannot be run, so nobody can say which file {path} is on other machines.",
-                hint=f"Install Git where fleetd finds it; {named} needs none for its locks.",
+                f"Git cannot be run, so fleetd cannot tell which file {path} is on other machines.",
+                hint=f"Install Git in the PATH of fleetd; {named} needs none for its locks.",
             ) from None
 
 
@@ -252,8 +252,8 @@ def check_not_ignored(paths: list[str | None], ignored: list[str]) -> None:
         for directory in ignored:
             if within(directory, path):
                 raise InvalidState(
-                    f"Nothing is recorded of {path}: project_ignore names {directory}.",
-                    hint="To have it recorded, take the directory out of project_ignore in the "
+                    f"fleetd does not record {path}: project_ignore names {directory}.",
+                    hint="To record it, remove the directory from project_ignore in the "
                     "configuration (fleetctl config shows where it is) and restart fleetd.",
                     project_ignore=directory,
                 )

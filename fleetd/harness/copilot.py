@@ -123,7 +123,7 @@ def _event(said: Payload, word: str | None) -> str:
         return _CLAUDES.get(told, told[:1].lower() + told[1:])
     if shape := next((name for fields, name in _SHAPES if said.keys() >= {*fields}), None):
         return shape
-    raise Unfit("it names no event and has the shape of none")
+    raise Unfit("it names no event and has no known form")
 
 
 def _moment(said: Payload) -> str | None:

@@ -121,5 +121,5 @@ def _named(name: str) -> Adapter:
     if known is not None:
         return known
     if not _NAME.fullmatch(name):
-        raise Unfit("it comes from no harness that has a name")
+        raise Unfit("no known harness sent it")
     return generic.Generic(name)

@@ -101,7 +101,7 @@ def make_way(directory: Directory, name: str, kind: Kind) -> None:
     aside = f"{name}{ASIDE}{secrets.token_hex(4)}"
     _rename(directory, name, aside)
     log.warning(
-        "%s stood in the place of a file of fleetd and was moved to %s",
+        "%s was in the place of a file of fleetd and was moved to %s",
         directory.path / name,
         aside,
     )
@@ -131,7 +131,7 @@ def read_file(directory: Directory, name: str) -> bytes:
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_size > FILE_MAX:
-            raise NotAFile("not a regular file of a sane size")
+            raise NotAFile("not a regular file of an acceptable size")
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:

@@ -155,9 +155,9 @@ class PathUnanswered(Unavailable):
     def __init__(self, path: str, at: str | None, reached: str) -> None:
         where = at or path
         super().__init__(
-            f"The file system does not answer: {path} could not be looked at.",
-            hint=f"It hangs at {where}. See whether what is mounted there is still reachable, then"
-            " try again; requests about paths elsewhere are answered.",
+            f"The file system does not answer: {path} cannot be examined.",
+            hint=f"It hangs at {where}. Check that the mount is reachable, then try again;"
+            " requests about other paths are answered.",
             path=path,
         )
         self.path = path
@@ -253,7 +253,7 @@ class FileSystem:
                     self._note_slow(lookup)
         await lookup.done.wait()
         if lookup.result is None:
-            raise AssertionError("a lookup was left without a result")
+            raise AssertionError("a lookup ended without a result")
         return lookup.result.unwrap()
 
     def _start(self, lookup: _Lookup) -> None:

@@ -47,8 +47,8 @@ def _locked(path: Path, what: str) -> int:
         handle = os.open(path, _FLAGS, 0o600)
     except OSError as error:
         raise PathRefused(
-            f"The lock file {path} cannot be opened: {error.strerror}. Check that its directory "
-            "is yours to write, and that nothing else has its name."
+            f"The lock file {path} cannot be opened: {error.strerror}. Check that you may "
+            "write to its directory, and that no other file has its name."
         ) from error
     try:
         _check(handle, path)
@@ -67,7 +67,7 @@ def _check(handle: int, path: Path) -> None:
     """Refuse what somebody else made: he could hold the lock for ever, or let two have it."""
     info = os.fstat(handle)
     if not stat.S_ISREG(info.st_mode):
-        raise PathRefused(f"The lock file {path} is no regular file. Move it away.")
+        raise PathRefused(f"The lock file {path} is not a regular file. Move it away.")
     if info.st_uid != os.getuid():
         raise PathRefused(
             f"The lock file {path} belongs to uid {info.st_uid}, not to uid {os.getuid()}. "
@@ -88,8 +88,8 @@ def _lock(handle: int, path: Path, what: str) -> None:
     except OSError as error:
         raise PathRefused(
             f"The lock file {path} cannot be locked: {error.strerror}. Its file system (NFS "
-            "without its lock service, some of FUSE) knows no locks, and without them two fleetd "
-            "could write there at once. Use a place on a local disk."
+            "without its lock service, some of FUSE) has no locks, and without them two daemons "
+            "could write there at once. Use a path on a local disk."
         ) from error
 
 
@@ -116,13 +116,13 @@ def claim(directory: Path) -> None:
             f"The socket's directory {directory} {problem}. Run: chmod 700 {directory} - or set "
             "FLEET_SOCKET to a path in a directory of your own with mode 0700."
             if info.st_uid == os.getuid() and stat.S_ISDIR(info.st_mode)
-            else f"The socket's directory {directory} {problem}. Somebody else could put a socket "
+            else f"The socket's directory {directory} {problem}. Another user could put a socket "
             f"there. {_ADVICE}"
         )
     if weak:
         raise PathRefused(
             f"The socket's directory {directory} is reached by {weak[0]}, which {weak[1]}. "
-            f"Somebody else could put another directory in its place. {_ADVICE}"
+            f"Another user could put another directory in its place. {_ADVICE}"
         )
 
 

@@ -80,7 +80,7 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         if stat.S_ISLNK(info.st_mode):
             links += 1
             if links > LINKS_MAX:
-                raise OSError(f"{path} goes in a circle")
+                raise OSError(f"{path} is a loop of links")
             yield here / part, info
             target = (here / part).readlink()
             here = Path("/") if target.is_absolute() else here

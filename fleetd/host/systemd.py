@@ -60,13 +60,13 @@ async def feed_watchdog(
         if well:
             notifier.send("WATCHDOG=1")
         else:
-            log.warning("The daemon is not healthy; the watchdog is not fed.")
+            log.warning("The daemon is not healthy, so the watchdog is not fed.")
         await trio.sleep(interval)
 
 
 async def _warn_when_late(seconds: float) -> None:
     await trio.sleep(seconds)
-    log.warning("The health check has not come back for %g s; the watchdog is not fed.", seconds)
+    log.warning("The health check did not answer for %g s, so the watchdog is not fed.", seconds)
 
 
 def inherited_sockets(env: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
@@ -87,7 +87,7 @@ def _take_over(number: int) -> socket.socket:
         sock = socket.socket(fileno=number)
     except OSError as error:
         raise PathRefused(
-            f"LISTEN_FDS names descriptor {number}, which is no socket: {error.strerror}. "
+            f"LISTEN_FDS names descriptor {number}, which is not a socket: {error.strerror}. "
             "Check the socket unit."
         ) from error
     sock.set_inheritable(False)

@@ -32,7 +32,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissionCreated(Payload, frozen=True, kw_only=True):
-    """A mission came into being."""
+    """A mission was created."""
 
     title: str
 
@@ -48,9 +48,10 @@ class MissionUpdated(Payload, frozen=True, kw_only=True):
 
 
 class MissionCompleted(Payload, frozen=True, kw_only=True):
-    """A mission reached its goal, as a ``person`` said; or nothing was open in it when its
-    ``session`` was closed, or when that went on in another one (``merged``); activity if it was a
-    person.
+    """A mission ended with its goal reached.
+
+    A ``person`` completed it, its ``session`` closed with nothing open, or it was ``merged`` into
+    another mission. It is activity if a person did it.
     """
 
     checkpoint_id: str
@@ -59,14 +60,16 @@ class MissionCompleted(Payload, frozen=True, kw_only=True):
 
 
 class MissionFailed(Payload, frozen=True, kw_only=True):
-    """A mission was given up as failed."""
+    """A mission failed."""
 
     reason: str
 
 
 class MissionCancelled(Payload, frozen=True, kw_only=True):
-    """A mission ended short of its goal: called off by a ``person``, closed with its ``session``
-    and resumed with it, or ``merged`` into another one; activity if it was a person.
+    """A mission ended before it reached its goal.
+
+    A ``person`` cancelled it, it closed with its ``session`` and resumes with it, or it was
+    ``merged`` into another mission. It is activity if a person did it.
     """
 
     reason: str
@@ -75,13 +78,13 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
 
 
 class MissionReopened(Payload, frozen=True, kw_only=True):
-    """A mission that ended with its session goes on: that session was resumed, or came back."""
+    """A mission that ended with its session is open again, because the session resumed."""
 
 
 class MissionDeleted(Payload, frozen=True, kw_only=True):
-    """A finished mission was deleted with all that belonged to it, its events too.
+    """A finished mission was deleted with everything that belonged to it, events included.
 
-    It names nothing of the mission, and keeps the end of the log where it was.
+    The event names nothing of the mission. It keeps the position of the end of the log.
     """
 
     sorties: int
@@ -99,13 +102,13 @@ class SortieCreated(SortieEvent, frozen=True, kw_only=True):
 
 
 class SortieAssigned(SortieEvent, frozen=True, kw_only=True):
-    """A sortie was given to an agent."""
+    """A sortie was assigned to an agent."""
 
     assigned_to: str
 
 
 class SortieStarted(SortieEvent, frozen=True, kw_only=True):
-    """An agent began a sortie, or went on with it."""
+    """An agent started or resumed a sortie."""
 
 
 class SortieProgressed(SortieEvent, frozen=True, kw_only=True):
@@ -116,13 +119,13 @@ class SortieProgressed(SortieEvent, frozen=True, kw_only=True):
 
 
 class SortieBlocked(SortieEvent, frozen=True, kw_only=True):
-    """A sortie cannot go on."""
+    """A sortie is blocked."""
 
     reason: str
 
 
 class SortieUnblocked(SortieEvent, frozen=True, kw_only=True):
-    """A sortie can go on again."""
+    """A sortie is no longer blocked."""
 
 
 class SortieCompleted(SortieEvent, frozen=True, kw_only=True):
@@ -130,27 +133,27 @@ class SortieCompleted(SortieEvent, frozen=True, kw_only=True):
 
 
 class SortieFailed(SortieEvent, frozen=True, kw_only=True):
-    """A sortie was given up."""
+    """A sortie failed."""
 
     reason: str
 
 
 class SortieReopened(SortieEvent, frozen=True, kw_only=True):
-    """A sortie that was closed, or under way, is to do again: the agent's plan says so."""
+    """A sortie that was closed or in progress is pending again in the agent's plan."""
 
 
 class SortieUpdated(SortieEvent, frozen=True, kw_only=True):
-    """Fields of a sortie changed; ``fields`` names them, ``title`` is the one it has now."""
+    """Fields of a sortie changed; ``fields`` names them, ``title`` is the present title."""
 
     fields: list[str]
 
 
 class SortieRemoved(SortieEvent, frozen=True, kw_only=True):
-    """A sortie that nobody had begun was taken out of its mission."""
+    """A sortie that nobody had started was removed from its mission."""
 
 
 class AgentRegistered(Payload, frozen=True, kw_only=True):
-    """An agent started, or came back."""
+    """An agent started or came back."""
 
     role: str
     harness: str | None
@@ -158,7 +161,7 @@ class AgentRegistered(Payload, frozen=True, kw_only=True):
 
 
 class AgentNoted(Payload, frozen=True, kw_only=True):
-    """An agent declared what it did last, what comes next, what blocks it."""
+    """An agent declared its last action, its next steps and its blockers."""
 
     last_action: str | None
     next_steps: list[str]
@@ -166,7 +169,7 @@ class AgentNoted(Payload, frozen=True, kw_only=True):
 
 
 class AgentDeregistered(Payload, frozen=True, kw_only=True):
-    """An agent left in good order."""
+    """An agent left properly."""
 
     reason: str | None
 
@@ -180,18 +183,18 @@ class LockEvent(Payload, frozen=True, kw_only=True):
 
 
 class LockAcquired(LockEvent, frozen=True, kw_only=True):
-    """A lock was granted; activity unless fleetd did it by itself, as in a recovery."""
+    """A lock was granted; activity unless fleetd did it, as in a recovery."""
 
     purpose: str
     fencing_token: int
 
 
 class LockRenewed(LockEvent, frozen=True, kw_only=True):
-    """A holder prolonged its lease."""
+    """A holder renewed its lease."""
 
 
 class LockReleased(LockEvent, frozen=True, kw_only=True):
-    """A holder gave its lock back, or left in good order."""
+    """A holder released its lock or left properly."""
 
 
 class LockForceReleased(LockEvent, frozen=True, kw_only=True):
@@ -201,7 +204,7 @@ class LockForceReleased(LockEvent, frozen=True, kw_only=True):
 
 
 class MessageSent(Payload, frozen=True, kw_only=True):
-    """A letter was posted."""
+    """A message was sent."""
 
     message_id: str
     to: list[str]
@@ -209,7 +212,7 @@ class MessageSent(Payload, frozen=True, kw_only=True):
 
 
 class MessageAcked(Payload, frozen=True, kw_only=True):
-    """A recipient said that a letter is dealt with."""
+    """A recipient acknowledged a message."""
 
     message_id: str
 
@@ -224,7 +227,7 @@ class ErrorReported(Payload, frozen=True, kw_only=True):
 
 
 class FleetCheckpointed(Payload, frozen=True, kw_only=True):
-    """A checkpoint was taken; activity if somebody asked for it while the mission was under way."""
+    """A checkpoint was taken; activity if somebody asked for it while the mission was open."""
 
     checkpoint_id: str
     mission_id: str
@@ -236,9 +239,10 @@ class FleetCheckpointed(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointCreated(Payload, frozen=True, kw_only=True):
-    """A checkpoint is stored; ``storage_locations`` says where: ``sqlite`` (the database, also
-    where it is a PostgreSQL), and ``file`` unless that failed for now; ``machine`` keeps the file,
-    where several share a store.
+    """A checkpoint is stored; ``storage_locations`` names the places.
+
+    ``sqlite`` is the database, also a PostgreSQL. ``file`` is missing if its file could not be
+    written yet. ``machine`` keeps the file, if several machines share a store.
     """
 
     checkpoint_id: str
@@ -249,9 +253,9 @@ class CheckpointCreated(Payload, frozen=True, kw_only=True):
 
 
 class RecordsForgotten(Payload, frozen=True, kw_only=True):
-    """Somebody had things forgotten; says how many and names none of them.
+    """Records were forgotten on request; the event counts them and names none.
 
-    It keeps the end of the log where it was.
+    It keeps the position of the end of the log.
     """
 
     missions: int
@@ -259,22 +263,23 @@ class RecordsForgotten(Payload, frozen=True, kw_only=True):
 
 
 class CheckpointDeleted(Payload, frozen=True, kw_only=True):
-    """A checkpoint was deleted: on request, or as its mission had more than it may keep."""
+    """A checkpoint was deleted on request, or because its mission had more than it may keep."""
 
     checkpoint_id: str
 
 
 class CheckpointsPruned(Payload, frozen=True, kw_only=True):
-    """Old checkpoints went; said once for all of them, instead of ``checkpoint_deleted``."""
+    """Old checkpoints were deleted; one event for all of them, without ``checkpoint_deleted``."""
 
     deleted: int
     freed_bytes: int
 
 
 class BackupFailed(Payload, frozen=True, kw_only=True):
-    """The file of a checkpoint, or of a snapshot, could not be written; the row stays and the file
-    is tried again. Of a snapshot ``checkpoint_id`` is its id, and ``reason_code`` is
-    ``checkpoint_atomic_write_failed``.
+    """The file of a checkpoint or a snapshot could not be written.
+
+    The row is intact, and fleetd tries the file again. For a snapshot, ``checkpoint_id`` is its id
+    and ``reason_code`` is ``checkpoint_atomic_write_failed``.
     """
 
     checkpoint_id: str
@@ -283,7 +288,7 @@ class BackupFailed(Payload, frozen=True, kw_only=True):
 
 
 class SnapshotRecorded(Payload, frozen=True, kw_only=True):
-    """Where a run stands was recorded; a trigger that joined the last snapshot says nothing."""
+    """The state of a run was recorded; a trigger that joins the last snapshot emits no event."""
 
     snapshot_id: str
     run_id: str
@@ -292,15 +297,15 @@ class SnapshotRecorded(Payload, frozen=True, kw_only=True):
 
 
 class SnapshotsPruned(Payload, frozen=True, kw_only=True):
-    """Old snapshots went; said once for all of them."""
+    """Old snapshots were deleted; one event for all of them."""
 
     deleted: int
     freed_bytes: int
 
 
 class FleetRecovered(Payload, frozen=True, kw_only=True):
-    """A mission was brought back; ``recovered_sorties`` and ``sorties_restored`` are the same
-    count, and so on.
+    """A mission was recovered; ``recovered_sorties`` and ``sorties_restored`` are the same count,
+    and so on.
     """
 
     checkpoint_id: str
@@ -318,7 +323,7 @@ class FleetRecovered(Payload, frozen=True, kw_only=True):
 
 
 class SortieMoved(SortieEvent, frozen=True, kw_only=True):
-    """An open sortie went on in this mission: its agent's session moved here from another."""
+    """An open sortie moved here with its agent's session from another mission."""
 
     from_mission: str
 
@@ -337,21 +342,22 @@ class RecoveryAvailable(Payload, frozen=True, kw_only=True):
 
 
 class RecoveryBriefed(Payload, frozen=True, kw_only=True):
-    """A recovery prompt was handed out."""
+    """An agent received its briefing."""
 
     recovery_id: str
 
 
 class RecoveryConfirmed(Payload, frozen=True, kw_only=True):
-    """Whoever was briefed is at work again, here or, as its session moved, in another mission; or
-    the mission went on without a briefing.
+    """The briefed agent works again, in this mission or in the one that its session moved to.
+
+    It also ends a recovery whose mission went on without a briefing.
     """
 
     recovery_id: str
 
 
 class RecoveryUnconfirmed(Payload, frozen=True, kw_only=True):
-    """Whoever was briefed has not been heard of since."""
+    """The briefed agent has shown no activity since."""
 
     recovery_id: str
 
@@ -367,59 +373,60 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
 
 
 class AgentLost(Payload, frozen=True, kw_only=True):
-    """An agent ended without a word, was not heard of, was lost with its machine, or was replaced;
-    ``reason`` says which.
+    """An agent ended without notice, stayed silent, was lost with its machine, or was replaced.
+
+    ``reason`` gives the case.
     """
 
     reason: str
 
 
 class AgentReturned(Payload, frozen=True, kw_only=True):
-    """An agent that was lost with its machine is at work after all; ``reason`` says how it came."""
+    """An agent that was lost with its machine works after all; ``reason`` gives the cause."""
 
     reason: str
 
 
 class WindowCompacted(Payload, frozen=True, kw_only=True):
-    """The context window of an agent's session was compacted; ``summary`` is what its harness
-    kept.
+    """The context window of an agent's session was compacted; ``summary`` is the summary that its
+    harness kept.
     """
 
     summary: str | None
 
 
 class HookNoted(Payload, frozen=True, kw_only=True):
-    """A harness told something that is no work, such as a notification to its user."""
+    """A harness reported something other than work, such as a notification to its user."""
 
     what: str
     message: str | None
 
 
 class LockExpired(LockEvent, frozen=True, kw_only=True):
-    """A lease ran out; noticed when somebody asks or waits for the file, not before."""
+    """A lease expired; fleetd notices it when an agent asks or waits for the file."""
 
 
 class LockConflicted(LockEvent, frozen=True, kw_only=True):
-    """A recovery found a lock in other hands."""
+    """A recovery found that another agent holds a lock."""
 
     wanted_by: str
 
 
 class MessageDelivered(Payload, frozen=True, kw_only=True):
-    """A recipient looked into its inbox and found a letter."""
+    """A recipient read a message in its inbox."""
 
     message_id: str
 
 
 class MessageRequeued(Payload, frozen=True, kw_only=True):
-    """A letter waits for its recipients again."""
+    """A message is queued again for its recipients."""
 
     message_id: str
     to: list[str]
 
 
 class MessageFailed(Payload, frozen=True, kw_only=True):
-    """A letter was refused, because its recipients in ``to`` have left."""
+    """A message was refused, because its recipients in ``to`` have left."""
 
     to: list[str]
     subject: str
@@ -427,10 +434,10 @@ class MessageFailed(Payload, frozen=True, kw_only=True):
 
 
 class StoreRestored(Payload, frozen=True, kw_only=True):
-    """The database came back from a copy, was caught up from files, or lost its end to damage.
+    """The database was restored from a copy or from files, or lost its end to damage.
 
-    ``end`` is where it ended. Its ``seq`` lies above everything that was given out before, so
-    positions leave a gap here.
+    ``end`` is the last position in the database. The event's ``seq`` is above every position that
+    clients ever read, so positions have a gap here.
     """
 
     source: Literal["copy", "files", "damage"]
@@ -438,7 +445,7 @@ class StoreRestored(Payload, frozen=True, kw_only=True):
 
 
 class LegacyImported(Payload, frozen=True, kw_only=True):
-    """The events after this one came out of an older store; their age counts from here."""
+    """The events after this one were imported from an older store; their age counts from here."""
 
     events: int
 

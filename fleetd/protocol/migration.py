@@ -27,11 +27,11 @@ class TableCheck(Record, frozen=True, kw_only=True):
 
 
 class Migration(Record, frozen=True, kw_only=True):
-    """What was moved or compared.
+    """The result of a move or a comparison.
 
-    ``moved`` is false when it was only compared. ``setting`` is what ``store`` is to be in the
-    configuration from now on, without a password. ``replaced`` is where the database lies that was
-    in the place of the new one; null when there was none.
+    ``moved`` is false after a comparison. ``setting`` is the new value of ``store`` in the
+    configuration, without a password. ``replaced`` is the path of the database that was in the
+    place of the new one; null if there was none.
     """
 
     moved: bool
@@ -49,7 +49,7 @@ class Migration(Record, frozen=True, kw_only=True):
 
 
 class MigrationReply(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One line: how far it is, what came of it, or an error's document."""
+    """One line: the progress, the result, or an error's document."""
 
     progress: tuple[str, int, int] | None = None
     report: Migration | None = None
@@ -58,9 +58,9 @@ class MigrationReply(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MigrationRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is wanted, read from standard input: a URL may hold a password, and all see arguments.
+    """The request, read from stdin: a URL may hold a password, and arguments are public.
 
-    ``to`` and ``source`` are URLs, ``sqlite``, or empty for what the settings say.
+    ``to`` and ``source`` are URLs, ``sqlite``, or empty for the value in the settings.
     """
 
     what: str

@@ -31,11 +31,11 @@ CHECKPOINT_VERSION = "1.0.0"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of everything below: immutable, built by keyword, tolerant of newer fields."""
+    """Base of all records: immutable, built by keyword, tolerant of newer fields."""
 
 
 class RecoveryContext(Record, frozen=True, kw_only=True):
-    """What an agent needs to go on, as data (source: context-survival, Checkpoint Schema)."""
+    """What an agent needs to continue, as data (source: context-survival, Checkpoint Schema)."""
 
     last_action: str = ""
     next_steps: list[str] = []
@@ -49,12 +49,12 @@ class RecoveryContext(Record, frozen=True, kw_only=True):
 class Mission(Record, frozen=True, kw_only=True):
     """A goal worked on by a fleet.
 
-    ``machine`` is where ``project_dir`` is a directory, in a store that several share: an id that
-    ``system.status`` names. ``project`` is what all of them call that directory, if they can.
-    ``origin`` is ``session`` for one that fleetd made for a session, until somebody gives it a
-    title. ``closed_reason`` is null while it is open; one that was closed with its ``session``
-    resumes with it, and one that was ``merged`` goes on in ``merged_into``, where that is known.
-    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
+    ``machine`` is the machine that has ``project_dir``, if several share the store: an id from
+    ``system.status``. ``project`` is the name of that directory on all machines, if it has one.
+    ``origin`` is ``session`` for a mission that fleetd created for a session, until somebody gives
+    it a title. ``closed_reason`` is null while the mission is open. A mission that closed with its
+    ``session`` resumes with it; one that was ``merged`` continues in ``merged_into``, if known.
+    ``author`` is the agent that wrote the title; null for a person or if unknown.
     """
 
     id: str
@@ -112,7 +112,7 @@ class SortieState(Record, frozen=True):
 class Sortie(SortieState, frozen=True, kw_only=True):
     """One piece of a mission, done by one agent.
 
-    ``author`` is the agent that worded the title; None for a person, or where nobody knows.
+    ``author`` is the agent that wrote the title; null for a person or if unknown.
     """
 
     mission_id: str
@@ -121,7 +121,7 @@ class Sortie(SortieState, frozen=True, kw_only=True):
 
 
 class WorkNote(Record, frozen=True, kw_only=True):
-    """What an agent declares about itself; it comes first in its recovery context."""
+    """An agent's note about itself; it comes first in its recovery context."""
 
     last_action: str | None = None
     next_steps: list[str] = []
@@ -131,9 +131,9 @@ class WorkNote(Record, frozen=True, kw_only=True):
 class Agent(Record, frozen=True, kw_only=True):
     """A process that works: the dispatch or a specialist.
 
-    ``machine`` is where, in a store that several share: an id that ``system.status`` names.
-    ``needs`` says what it waits for, ``needs_since`` since when: ``permission`` to use a tool. Both
-    are null after its next activity.
+    ``machine`` is the id of its machine, from ``system.status``, if several share the store.
+    ``needs`` is ``permission`` while it waits for permission to use a tool, since ``needs_since``.
+    Both are null after its next activity.
     """
 
     id: str
@@ -155,9 +155,9 @@ class Agent(Record, frozen=True, kw_only=True):
 class Lock(Record, frozen=True, kw_only=True):
     """A lease on a file path, held by one agent, with a fencing token.
 
-    ``file`` is as it was asked for, ``normalized_path`` the key by which all names of the file are
-    one: its real path, or its place in its project. ``expires_at`` may be missing in a record from
-    elsewhere; then the lease ends at ``acquired_at + timeout_ms``.
+    ``file`` is the path that the holder gave. ``normalized_path`` is the key that is the same for
+    all names of the file: its real path, or its place in its project. ``expires_at`` may be missing
+    in an imported record; then the lease ends at ``acquired_at + timeout_ms``.
     """
 
     id: str
@@ -175,7 +175,7 @@ class Lock(Record, frozen=True, kw_only=True):
 
 
 class Delivery(Record, frozen=True, kw_only=True):
-    """How far a message has come with one recipient."""
+    """The delivery of a message to one recipient."""
 
     agent_id: str
     status: DeliveryStatus
@@ -185,7 +185,7 @@ class Delivery(Record, frozen=True, kw_only=True):
 
 
 class Message(Record, frozen=True, kw_only=True):
-    """A letter in the Squawk mailbox."""
+    """A message in the Squawk mailbox."""
 
     id: str
     mission_id: str | None
@@ -200,7 +200,7 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class PendingMessage(Record, frozen=True, kw_only=True):
-    """An undelivered message in a checkpoint; ``to`` names those who have not received it."""
+    """An undelivered message in a checkpoint; ``to`` names the recipients that lack it."""
 
     id: str
     sender: str = field(name="from")
@@ -214,9 +214,9 @@ class PendingMessage(Record, frozen=True, kw_only=True):
 
 
 class MissionState(Record, frozen=True, kw_only=True):
-    """Enough of a mission, kept in each checkpoint, to bring a lost database back.
+    """The fields of a mission that each checkpoint keeps to restore a lost database.
 
-    ``automatic`` stands for the origin ``session``.
+    ``automatic`` means the origin ``session``.
     """
 
     title: str
@@ -234,7 +234,7 @@ class Integrity(Record, frozen=True, kw_only=True):
     """The checksum of a checkpoint's content.
 
     ``digest`` is the SHA-256, in hex, of the content as canonical JSON: keys sorted, no white
-    space, UTF-8 unescaped, without the fields of ``Checkpoint`` that stand beside the content.
+    space, UTF-8 unescaped, without the fields of ``Checkpoint`` outside the content.
     """
 
     algorithm: str = "sha256"
@@ -243,7 +243,7 @@ class Integrity(Record, frozen=True, kw_only=True):
 
 
 class SourceDetail(Record, frozen=True, kw_only=True):
-    """A trigger that joined a checkpoint instead of making one of its own."""
+    """A trigger that joined a checkpoint instead of creating its own."""
 
     source: str
     agent_id: str | None
@@ -253,7 +253,7 @@ class SourceDetail(Record, frozen=True, kw_only=True):
 
 
 class CheckpointContent(Record, frozen=True, kw_only=True):
-    """What the digest of a checkpoint covers; never changes once written."""
+    """The content that a checkpoint's checksum covers; it never changes once written."""
 
     id: str
     mission_id: str
@@ -273,10 +273,10 @@ class CheckpointContent(Record, frozen=True, kw_only=True):
 
 
 class Checkpoint(CheckpointContent, frozen=True, kw_only=True):
-    """A snapshot of a mission, with what is known about the snapshot itself.
+    """A snapshot of a mission, with fields about the snapshot itself.
 
-    The fields named here stand outside the digest; the row in the store is the truth for them.
-    ``file_on`` is the other machine that keeps the file, where several share the store.
+    These fields are outside the checksum; the row in the store is the truth for them.
+    ``file_on`` is the other machine that keeps the file, if several share the store.
     """
 
     integrity: Integrity | None = None
@@ -306,10 +306,10 @@ class CheckpointSummary(Record, frozen=True, kw_only=True):
 
 
 class RecoveryCandidate(Record, frozen=True, kw_only=True):
-    """A mission that waits for recovery, and the checkpoint that would bring it back.
+    """A mission that waits for recovery, and the checkpoint that would restore it.
 
     ``reason`` is ``silent``, or ``agent_lost`` when ``lost_agents`` have left work open.
-    ``agent_id`` is set when the mission goes on, and only the part of this agent waits.
+    ``agent_id`` is set if the mission continues and only the part of this agent waits.
     """
 
     mission_id: str
@@ -326,7 +326,7 @@ class RecoveryCandidate(Record, frozen=True, kw_only=True):
 
 
 class Restored(Record, frozen=True, kw_only=True):
-    """How many of each a recovery brought back."""
+    """The number of records that a recovery restored, by kind."""
 
     sorties: int
     locks: int
@@ -334,14 +334,14 @@ class Restored(Record, frozen=True, kw_only=True):
 
 
 class Kept(Record, frozen=True, kw_only=True):
-    """A sortie that a recovery left as it is, and why."""
+    """A sortie that a recovery left unchanged, with the reason."""
 
     sortie_id: str
     reason: str
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """One thing that a recovery changes: ``what`` is sortie, lock, message, agent or mission."""
+    """One change of a recovery: ``what`` is sortie, lock, message, agent or mission."""
 
     what: str
     id: str
@@ -350,10 +350,10 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class RestoreResult(Record, frozen=True, kw_only=True):
-    """The outcome of a recovery; ``success`` says that the transaction committed.
+    """The outcome of a recovery; ``success`` means that the transaction committed.
 
-    ``would_restore`` is what a dry run would change, ``changed`` what a real one did. ``agent_id``
-    is who is briefed.
+    ``would_restore`` lists the changes of a dry run, ``changed`` those of a real one. ``agent_id``
+    is the agent to brief.
     """
 
     success: bool
@@ -378,7 +378,7 @@ class RestoreResult(Record, frozen=True, kw_only=True):
 
 
 class Recovery(Record, frozen=True, kw_only=True):
-    """One recovery that took place or waits to."""
+    """One recovery, finished or waiting."""
 
     id: str
     mission_id: str
@@ -406,10 +406,10 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Something a check found; ``fixed`` says whether it was repaired on the spot.
+    """One finding of a check; ``fixed`` is true if the check repaired it.
 
     ``note`` marks a known limit: nothing is wrong (``ok`` is true), but something is not done.
-    ``reason_code`` is said of a snapshot that is not as it should be (source: snapshot-lifecycle).
+    ``reason_code`` is set for a damaged snapshot (source: snapshot-lifecycle).
     """
 
     check: str
@@ -422,10 +422,10 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class ProgressNotification(Record, frozen=True, kw_only=True):
-    """How far a request is: the notification ``progress``, until the reply comes.
+    """The progress of a request: the notification ``progress``, until the reply comes.
 
-    ``done`` of ``total`` are done of ``what``: checkpoints, files, pages, rows. It begins anew with
-    another ``what``; ``total`` is null where nobody knows it.
+    ``done`` of ``total`` items of ``what`` are done: checkpoints, files, pages, rows. It starts
+    again with another ``what``; ``total`` is null if unknown.
     """
 
     token: str

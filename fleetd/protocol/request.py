@@ -47,7 +47,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=Tru
     """Parameters of one method; the type argument is the method's result.
 
     A subclass names its method in ``method``. Field order is the order of by-position parameters.
-    One that is ``long`` may take as long as there is much to do.
+    A ``long`` request may take as long as its work requires.
     """
 
     method: ClassVar[str] = ""
@@ -90,7 +90,7 @@ class Mutation(Request[R], frozen=True, kw_only=True):
 
 
 class LongMutation(Mutation[R], frozen=True, kw_only=True):
-    """A request that may take long; ``progress_token`` asks for notifications of how far it is."""
+    """A request that may take long; ``progress_token`` asks for progress notifications."""
 
     long: ClassVar[bool] = True
     progress_token: ProgressToken | None = None

@@ -28,7 +28,7 @@ Summary = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
 
 
 class TodoCompliance(Record, frozen=True, kw_only=True):
-    """Whether the plan is kept as plans are to be kept: what was found against it, and when."""
+    """Whether the plan follows its rules: violations, and the time of the check."""
 
     result: Verdict
     violations: list[str]
@@ -36,7 +36,7 @@ class TodoCompliance(Record, frozen=True, kw_only=True):
 
 
 class ResumeHints(Record, frozen=True, kw_only=True):
-    """Whether a run can go on from here, why or why not, and with what."""
+    """Whether a run can resume from here, the reason, and the next actions."""
 
     eligible: bool
     reason_code: str
@@ -44,7 +44,7 @@ class ResumeHints(Record, frozen=True, kw_only=True):
 
 
 class StepState(Record, frozen=True, kw_only=True):
-    """Where in its plan a run stands; null where nobody said."""
+    """The position of a run in its plan; null if unknown."""
 
     plan_path: str | None
     step_id: str | None
@@ -55,7 +55,7 @@ class StepState(Record, frozen=True, kw_only=True):
 
 
 class ContextDigest(Record, frozen=True, kw_only=True):
-    """How full the window is, what must not be lost from it, and how much was left out here."""
+    """How full the context window is, what to keep of it, and how much was left out here."""
 
     window_pressure: WindowPressure
     protected_artifacts: list[str]
@@ -64,7 +64,7 @@ class ContextDigest(Record, frozen=True, kw_only=True):
 
 
 class CommandOutcome(Record, frozen=True, kw_only=True):
-    """How one command or tool call of the run ended."""
+    """The outcome of one command or tool call of the run."""
 
     kind: OutcomeKind
     name: str
@@ -75,7 +75,7 @@ class CommandOutcome(Record, frozen=True, kw_only=True):
 
 
 class SnapshotContent(Record, frozen=True, kw_only=True):
-    """What the checksum of a snapshot covers; never changes once written."""
+    """The content that a snapshot's checksum covers; it never changes once written."""
 
     snapshot_id: str
     created_at: str
@@ -88,7 +88,7 @@ class SnapshotContent(Record, frozen=True, kw_only=True):
 
 
 class SnapshotDocument(SnapshotContent, frozen=True, kw_only=True):
-    """A snapshot as it stands in its file."""
+    """A snapshot as in its file."""
 
     integrity: Integrity
 
@@ -96,7 +96,7 @@ class SnapshotDocument(SnapshotContent, frozen=True, kw_only=True):
 class Artifact(Record, frozen=True, kw_only=True):
     """One form of a snapshot's history file, with the checksum of the file's own bytes.
 
-    Both forms are told once the file was compressed; ``present`` is the one that is there.
+    Both forms are listed after compression; ``present`` marks the existing one.
     """
 
     path: str
@@ -107,12 +107,12 @@ class Artifact(Record, frozen=True, kw_only=True):
 
 
 class Snapshot(SnapshotDocument, frozen=True, kw_only=True):
-    """A run's snapshot, with what is known about the snapshot itself.
+    """A run's snapshot, with fields about the snapshot itself.
 
-    The fields named here stand in no file; the row in the store is the truth for them.
-    ``window_tokens`` of ``window_size`` were used when the harness told so last, ``note`` is what
-    whoever asked for it said. Paths of ``artifacts`` start in the directory of the run, on the
-    machine ``file_on`` if that is another one.
+    No file contains these fields; the row in the store is the truth for them. ``window_tokens`` of
+    ``window_size`` is the use that the harness reported last. ``note`` is the note of the caller.
+    Paths of ``artifacts`` start in the directory of the run, on the machine ``file_on`` if that is
+    another one.
     """
 
     agent_id: str | None = None

@@ -5,7 +5,7 @@ from .types import MachineStatus, StoreKind
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """How long something took, in ms since the daemon's start; p50 and p95 are within 7 %."""
+    """A duration in ms, measured since the daemon's start; p50 and p95 are within 7 %."""
 
     count: int
     p50_ms: float
@@ -14,20 +14,20 @@ class Timing(Record, frozen=True, kw_only=True):
 
 
 class MethodTiming(Timing, frozen=True, kw_only=True):
-    """How long the requests of a method took.
+    """The time that the requests of a method took.
 
-    From the moment a request was understood and had its place among those in flight (within a batch
-    of requests: from the end of the one before) until its reply was ready to be sent. What it
-    waited for on purpose, such as a lock, is part of it.
+    It starts when a request is parsed and has its place among those in flight (in a batch: at the
+    end of the previous one) and ends when its reply is ready to be sent. Intended waits, such as
+    for a lock, count.
     """
 
     method: str
 
 
 class WriterFigures(Record, frozen=True, kw_only=True):
-    """How busy the writer is: requests that wait, and how many each group commit carried.
+    """The load of the writer: waiting requests, and the size of each group commit.
 
-    ``commit`` is the COMMIT alone, of transactions that changed something: the sync of the disk.
+    ``commit`` is the COMMIT of transactions with changes: the sync of the disk.
     """
 
     queue: int
@@ -55,9 +55,9 @@ class ConnectionFigures(Record, frozen=True, kw_only=True):
 
 
 class MissionLine(Record, frozen=True, kw_only=True):
-    """A mission in progress, as the status shows it; ``automatic`` ones were made for a session.
+    """A mission in progress in the status; an ``automatic`` one was created for a session.
 
-    ``needs_permission`` counts those of its agents that wait until a person permits something.
+    ``needs_permission`` counts its agents that wait for a permission.
     """
 
     mission_id: str
@@ -74,7 +74,7 @@ class MissionLine(Record, frozen=True, kw_only=True):
 
 
 class Counts(Record, frozen=True, kw_only=True):
-    """How many of each the store holds; locks are active ones, messages undelivered ones."""
+    """The number of records in the store; of locks the active, of messages the undelivered ones."""
 
     missions: int
     sorties: int
@@ -88,9 +88,9 @@ class Counts(Record, frozen=True, kw_only=True):
 
 
 class MachineLine(Record, frozen=True, kw_only=True):
-    """A machine that shares the store; ``agents`` are those that live on it as far as is known.
+    """A machine that shares the store; ``agents`` counts its agents, as far as known.
 
-    ``left`` is one whose daemon ended in good order, ``lost`` one that is not heard of any more.
+    The daemon of a ``left`` machine ended properly; a ``lost`` machine sends no heartbeat.
     """
 
     machine_id: str
@@ -102,7 +102,7 @@ class MachineLine(Record, frozen=True, kw_only=True):
 
 
 class AwayStatus(Record, frozen=True, kw_only=True):
-    """That a shared store cannot be reached: since when, at which step, and what was said."""
+    """The failure to reach a shared store: its begin, the step, and the error."""
 
     since_at: str
     for_ms: int
@@ -111,11 +111,11 @@ class AwayStatus(Record, frozen=True, kw_only=True):
 
 
 class StoreStatus(Record, frozen=True, kw_only=True):
-    """What keeps everything, and ``where``, without any password; ``away`` while it is not there.
+    """The store and ``where`` it is, without any password; ``away`` while it cannot be reached.
 
-    ``since`` is when the daemon had caught up with it, null until it has. ``reconnects`` counts how
-    often it came back since the daemon's start. ``lost`` says what the store lacked of what had
-    been committed, as far as this daemon saw it; null when nothing.
+    ``since`` is when the daemon caught up with it, null before. ``reconnects`` counts its returns
+    since the daemon's start. ``lost`` names commits that the store lacked, as far as this daemon
+    saw them; null if none.
     """
 
     kind: StoreKind
@@ -128,16 +128,15 @@ class StoreStatus(Record, frozen=True, kw_only=True):
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """The state of the fleet at a glance; ``recoveries`` are those after which nobody went on.
+    """The state of the fleet; ``recoveries`` lists those after which nobody resumed work.
 
-    While ``store.away`` says that the store cannot be reached, ``counts``, ``position`` and
-    ``epoch`` are null and what else only the store knows is empty or 0.
+    While ``store.away`` reports that the store cannot be reached, ``counts``, ``position`` and
+    ``epoch`` are null, and other values from the store are empty or 0.
 
-    ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies`` are
-    of the methods that were called, ``errors`` how many replies told of each kind. ``machines``
-    share the store, the one heard of last first, and ``machine`` is the one that answers; a store
-    that one machine has to itself names none. ``spool_files`` are payloads of hooks that wait to be
-    taken in.
+    ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies``
+    covers the methods that were called, ``errors`` counts replies by kind. ``machines`` share the
+    store, the latest heartbeat first, and ``machine`` is the one that answers; an unshared store
+    names none. ``spool_files`` counts payloads of hooks that wait in the spool.
     """
 
     version: str

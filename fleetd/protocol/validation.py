@@ -9,7 +9,7 @@ from .types import PATTERN_MEANINGS
 
 _PLACE = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
 _PATTERN = re.compile(r"Expected `str` matching regex '(.*)'", re.DOTALL)
-_TYPE = re.compile(r"`(\w+)( \| null)?`")
+_TYPE = re.compile(r"`(\w+(?: \| \w+)*)`")
 _TYPES = {
     "str": "a string",
     "int": "an integer",
@@ -50,6 +50,14 @@ def expected(problem: str) -> str:
     return words
 
 
+def in_words(problem: str) -> str:
+    """Return a problem as a clause: ``expected an object, got an array``."""
+    if found := re.match(r"Object missing required field `(.*)`", problem, re.DOTALL):
+        return f"{found[1]} is missing"
+    got = problem.partition(", got ")[2].replace("`bool`", "a boolean")
+    return f"expected {expected(problem)}" + (f", got {_TYPE.sub(_in_words, got)}" if got else "")
+
+
 def _in_words(found: re.Match[str]) -> str:
-    word = _TYPES.get(found[1], found[1])
-    return f"{word} or null" if found[2] else word
+    *most, last = (_TYPES.get(word, word) for word in found[1].split(" | "))
+    return f"{', '.join(most)} or {last}" if most else last

@@ -108,7 +108,7 @@ class CallContext:
         if self._refused:
             raise Unavailable(
                 "fleetd is shutting down.",
-                hint="Try again when it has been started again.",
+                hint="Try again after it has started.",
                 retry=True,
             )
         match request:
@@ -303,7 +303,7 @@ class ClientConnection:
 
     def _cut_off(self) -> None:
         self.engine.traffic.cut_off += 1
-        log.info("A client did not take its reply in time; its connection is closed.")
+        log.info("A client did not read its reply in time; its connection is closed.")
         self._scope.cancel()
 
     @asynccontextmanager
@@ -334,7 +334,7 @@ class ClientConnection:
         allowed = self._limits.requests_in_flight
         if len(self._followers) + self._subscribing >= allowed:
             raise LimitExceeded(
-                f"This connection has {allowed} subscriptions already.",
+                f"This connection has {allowed} subscriptions, the maximum.",
                 hint="End one with event.unsubscribe, or open another connection.",
                 limit="subscriptions",
                 allowed=allowed,
@@ -353,7 +353,7 @@ class ClientConnection:
         if follower is None:
             raise NotFound(
                 f"This connection has no subscription {shown(subscription_id)}.",
-                hint="Subscriptions belong to the connection that made them.",
+                hint="A subscription belongs to the connection that created it.",
                 subscription_id=subscription_id,
             )
         follower.end()
@@ -364,7 +364,7 @@ class ClientConnection:
             await follower.run(self.send)
         except FleetError as error:
             # A gap would go unnoticed; a closed connection makes the client resume.
-            log.warning("A subscription cannot go on: %s", error)
+            log.warning("A subscription ended: %s", error)
             self._scope.cancel()
 
     # The end
@@ -377,7 +377,7 @@ class ClientConnection:
         if (broken := self._violation) is not None:
             self.engine.traffic.cut_off += 1
             self.engine.traffic.failed(broken.kind)
-            log.info("A client broke a limit and is disconnected: %s", broken)
+            log.info("A client exceeded a limit and was disconnected: %s", broken)
             self._requests.cancel_scope.deadline = trio.current_time() + self._reply_seconds
             await self.send(error_reply(broken) + b"\n")
 

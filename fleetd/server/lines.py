@@ -85,8 +85,8 @@ class LineReader:
         except FrameTooLong as error:
             raise LimitExceeded(
                 f"A line is longer than {error.limit} bytes.",
-                hint="Send less at once; limits.line_bytes in the configuration sets the limit, "
-                "hooks.line_bytes that of hook.deliver.",
+                hint="Send less at once, or raise the setting limits.line_bytes (for hook.deliver: "
+                "hooks.line_bytes).",
                 limit="line_bytes",
                 allowed=error.limit,
             ) from error
@@ -98,8 +98,8 @@ class LineReader:
         with trio.CancelScope(deadline=deadline):
             return await self._read_some()
         raise LimitExceeded(
-            f"A line was begun and not finished within {self._timeout_ms} ms.",
-            hint="Send each line in one go, ended by a line feed.",
+            f"A line was started but not completed within {self._timeout_ms} ms.",
+            hint="Send each line at once, with a line feed at its end.",
             limit="line_timeout_ms",
             allowed=self._timeout_ms,
         )

@@ -75,7 +75,7 @@ def _bind(path: Path) -> socket.socket:
         sock.bind(os.fspath(path))
     except OSError as error:
         sock.close()
-        raise PathRefused(f"The socket {path} cannot be made: {error.strerror}.") from error
+        raise PathRefused(f"The socket {path} cannot be created: {error.strerror}.") from error
     finally:
         os.umask(umask)
     mode = stat.S_IMODE(path.lstat().st_mode)
@@ -83,7 +83,7 @@ def _bind(path: Path) -> socket.socket:
         sock.close()
         path.unlink()
         raise PathRefused(
-            f"The socket {path} came out with mode {mode:04o} instead of 0600: its file system "
+            f"The socket {path} was created with mode {mode:04o} instead of 0600: its file system "
             "does not keep permissions. Set FLEET_SOCKET to a path on another one."
         )
     sock.listen(BACKLOG)
@@ -117,6 +117,6 @@ def _is_stale(path: Path) -> bool:
             "with: fleetctl daemon start, or set FLEET_SOCKET to another path."
         )
     raise PathRefused(
-        f"The socket {path} cannot be reached ({os.strerror(outcome)}), so it is not known "
-        "whether it is in use. Move it away, or set FLEET_SOCKET to another path."
+        f"The socket {path} cannot be reached ({os.strerror(outcome)}), so fleetd cannot "
+        "tell whether it is in use. Move it away, or set FLEET_SOCKET to another path."
     )

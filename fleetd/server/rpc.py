@@ -139,7 +139,7 @@ def parse_large(line: Line, *, depth: int, batch: int) -> RpcMessage:
     end = line.rfind(_AFTER_PAYLOAD, -_AROUND_BYTES) + 1
     if not len(_PAYLOAD) <= begin < end:
         raise _limit_exceeded(
-            "line_bytes", _AROUND_BYTES, "Of a large line only the payload may be large."
+            "line_bytes", _AROUND_BYTES, "In a large line only the payload may be large."
         )
     message = parse(line[:begin] + b'""' + line[end:], depth=depth, batch=batch)
     with memoryview(line) as whole:
@@ -187,14 +187,14 @@ def _check_structure(line: Line, depth: int, batch: int) -> None:
     brackets = _brackets(line)
     if len(brackets) > 2 * _CONTAINERS:
         raise _limit_exceeded(
-            "containers", _CONTAINERS, "The message holds too many objects and arrays."
+            "containers", _CONTAINERS, "The request has too many objects and arrays."
         )
     level, ones = 0, 0
     for at in range(0, len(brackets), _AT_ONCE):
         steps = array("b", brackets[at : at + _AT_ONCE])
         levels = array("i", accumulate(steps, initial=level))
         if max(levels) > depth:
-            raise _limit_exceeded("depth", depth, f"The message nests deeper than {depth} levels.")
+            raise _limit_exceeded("depth", depth, f"The request nests deeper than {depth} levels.")
         level, ones = levels[-1], ones + levels.count(1) - (level == 1)
     # Every container within the outermost array leads back to level 1 when it ends.
     if line.lstrip()[:1] == b"[" and ones - 1 > batch:
@@ -215,7 +215,7 @@ def _too_many(batch: int) -> LimitExceeded:
 
 def _limit_exceeded(limit: str, allowed: int, message: str) -> LimitExceeded:
     return LimitExceeded(
-        message, hint="Send smaller messages, several if need be.", limit=limit, allowed=allowed
+        message, hint="Send several smaller requests.", limit=limit, allowed=allowed
     )
 
 
@@ -228,7 +228,7 @@ def _decode(line: Line, kind: Any = Any) -> Any:
         raise ParseError("Parse error", detail=str(error)) from error
     except RecursionError as error:
         # Only where limits.depth was set near to what the parser itself can bear.
-        raise ParseError("Parse error", detail="nested too deep to be read") from error
+        raise ParseError("Parse error", detail="nested too deeply") from error
 
 
 def _element(item: Any) -> RpcElement | RefusedElement:
@@ -316,7 +316,7 @@ def _unknown(request: type[Request[Any]], steps: list[Step], name: str) -> Inval
     field = _dotted([*steps, name[:80]])
     return InvalidParams(
         f"Invalid params: {field} is not a parameter of {request.method}.",
-        hint=f"Known here: {', '.join(known) or 'none'}.",
+        hint=f"The parameters are: {', '.join(known) or 'none'}.",
         field=field,
         expected=known,
     )
@@ -482,7 +482,7 @@ class Dispatcher:
             ready_ns = self._clock_ns()
             self._count(element.method, (ready_ns - since_ns) // 1_000, error)
         except BaseException:
-            log.debug("Given up: its client is gone, or fleetd ends")
+            log.debug("Cancelled: the client disconnected, or fleetd stops")
             raise
         finally:
             trace.leave(token)

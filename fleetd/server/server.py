@@ -124,7 +124,7 @@ async def _accept(listener: trio.socket.SocketType) -> trio.socket.SocketType:
             if error.errno not in _TRANSIENT:
                 raise
             if not warned:
-                log.warning("No client can be accepted for now: %s", error.strerror)
+                log.warning("No connection can be accepted now: %s", error.strerror)
             warned = True
             await trio.sleep(_RETRY_SECONDS)
 
@@ -135,7 +135,7 @@ def caller_of(sock: socket.socket | trio.socket.SocketType) -> Caller:
     if uid != os.getuid():
         raise Denied(
             f"This fleetd belongs to uid {os.getuid()}; uid {uid} may not use it.",
-            hint="Start a fleetd of your own.",
+            hint="Start your own fleetd.",
             uid=uid,
         )
     return Caller(kind="client", uid=uid, pid=pid)
@@ -180,7 +180,7 @@ class ConnectionLimit:
                 if trio.current_time() - self._warned_at >= _WARN_EVERY_S:
                     self._warned_at = trio.current_time()
                     log.warning(
-                        "All %d connections are taken; those that rest longest are closed for new"
+                        "All %d connections are in use; the longest idle ones are closed for new"
                         " ones",
                         self._count,
                     )

@@ -41,7 +41,7 @@ class StoreFailed(Exception):
 
 
 class LostCommits(msgspec.Struct, frozen=True):
-    """A log that ends at ``end`` and had come to ``reached``; ``why`` says it in words."""
+    """A log that ends at ``end`` but had reached ``reached``; ``why`` says it in words."""
 
     end: int
     reached: int
@@ -61,8 +61,8 @@ class StoreAway(Unavailable):
     """The store cannot be reached; who only wants to know may wait until it is back."""
 
 
-_MEND = "That will not pass by itself: mend it on the server, or in this machine's settings."
-_HINT = "It is tried again all the time, and hooks go to the spool: fleetctl status says more."
+_MEND = "This needs a repair on the server or in this machine's settings."
+_HINT = "fleetd keeps trying, and hooks go to the spool. Run fleetctl status for details."
 
 
 class Away(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Away(msgspec.Struct, frozen=True):
         """Return the error for everybody who needs the store now."""
         for_ms = max(0, now_ms - self.since_ms)
         return StoreAway(
-            f"{self.message.rstrip('.')}; away for {duration(for_ms)}.",
+            f"{self.message.rstrip('.')}; unreachable for {duration(for_ms)}.",
             hint=_MEND if self.final else _HINT,
             retry=True,
             step=self.step,

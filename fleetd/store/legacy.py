@@ -26,7 +26,7 @@ from msgspec import Meta
 
 from ..domain.system.legacy_import import LegacyContents, OldCursor, OldEvent, OldLock, OldMailbox
 from ..host.atomic_files import sync
-from ..protocol import types
+from ..protocol import types, validation
 from ..protocol.timestamps import iso, to_ms
 
 log = logging.getLogger("fleetd")
@@ -83,7 +83,7 @@ class LegacyFile:
     def _read_from(self, descriptor: int) -> bytes:
         self._read = os.fstat(descriptor)
         if not stat.S_ISREG(self._read.st_mode):
-            raise LegacyRefused("it is no regular file")
+            raise LegacyRefused("it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(FILE_MAX + 1)
         if len(data) > FILE_MAX:
@@ -98,7 +98,7 @@ class LegacyFile:
         try:
             now = self.path.lstat()
             if self._read is None or _version(now) != _version(self._read):
-                raise LegacyRefused("it has changed since: does its old program still run?")
+                raise LegacyRefused("it changed during the import; stop its old program")
             trouble = self._close_to_others()
             endings = itertools.chain(("",), map(".{}".format, itertools.count(1)))
             names = (self.path.with_name(f"{self.path.name}.backup{each}") for each in endings)
@@ -108,7 +108,7 @@ class LegacyFile:
         except OSError as error:
             raise LegacyRefused(_reason(error)) from error
         if trouble:
-            log.warning("%s stays open to others (%s): chmod 600 it.", target, trouble)
+            log.warning("%s is readable by other users (%s). Run chmod 600 on it.", target, trouble)
         return target
 
     def _close_to_others(self) -> str:
@@ -211,7 +211,7 @@ class _Reader:
         if len(found) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            self._wrong.append((found, f"the key {json.dumps(twice[:_KEY_SHOWN])} stands twice"))
+            self._wrong.append((found, f"the key {json.dumps(twice[:_KEY_SHOWN])} appears twice"))
         return found
 
     def _int(self, text: str) -> Any:
@@ -226,7 +226,7 @@ class _Reader:
 
     def _constant(self, text: str) -> Any:
         marker = object()
-        self._wrong.append((marker, f"{text[:20]} is no number that JSON can hold"))
+        self._wrong.append((marker, f"{text[:20]} is not a number of JSON"))
         return marker
 
 
@@ -359,7 +359,8 @@ def _kind(value: Any, kind: Any, *where: str | int) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         what, _, rest = str(error).partition(" - at `$")
-        raise LegacyRefused(f"at {place(*where)}{rest.rstrip('`')}: {what}") from error
+        said = f"at {place(*where)}{rest.rstrip('`')}: {validation.in_words(what)}"
+        raise LegacyRefused(said) from error
 
 
 def _mailbox(value: Any, name: str) -> OldMailbox:
@@ -426,7 +427,7 @@ def _lock(value: Any, name: str, real_path: RealPath) -> OldLock | None:
     lock: _Lock = _kind(value, _Lock, "locks", name)
     holder = lock.reserved_by or lock.specialist_id
     if not holder:
-        raise LegacyRefused(f"at {place('locks', name)}: it has no reserved_by")
+        raise LegacyRefused(f"at {place('locks', name)}: reserved_by is missing")
     begun = "reserved_at" if lock.reserved_at is not None else "acquired_at"
     return OldLock(
         file=lock.file,
@@ -457,5 +458,5 @@ def _time(value: Time, *where: str | int) -> str | None:
             raise ValueError
     except (ValueError, OverflowError):
         shown = json.dumps(value)[:60]
-        raise LegacyRefused(f"at {place(*where)}: {shown} is no time") from None
+        raise LegacyRefused(f"at {place(*where)}: {shown} is not a time") from None
     return iso(ms)

@@ -38,8 +38,8 @@ def machine_id(directory: Path) -> str:
         raise StoreRefused(f"{path} cannot be read: {error}") from error
     if not _ID.fullmatch(text):
         raise StoreRefused(
-            f"{path} holds no machine id (16 hex digits). Put it back from a copy; or remove it, "
-            "and this machine counts as a new one."
+            f"{path} holds no machine id (16 hex digits). Restore it from a copy. If you "
+            "remove it, this machine counts as a new one."
         )
     return text
 

@@ -53,6 +53,6 @@ def check_library() -> None:
         from .postgres import store  # noqa: F401
     except ImportError as error:
         raise StoreRefused(
-            f"The store is set to a server, which needs a library that is not there ({error})."
+            f"The store is set to a server, which needs a library that is not installed ({error})."
             " Install it as fleetd was, in its clone: pip install '.[postgres]'."
         ) from error

@@ -74,7 +74,7 @@ class Spool:
         try:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
-                raise NoFrame("it is no file of ours")
+                raise NoFrame("it is not a regular file of this user")
             if info.st_size > MOST_BYTES:
                 raise NoFrame(f"it has {info.st_size} bytes, {MOST_BYTES} are allowed")
             with os.fdopen(handle, "rb", closefd=False) as file:

@@ -113,7 +113,7 @@ class WorkerThread:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
             raise Unavailable(
-                "fleetd is shutting down.", hint="Try again when it runs again.", retry=True
+                "fleetd is shutting down.", hint="Try again after it has started.", retry=True
             )
         if self._thread is None:
             job = Job(fn, None)
@@ -121,7 +121,7 @@ class WorkerThread:
             self._finish([job])
             await trio.lowlevel.cancel_shielded_checkpoint()
             if job.result is None:
-                raise AssertionError("a job was left without a result")
+                raise AssertionError("a job ended without a result")
             return cast("T", job.result.unwrap())
         self._queue.put(Job(fn, trio.lowlevel.current_task()))
         failed = trio.lowlevel.Abort.FAILED
@@ -138,7 +138,7 @@ class WorkerThread:
             self.batches.note(len(batch))
             self.most_waiting = max(self.most_waiting, len(batch) + self.waiting)
             self._work(batch)
-            failure: BaseException = AssertionError("a job was left without a result")
+            failure: BaseException = AssertionError("a job ended without a result")
         except BaseException as error:  # the thread has to live on
             log.exception("A batch of %d jobs failed", len(batch))
             failure = error
@@ -150,7 +150,7 @@ class WorkerThread:
         try:
             self._finished(batch)
         except Exception:
-            log.exception("What follows a batch of %d jobs failed", len(batch))
+            log.exception("A step after a batch of %d jobs failed", len(batch))
 
     async def aclose(self) -> None:
         """Finish what is queued, take nothing more and end the thread."""

@@ -288,7 +288,7 @@ def test_a_restore_while_a_daemon_runs_is_refused(daemon: Daemon, home: Path) ->
     ok("backup", "copy.db")
     refused = fleetctl("restore", "copy.db", "--yes")
     assert refused.status == 1
-    assert "Stop it first: fleetctl daemon stop" in refused.err
+    assert "Run: fleetctl daemon stop" in refused.err
     as_json = fleetctl("restore", "copy.db", "--yes", "--json")
     assert json.loads(as_json.err)["error"]["kind"] == "invalid_state"
     assert titles(daemon) == {"here"}

@@ -218,7 +218,7 @@ def test_verify_tells_of_a_wrong_latest_and_of_foreign_names(run, done, mission,
     bad = run("checkpoints", "verify")
     assert bad.status == 1
     assert f"{folder}/latest.json  points at {first}.json" in bad.out
-    assert f"{folder}/notes.txt  is not a name of fleetd's and is left alone" in bad.out
+    assert f"{folder}/notes.txt  is not a name that fleetd uses; it is ignored" in bad.out
     mended = done("checkpoints", "verify", "--repair")
     assert f"it names {second} now" in mended.out
     assert (folder / "latest.json").readlink() == Path(f"{second}.json")

@@ -276,7 +276,7 @@ def test_locks_are_listed_in_a_directory_that_was_deleted(done, run, daemon, hom
 def test_a_directory_is_not_locked(run, daemon, home):
     refused = run("lock", "acquire", ".", "--agent", "spec-1")
     assert (refused.status, refused.out) == (2, "")
-    assert ". is a directory, and a lock on it would guard no file in it." in refused.err
+    assert ". is a directory, and a lock on it guards no file in it." in refused.err
 
 
 def test_a_lock_that_is_taken_away(done, daemon):

@@ -198,7 +198,7 @@ def test_the_run_is_the_one_under_way_in_this_directory(run, done, home: Path, m
     monkeypatch.chdir("/")
     elsewhere = run("snapshot", "record")
     assert elsewhere.status == 1
-    assert "No run is under way in /" in elsewhere.err
+    assert "No run is in progress in /" in elsewhere.err
 
 
 def deliver(done: Command, payload: dict[str, Any]) -> None:
@@ -326,7 +326,7 @@ def test_verify_says_what_latest_json_is_and_where_something_of_a_persons_lies(
     assert f"latest.json  does not hold snapshot {three[2]}, the newest" in wrong.out
     mended = done("snapshot", "verify", "--repair").out
     assert f"; it holds {three[2]} now" in mended
-    assert f"{stray}  is not a name of fleetd's and is left alone" in mended
+    assert f"{stray}  is not a name that fleetd uses; it is ignored" in mended
 
 
 def age(home: Path, *snapshot_ids: str) -> None:

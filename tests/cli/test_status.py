@@ -238,7 +238,7 @@ def test_context_with_an_agent_that_nobody_knows_says_so(done, mission):
     done("sortie", "create", "Ship", "--mission", mission, "--assign-to", "spec-2")
     told = done("context", "--agent", "typo")
     assert "**Mission**: Test" in told.out
-    assert f"mission {mission} knows no agent typo: this tells of the whole mission" in told.err
+    assert f"mission {mission} knows no agent typo: briefing for the whole mission" in told.err
     for known in ("spec-1", "spec-2"):
         assert done("context", "--agent", known).err == ""
 

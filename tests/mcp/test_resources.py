@@ -50,14 +50,14 @@ async def test_the_mission_and_its_checkpoints_can_be_listed_and_read(
 async def test_what_is_not_there_is_an_error_that_says_so(near: Start) -> None:
     async with near() as alice:
         for uri, told in (
-            ("fleet://nothing", "Nothing is at fleet://nothing"),
+            ("fleet://nothing", "There is no resource fleet://nothing"),
             ("fleet://checkpoint/chk-00000000", "chk-00000000"),
             (
                 "fleet://mission/zzz",
-                "Nothing is at fleet://mission/zzz. There are fleet://mission, ",
+                "There is no resource fleet://mission/zzz. Read fleet://mission, ",
             ),
-            ("fleet://checkpoint/..%2Fetc", "Nothing is at"),
-            ("file:///etc/passwd", "Nothing is at"),
+            ("fleet://checkpoint/..%2Fetc", "There is no resource"),
+            ("file:///etc/passwd", "There is no resource"),
             ("fleet://mission", "You have no mission"),
         ):
             with pytest.raises(MCPError, match=told) as caught:

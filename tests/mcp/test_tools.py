@@ -172,8 +172,8 @@ async def test_a_directory_cannot_be_locked_and_the_agent_reads_what_to_do(near:
         for directory in (".", "src/", os.getcwd()):
             told = await alice.fails("lock", file=directory)
             assert told == (
-                f"{directory} is a directory, and a lock on it would guard no file in it."
-                " Lock each file that you are going to change."
+                f"{directory} is a directory, and a lock on it guards no file in it."
+                " Lock each file that you will change."
             )
 
 
@@ -241,7 +241,7 @@ async def test_letters_are_sent_read_and_acknowledged(near: Start) -> None:
         again = await bob.fails("ack", message_ids=[letter])
         assert "acknowledged" in again
         unknown = await alice.does("send", to=["bob", "nobody"], subject="Hello?")
-        assert "Nobody is known as nobody" in unknown
+        assert "nobody is not registered yet" in unknown
 
 
 async def test_a_note_a_checkpoint_and_the_briefing(near: Start, fleet: Fleet) -> None:

@@ -118,7 +118,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
         try:
             line.execute("BEGIN")
             line.execute(LOCK.encode())
-            with pytest.raises(Unavailable, match="Another machine keeps the store locked"):
+            with pytest.raises(Unavailable, match="Another machine holds a lock on the store"):
                 await opened.event()
             assert opened.store.availability.away is None
             line.execute("ROLLBACK")

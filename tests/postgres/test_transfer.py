@@ -239,7 +239,7 @@ async def test_a_store_that_was_moved_is_opened_by_nobody(moving: Moving) -> Non
     with pytest.raises(StoreRefused, match=f"was moved to {moving.database}") as refused:
         async with moving.shared():
             pass
-    assert "Take the setting store, or FLEET_DATABASE_URL, away" in str(refused.value)
+    assert "Remove the setting store, or FLEET_DATABASE_URL" in str(refused.value)
 
 
 async def test_moved_twice_there_and_back_it_takes_the_place_of_what_it_left(

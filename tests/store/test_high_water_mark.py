@@ -48,7 +48,7 @@ async def test_what_a_damaged_wal_has_lost_is_told(tmp_path: Path, hurt: Any, ca
         (told,) = [event for event in await fleet.events() if event.type == "store_restored"]
         assert told.data["source"] == "damage"
         assert told.seq > lost.reached > lost.end
-    assert "What is left is served under a new epoch" in caplog.text
+    assert "fleetd serves the remaining events under a new epoch" in caplog.text
     kept = list((root / "data").glob("squawk.db-wal.damaged-*"))
     assert len(kept) == (hurt not in (Path.unlink, cut_to_nothing))
     async with opened(root) as fleet:

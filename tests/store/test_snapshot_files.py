@@ -149,9 +149,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "ends in the middle": (packed(TWO)[: len(packed(TWO)) // 2], "it ends early"),
     "has a head only": (packed(TWO)[:10], "it ends early"),
     "is empty": (b"", "it ends early"),
-    "goes on": (packed(TWO) + b"more", "something follows its end"),
-    "goes on with zeros": (packed(TWO) + bytes(4), "something follows its end"),
-    "has two members": (packed(TWO) + packed(TWO), "something follows its end"),
+    "goes on": (packed(TWO) + b"more", "it has data after its end"),
+    "goes on with zeros": (packed(TWO) + bytes(4), "it has data after its end"),
+    "has two members": (packed(TWO) + packed(TWO), "it has data after its end"),
     "is none": (TWO, "it is no gzip file"),
     "has a wrong sum": (packed(TWO)[:-8] + bytes(8), "it is no gzip file"),
 }

@@ -123,7 +123,7 @@ def error_checkpoint(
             agent_id=row["id"],
             kind="exception",
             name="AgentLost",
-            message=f"{names} ended without a word ({reason})",
+            message=f"{names} ended without notice ({reason})",
         )
         take_error_checkpoint(tx, ctx, mission, error, created_by="fleetd")
 

@@ -90,7 +90,7 @@ def _refuse_gone(
         )
         raise InvalidState(
             f"The message was not sent: {who} has left the fleet.",
-            hint="Send it to the agents that are still there; fleetctl agent list shows them.",
+            hint="Send it to present agents; fleetctl agent list shows them.",
             record=(failed,),
             gone=gone,
         )
@@ -160,7 +160,7 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     if delivery is None:
         raise NotFound(
             f"Message {row['id']} was not sent to {request.agent_id}.",
-            hint="Only its recipients can acknowledge a message.",
+            hint="Only a recipient can acknowledge a message.",
             message_id=row["id"],
             agent_id=request.agent_id,
         )
@@ -168,7 +168,7 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
         raise InvalidState(
             f"Message {row['id']} was already acknowledged by {request.agent_id} at "
             f"{delivery['acked_at']}.",
-            hint="Nothing is left to do with it.",
+            hint="No further step is needed.",
             acked_by=request.agent_id,
             acked_at=delivery["acked_at"],
         )
@@ -224,7 +224,7 @@ def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
         states = ", ".join(f"{d['agent_id']}: {d['status']}" for d in deliveries)
         raise InvalidState(
             f"Message {row['id']} has no delivery to queue again ({states}).",
-            hint="Only deliveries that are not acknowledged and not queued can be repeated.",
+            hint="Only a delivery that is neither acknowledged nor queued can be queued again.",
             message_id=row["id"],
         )
     for agent_id in again:

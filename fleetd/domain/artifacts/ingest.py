@@ -32,13 +32,13 @@ def repair_row(tx: Tx, ctx: Context, record: FileRecord) -> None:
     old = tx.one(f"SELECT deleted_at FROM {kind.table} WHERE id = :id", id=record_id)
     if old is not None and old["deleted_at"] is not None:
         raise InvalidState(
-            f"{noun.capitalize()} {record_id} was deleted and does not come back.",
+            f"{noun.capitalize()} {record_id} was deleted and cannot be restored.",
             hint=f"Use another {noun}.",
         )
     if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
         raise InvalidState(
-            f"The {kind.whose} of {noun} {record_id} was forgotten and does not come back.",
-            hint="Remove the file; nothing else is left of it.",
+            f"The {kind.whose} of {noun} {record_id} was forgotten and cannot be restored.",
+            hint="Remove the file; it is the last trace.",
         )
     if old is None:
         insert(tx, ctx, record)
@@ -118,7 +118,7 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
         if tx.exists(f"SELECT id FROM {kind.table} WHERE id = :id", id=record_id):
             continue
         if was_forgotten(tx, kind.whose, owner_of(record), seq_of(record)):
-            text = f"The file of {noun} {record_id} belongs to what was forgotten; remove it"
+            text = f"The file of {noun} {record_id} belongs to a forgotten record; remove it"
             tx.after_commit(LogLine("WARNING", text))
             continue
         # A record is always followed by its own event.

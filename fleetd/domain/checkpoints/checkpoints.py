@@ -244,7 +244,7 @@ def bounded(
     warnings = []
     if len(content.sorties) > MANY_SORTIES:
         warnings.append(
-            f"{len(content.sorties)} sorties; over {MANY_SORTIES} a checkpoint takes longer"
+            f"{len(content.sorties)} sorties; a checkpoint of more than {MANY_SORTIES} takes longer"
         )
     limit = ctx.config.limits.checkpoint_bytes
     if size > limit:

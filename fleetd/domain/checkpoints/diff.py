@@ -67,8 +67,8 @@ def compare(
     """
     if after is not None and before.mission_id != after.mission_id:
         raise InvalidParams(
-            f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}; "
-            "only checkpoints of one mission can be compared.",
+            f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}. "
+            "Only checkpoints of one mission can be compared.",
             hint=f"fleetctl checkpoints list --mission {before.mission_id} shows the others.",
             field="after",
         )

@@ -113,6 +113,6 @@ def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport
     )
     count = 1 + sum(detail.count for detail in joined)
     if str(count).strip("0") == "1":  # 10, 100, 1,000, ...: a storm must not fill the log too
-        text = f"{count} times the same error, one checkpoint ({row['id']}): {details}"
+        text = f"The same error occurred {count} times (checkpoint {row['id']}): {details}"
         tx.after_commit(LogLine("WARNING", text))
     return str(row["id"])

@@ -87,7 +87,7 @@ def _refusal(version: object, where: str, values: Plain) -> FleetError:
         return Corrupt(
             f"{where} has no version, but {version!r} in its place.",
             reason="has no version",
-            hint="fleetctl checkpoints verify --all --repair heals it from the other copy.",
+            hint="fleetctl checkpoints verify --all --repair restores it from the other copy.",
             **values,
         )
     newer = numbers > (_numbers(CHECKPOINT_VERSION) or ())
@@ -98,7 +98,7 @@ def _refusal(version: object, where: str, values: Plain) -> FleetError:
     )
     return Incompatible(
         f"{where} has checkpoint version {version}; this fleetd reads {CHECKPOINT_VERSION}"
-        f" and brings {', '.join(LAYOUTS)} up to it.",
+        f" and converts {', '.join(LAYOUTS)} up to it.",
         hint=advice,
         version=version,
         **values,
@@ -120,7 +120,7 @@ def migrated(content: Plain, layout: VersionLayout) -> Plain:
         try:
             content = layout.migrate(content) | {"version": layout.becomes}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not of its version's layout: {error!r}") from error
+            raise ValueError(f"not in the layout for this version: {error!r}") from error
         if layout.becomes == CHECKPOINT_VERSION:
             return content
         layout = LAYOUTS[layout.becomes]

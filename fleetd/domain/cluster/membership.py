@@ -94,7 +94,7 @@ def heartbeat(
     )
     was_lost = before is not None and before["status"] == "lost"
     if was_lost:
-        tx.after_commit(LogLine("WARNING", "This machine counted as lost, and is heard of again"))
+        tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
     return HeartbeatResult(was_lost=was_lost)
 
 

@@ -23,7 +23,7 @@ def _digest(request: Mutation[Any]) -> str:
 def recall(tx: Tx, ctx: Context, request: Mutation[Any]) -> Any:
     """Return the first result under the request's key, or None when there is none.
 
-    Raises InvalidParams when the key was used with other parameters.
+    Raises InvalidParams when the key was already used with other parameters.
     """
     row = tx.one(
         "SELECT * FROM idempotency_keys WHERE method = :method AND key = :key"
@@ -36,8 +36,8 @@ def recall(tx: Tx, ctx: Context, request: Mutation[Any]) -> Any:
         return None
     if row["params_digest"] != _digest(request):
         raise InvalidParams(
-            f"idempotency_key {request.idempotency_key} was used with other parameters.",
-            hint="Use a new key for a new request.",
+            f"idempotency_key {request.idempotency_key} was already used with other parameters.",
+            hint="Use a new key for each new request.",
             field="idempotency_key",
         )
     return msgspec.json.decode(row["result_json"], type=result_type(type(request)))

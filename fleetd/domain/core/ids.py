@@ -63,7 +63,7 @@ def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
     if len(rows) > 1:
         names = ", ".join(row["id"] for row in rows[:2])
         raise InvalidParams(
-            f"The {noun} id {prefix} is ambiguous: it could be {names}.",
+            f"The {noun} id {prefix} is ambiguous: it matches {names}.",
             hint="Give more digits of the id.",
             field=f"{noun}_id",
         )

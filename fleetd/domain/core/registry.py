@@ -50,7 +50,7 @@ def method(
         is_rule = not inspect.iscoroutinefunction(answer)
         _check(answer, request, is_rule=is_rule)
         if request in REGISTERED:
-            raise TypeError(f"{request.__name__} is answered twice")
+            raise TypeError(f"{request.__name__} already has a function")
         REGISTERED[request] = Method(
             request=request,
             answer=answer,

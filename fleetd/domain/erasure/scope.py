@@ -232,7 +232,7 @@ def _session(tx: Tx, session_id: str) -> Scope:
     if not agents and not called:
         raise NotFound(
             f"Session not found: {session_id}",
-            hint="fleetctl agent list --json shows the sessions of the agents there are.",
+            hint="fleetctl agent list --json shows the sessions of all agents.",
             noun="session",
             id=session_id,
         )

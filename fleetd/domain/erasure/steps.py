@@ -210,8 +210,8 @@ def _result(
 ) -> Forgotten:
     if not any(found.values()):
         raise InvalidState(
-            f"Nothing is remembered of {target.name}.",
-            hint="fleetctl mission list shows the missions there are, and their directories.",
+            f"fleetd has no records of {target.name}.",
+            hint="fleetctl mission list shows all missions with their directories.",
             project_dir=target.name,
         )
     return Forgotten(

@@ -74,7 +74,7 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
     if request.type in PAYLOADS and request.type not in REPORTED_ACTIVITY:
         raise InvalidParams(
             f"Events of type {request.type} are written by fleetd itself.",
-            hint="Use another type, or the method that causes this event.",
+            hint="Use another type, or call the method that causes this event.",
             field="type",
         )
     mission_id, agent_id = _mission(tx, request.mission_id), request.agent_id
@@ -96,7 +96,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     if request.type is not None and request.types is not None:
         raise InvalidParams(
             "type and types are both given.",
-            hint="Give types, which may be one only.",
+            hint="Give types; a single type is allowed.",
             field="types",
         )
     end = event_log.position(tx)
@@ -262,7 +262,7 @@ def subscribe(tx: Tx, ctx: Context, request: EventSubscribe) -> Subscription:
     if request.epoch is not None and request.epoch != current:
         raise Incompatible(
             f"The store's epoch is {current}, not {request.epoch}: positions have changed.",
-            hint="Subscribe again without since and epoch, and read the state anew.",
+            hint="Subscribe again without since and epoch, and read the state again.",
             epoch=current,
         )
     end = event_log.position(tx)
@@ -270,7 +270,7 @@ def subscribe(tx: Tx, ctx: Context, request: EventSubscribe) -> Subscription:
     if since > end:
         raise InvalidParams(
             f"since is {since}, but the log ends at {end}.",
-            hint="Use the position of an earlier reply of this store.",
+            hint="Use a position from a reply of this store.",
             field="since",
             position=end,
         )
@@ -359,15 +359,15 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
     before = row["position"] if row else 0
     if request.position < before:
         raise InvalidState(
-            f"The cursor of {request.consumer} on {request.stream} stands at {before} and does "
+            f"The cursor of {request.consumer} on {request.stream} is at {before} and does "
             f"not go back to {request.position}.",
-            hint="To read again, list events since an earlier position; the cursor may stay.",
+            hint="To read events again, list them since an earlier position and leave the cursor.",
             position=before,
         )
     if request.position > end:
         raise InvalidParams(
             f"position is {request.position}, but the log ends at {end}.",
-            hint="Advance to the seq of an event that was read.",
+            hint="Advance to the seq of an event that you have read.",
             field="position",
             position=end,
         )

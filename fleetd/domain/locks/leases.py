@@ -29,12 +29,12 @@ from ..core.tx import Row, Tx
 from ..missions.selection import mission_of_directory
 
 _LOCKED = (
-    "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or take another file."
+    "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
 )
 # Its lease runs its course: nobody can tell whether a machine that is cut off goes on writing.
 _LOST = (
-    "Take its work over (fleetctl resume --agent NAME --take-over-from {}), end the lock if you"
-    " know that nobody writes there any more (fleetctl lock force-release {}), or wait."
+    "Take its work over (fleetctl resume --agent NAME --take-over-from {}), release the lock if you"
+    " know that nobody writes there (fleetctl lock force-release {}), or wait."
 )
 
 
@@ -58,8 +58,8 @@ def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
         raise AssertionError("lock requests need the fact lock_key")
     if ctx.facts.is_directory:
         raise InvalidParams(
-            f"{request.file} is a directory, and a lock on it would guard no file in it.",
-            hint="Lock each file that you are going to change.",
+            f"{request.file} is a directory, and a lock on it guards no file in it.",
+            hint="Lock each file that you will change.",
             field="file",
         )
     return LeaseRequest(

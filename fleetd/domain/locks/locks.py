@@ -65,7 +65,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
         whose = agent_label(tx, ctx, row["held_by"])
         raise InvalidState(
             f"Lock {row['id']} on {row['file']} is held by {whose}, not by {agent_id}.",
-            hint="Only its holder can renew or release a lock.",
+            hint="Only the holder can renew or release a lock.",
             held_by=row["held_by"],
         )
     status = row["status"]
@@ -74,8 +74,8 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     if status != "active":
         raise InvalidState(
             f"Lock {row['id']} on {row['file']} is {status}; its token "
-            f"{row['fencing_token']} guards nothing any more.",
-            hint="Acquire the file again before writing to it.",
+            f"{row['fencing_token']} is no longer valid.",
+            hint="Acquire the lock again before you write to the file.",
             status=status,
         )
     return row
@@ -112,7 +112,7 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
     if row["status"] != "active":
         raise InvalidState(
             f"Lock {row['id']} on {row['file']} is already {row['status']}.",
-            hint="Nothing is left to release.",
+            hint="No further step is needed.",
             status=row["status"],
         )
     leases.end_by_force(tx, ctx, row, request.agent_id, request.reason)

@@ -79,9 +79,9 @@ def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
     """
     if _found(tx, ctx, ticket) is None:
         raise NotFound(
-            "The wait for the lock has ended: its mission or its agent was taken out of the store,"
-            " or its machine was not heard of.",
-            hint="Ask for the lock again if there is still something to do.",
+            "The wait for the lock has ended: its mission or its agent was deleted, or its"
+            " machine was lost.",
+            hint="Request the lock again if you still need it.",
         )
     return _claimed(tx, ctx, ticket)
 

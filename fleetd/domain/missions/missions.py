@@ -77,7 +77,7 @@ def create_row(
     if project_dir is not None and not project_dir.startswith("/"):
         raise InvalidParams(
             f"project_dir is {project_dir!r}, which is not an absolute path.",
-            hint="Give the whole path of the project's directory.",
+            hint="Give the absolute path of the project's directory.",
             field="project_dir",
         )
     mission_id = fresh_id(tx, ctx, "mission")
@@ -108,8 +108,8 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     row = find(tx, "mission", request.mission_id)
     if row["status"] != "pending":
         raise InvalidState(
-            f"Mission {row['id']} is {ended_as(row)}, only a pending mission can be started.",
-            hint=f"fleetctl mission show {row['id']} shows where it stands.",
+            f"Mission {row['id']} is {ended_as(row)}; only a pending mission can be started.",
+            hint=f"fleetctl mission show {row['id']} shows its state.",
             status=row["status"],
         )
     begin_mission(tx, ctx, row)
@@ -134,8 +134,8 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
     if not changes and not request.sorties:
         raise InvalidParams(
-            "Nothing to change: none of title, description, priority, metadata, sorties is given.",
-            hint="Name at least one of them.",
+            "Nothing to change: title, description, priority, metadata and sorties are missing.",
+            hint="Give at least one of them.",
         )
     if request.title is not None and row["origin"] != "person":
         changes["origin"] = "person"
@@ -197,13 +197,13 @@ def close(
 
 @method(MissionFail)
 def fail(tx: Tx, ctx: Context, request: MissionFail) -> Mission:
-    """Give a mission up as failed."""
+    """Mark a mission as failed."""
     return _give_up(tx, ctx, request.mission_id, "failed", MissionFailed(reason=request.reason))
 
 
 @method(MissionCancel)
 def cancel(tx: Tx, ctx: Context, request: MissionCancel) -> Mission:
-    """Call a mission off."""
+    """Cancel a mission."""
     payload = MissionCancelled(reason=request.reason)
     return _give_up(tx, ctx, request.mission_id, "cancelled", payload)
 
@@ -247,9 +247,9 @@ def _open(tx: Tx, mission_id: str) -> Row:
         merged = row["closed_reason"] == "merged"  # what was open in it is elsewhere
         raise InvalidState(
             f"Mission {row['id']} is already {ended_as(row)} (since {row['completed_at']}).",
-            hint=f"fleetctl mission timeline {row['id']} tells where its work goes on."
+            hint=f"fleetctl mission timeline {row['id']} shows the mission that continues its work."
             if merged
-            else f"fleetctl resume --mission {row['id']} --rewind would reopen it.",
+            else f"fleetctl resume --mission {row['id']} --rewind reopens it.",
             status=row["status"],
         )
     return row

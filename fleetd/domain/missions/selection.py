@@ -84,11 +84,11 @@ def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     if wanted.purpose == "recovery":
         raise InvalidState(
             "No missions need recovery.",
-            hint="fleetctl checkpoints list shows what could be restored.",
+            hint="fleetctl checkpoints list shows all checkpoints.",
         )
     raise InvalidState(
         "No active mission found. Use --mission <id> to specify.",
-        hint="fleetctl mission list shows the missions there are.",
+        hint="fleetctl mission list shows all missions.",
     )
 
 

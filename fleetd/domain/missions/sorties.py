@@ -143,7 +143,7 @@ def refuse_closed(mission: Row) -> None:
     """Raise InvalidState for a mission that is over: nothing is added to it."""
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
-            f"Mission {mission['id']} is {ended_as(mission)} and takes no more sorties.",
+            f"Mission {mission['id']} is {ended_as(mission)} and accepts no more sorties.",
             hint="Create a new mission for further work.",
             status=mission["status"],
         )
@@ -190,11 +190,11 @@ def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
 
 @method(SortieRemove)
 def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
-    """Take out a sortie that nobody has begun."""
+    """Remove a sortie that nobody has started."""
     row = open_row(tx, request.sortie_id, "removed")
     if row["status"] not in ("pending", "assigned"):
         raise InvalidState(
-            f"Sortie {row['id']} is {row['status']}; only one that nobody began can be removed.",
+            f"Sortie {row['id']} is {row['status']}; only an unstarted sortie can be removed.",
             hint=f"Fail it with a reason instead: fleetctl sortie fail {row['id']} --reason …",
             status=row["status"],
         )
@@ -217,7 +217,7 @@ def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
         by = f" by {row['assigned_to']}" if row["assigned_to"] else ""
         raise InvalidState(
             f"Sortie {row['id']} was already {row['status']}{by} at {row['completed_at']}.",
-            hint="Nothing is left to do here; add a new sortie for further work.",
+            hint="Add a new sortie for further work.",
             status=row["status"],
             assigned_to=row["assigned_to"],
         )
@@ -225,7 +225,7 @@ def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
             f"Mission {mission['id']} is {ended_as(mission)}; its sorties cannot be {verb}.",
-            hint=f"fleetctl resume --mission {mission['id']} --rewind would reopen it.",
+            hint=f"fleetctl resume --mission {mission['id']} --rewind reopens it.",
             status=mission["status"],
         )
     return row

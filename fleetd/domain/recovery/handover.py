@@ -83,7 +83,7 @@ def _refuse_living(restore: RestoreContext, lost: str, successor: str) -> None:
     if row["succeeded_by"] not in (None, successor):
         raise InvalidState(
             f"The work of {lost} was already taken over by {row['succeeded_by']}.",
-            hint=f"Ask {row['succeeded_by']}, or take over from that agent when it is lost.",
+            hint=f"Ask {row['succeeded_by']}, or take over from it when it is lost.",
             succeeded_by=row["succeeded_by"],
         )
     if row["status"] not in ("active", "waiting", "idle"):
@@ -93,7 +93,7 @@ def _refuse_living(restore: RestoreContext, lost: str, successor: str) -> None:
     elif restore.ctx.is_here(row):
         raise InvalidState(
             f"Agent {lost} is still running (process {row['pid']}).",
-            hint=f"Let it finish, or end it first; fleetctl agent show {lost} says more.",
+            hint=f"Let it finish, or stop it first; fleetctl agent show {lost} says more.",
             pid=row["pid"],
         )
     else:

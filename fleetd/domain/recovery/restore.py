@@ -171,7 +171,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
     told, text = prompt.brief(tx, ctx, mission, sorties, checkpoint, request)
     warnings = []
     if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
-        whole = "this tells of the whole mission"
+        whole = "briefing for the whole mission"
         warnings.append(f"mission {mission['id']} knows no agent {agent_id}: {whole}")
     # For a person who cleared the session's window and wants it back after all.
     before = last_session_mission(tx, ctx, request.cwd) if is_automatic(mission) else None

@@ -84,15 +84,15 @@ def check_agents(request: RecoveryRestore) -> None:
     """Refuse a request whose agents do not make sense; raises InvalidParams."""
     if request.scope == "agent" and request.force_locks:
         raise InvalidParams(
-            "force_locks takes other agents' locks, and scope agent leaves them alone.",
-            hint="Choose one of the two.",
+            "force_locks takes other agents' locks, which scope agent never does.",
+            hint="Omit one of the two.",
             field="force_locks",
         )
     if request.agent_id is not None:
         if request.agent_id == request.take_over_from:
             raise InvalidParams(
                 f"{request.agent_id} cannot take over from itself.",
-                hint="To bring back its own part, use scope agent without take_over_from.",
+                hint="To restore its own part, use scope agent without take_over_from.",
                 field="take_over_from",
             )
         return
@@ -105,7 +105,7 @@ def check_agents(request: RecoveryRestore) -> None:
     if request.scope == "agent":
         raise InvalidParams(
             "scope is agent, but agent_id is missing.",
-            hint="Say whose part is to be restored.",
+            hint="Give the agent whose part is to be restored.",
             field="agent_id",
         )
 
@@ -217,7 +217,7 @@ def choose_checkpoint(
                 raise InvalidParams(
                     f"Checkpoint {checkpoint.id} belongs to mission {checkpoint.mission_id}, "
                     f"not to {wanted}.",
-                    hint="Leave one of the two out.",
+                    hint="Omit one of the two.",
                     field="checkpoint_id",
                 )
         return checkpoint
@@ -247,16 +247,16 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport)
     oldest = ctx.days_ago(retention.days)
     for index, row in enumerate(rows):
         if index >= retention.keep and row["timestamp"] < oldest:
-            report.warnings.append(f"Checkpoint {row['id']} has expired and was passed over")
+            report.warnings.append(f"Checkpoint {row['id']} has expired and was skipped")
         elif row["id"] in ctx.facts.unreadable:
-            report.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was passed over")
+            report.warnings.append(f"{ctx.facts.unreadable[row['id']]}; it was skipped")
         else:
             return checkpoints.load(tx, row["id"])
     if ctx.facts.unreadable:
         raise Corrupt(
             f"No checkpoint of mission {mission_id} can be used: {'; '.join(report.warnings)}.",
-            hint="fleetctl checkpoints verify --all shows what is wrong; an expired one can be "
-            "named: fleetctl resume --checkpoint <id>",
+            hint="fleetctl checkpoints verify --all shows the damage. To use an expired "
+            "checkpoint: fleetctl resume --checkpoint <id>",
             mission_id=mission_id,
         )
     raise checkpoints.none_for(mission_id)

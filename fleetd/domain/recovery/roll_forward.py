@@ -71,8 +71,8 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
     begin_epoch(tx, ctx, max(top, reached), highest + TOKENS_UNSEEN, "files")
     what = "was rolled back or replaced by an older copy" if end else "was lost"
     text = (
-        f"The database lies behind its checkpoint files: its log ends at {end}, the files reach"
-        f" {top}. It {what}; it is brought back from the files, under a new epoch"
+        f"The database is behind its checkpoint files: its log ends at {end}, the files reach"
+        f" {top}. It {what}; fleetd restores it from the files, under a new epoch"
     )
     tx.after_commit(LogLine("WARNING", text))
 
@@ -91,8 +91,8 @@ def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
         newest = restore.checkpoint.id
         text = (
             f"Mission {mission['id']} is {ended_as(mission)} in the database and stays so, though"
-            f" checkpoint {newest} is newer; fleetctl resume --checkpoint {newest} --rewind"
-            " would reopen it"
+            f" checkpoint {newest} is newer. To reopen it: fleetctl resume --checkpoint {newest}"
+            " --rewind"
         )
         tx.after_commit(LogLine("WARNING", text))
 
@@ -128,7 +128,7 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
     if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
         make_pending(tx, restore.ctx, restore.mission_id, then.id)
     text = (
-        f"Mission {restore.mission_id} was brought to checkpoint {then.id} of {then.timestamp}:"
+        f"Mission {restore.mission_id} was restored to checkpoint {then.id} of {then.timestamp}:"
         f" {progress}%, {sorties} sorties, {locks} locks, {messages} messages"
     )
     for line in (text, *restore.report.warnings, *restore.report.errors):

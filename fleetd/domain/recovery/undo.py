@@ -20,7 +20,7 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
         return
     if restore.only_agent:
         raise InvalidState(
-            f"Mission {mission['id']} is {ended_as(mission)}; one agent cannot reopen it.",
+            f"Mission {mission['id']} is {ended_as(mission)}; scope agent cannot reopen it.",
             hint="Restore the whole mission: --scope mission --rewind.",
             status=mission["status"],
         )
@@ -29,7 +29,7 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
     if not restore.request.rewind:
         raise InvalidState(
             f"Mission {mission['id']} was {ended_as(mission)} at {mission['completed_at']}.",
-            hint="To go back to the checkpoint all the same, add --rewind.",
+            hint="To restore the checkpoint anyway, add --rewind.",
             status=mission["status"],
         )
     known = restore.checkpoint.mission

@@ -94,7 +94,7 @@ def _note_missed(tx: Tx, dropped: list[Row]) -> None:
             seq=seq,
         )
         for row in first:
-            text = f"Events of {stream} went that the cursor of {row['consumer']} had not come to"
+            text = f"Events of {stream} were deleted before {row['consumer']} read them"
             tx.after_commit(LogLine("WARNING", text))
 
 

@@ -226,7 +226,7 @@ def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
     if not tx.exists("SELECT id FROM runs WHERE id = :id", id=given):
         raise NotFound(
             f"Run not found: {given}",
-            hint="fleetctl snapshot list shows the runs that have snapshots.",
+            hint="fleetctl snapshot list shows the runs with snapshots.",
             noun="run",
             id=given,
         )

@@ -65,7 +65,7 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
     plan = _Plan(tx, ctx, mission_id, agent_id)
     steps = plan.resolve(stays, before, whole=planned.whole)
     if plan.bring_in_line(steps, gone) and beyond:
-        text = f"The plan of {agent_id} has {beyond} items too many; {MOST_ITEMS} are followed"
+        text = f"The plan of {agent_id} has {beyond} items too many; fleetd follows {MOST_ITEMS}"
         tx.after_commit(LogLine("WARNING", text))
 
 

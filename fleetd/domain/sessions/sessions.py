@@ -98,7 +98,7 @@ def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
     if wanted is not None and _AGENT_ID.match(wanted):
         return _free(tx, wanted[: LONGEST_ID - 4], key, unless_ended=True)
     if wanted:
-        text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, which names no agent"
+        text = f"FLEET_AGENT_ID of session {key.session_id} is {wanted!a}, not a valid agent id"
         tx.after_commit(LogLine("WARNING", text))
     return agent_without_session(tx, ctx) or _free(tx, _derived(key.harness, key.session_id), key)
 

@@ -104,7 +104,7 @@ def from_file(data: bytes, where: str) -> Snapshot:
         _refuse(
             error,
             f"The snapshot file {where}",
-            hint="fleetctl snapshot verify --repair writes it again from the database.",
+            hint="fleetctl snapshot verify --repair rewrites it from the database.",
             path=where,
         )
 
@@ -135,7 +135,7 @@ def from_row(row: Row) -> Snapshot:
         _refuse(
             error,
             f"The database row of snapshot {row['id']}",
-            hint=f"fleetctl snapshot verify {row['id']} --repair heals it from its file.",
+            hint=f"fleetctl snapshot verify {row['id']} --repair restores it from its file.",
             snapshot_id=row["id"],
             run_id=row["run_id"],
         )
@@ -174,7 +174,7 @@ def _read(data: bytes) -> Snapshot:
     if iso(to_ms(content.created_at)) != content.created_at:
         raise ValueError(f"created_at is {content.created_at!r}")
     if digest_of(canonical(content)) != integrity.digest:
-        raise ValueError("it has fields or values that no snapshot has")
+        raise ValueError("it has unknown fields or values")
     return Snapshot(**_fields(content), integrity=integrity)
 
 
@@ -186,13 +186,15 @@ def _integrity(stated: object) -> Integrity:
     integrity = msgspec.convert(stated, Integrity)
     if (integrity.algorithm, integrity.format_version) != (_SEAL.algorithm, _SEAL.format_version):
         told = f"{integrity.format_version} with {integrity.algorithm}"
-        raise ValueError(f"its format version is {told}; {VERSION} with {_SEAL.algorithm} is read")
+        raise ValueError(
+            f"its format version is {told}; this fleetd reads {VERSION} with {_SEAL.algorithm}"
+        )
     return integrity
 
 
 def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoReturn:
     refusal: type[Corrupt] = SchemaInvalid
-    why = f"is not a snapshot that can be read ({error})"
+    why = f"is not a readable snapshot ({error})"
     if isinstance(error, ChecksumError):
         refusal, why = IntegrityMismatch, "does not match its checksum"
     raise refusal(f"{what} {why}.", hint=hint, reason=why, **values) from error

@@ -158,8 +158,8 @@ def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[Tod
         checked_at = iso(to_ms(declared.checked_at)) if declared.checked_at is not None else ctx.now
     except (ValueError, OverflowError):
         raise InvalidParams(
-            f"todo_compliance.checked_at is {declared.checked_at!r}, which is no time.",
-            hint="Give ISO 8601, such as 2026-01-05T12:00:00Z, or leave it out for now.",
+            f"todo_compliance.checked_at is {declared.checked_at!r}, which is not a time.",
+            hint="Give ISO 8601, such as 2026-01-05T12:00:00Z, or omit it for the present time.",
             field="step_state.todo_compliance.checked_at",
         ) from None
     complied = TodoCompliance(result=declared.result, violations=kept, checked_at=checked_at)

@@ -23,7 +23,7 @@ _MISSIONS = "msn-"
 LONGEST_ID = 64
 DIGEST_CHARS = 8
 SHOWN = 5
-_LISTS = "fleetctl snapshot list shows the runs that have snapshots."
+_LISTS = "fleetctl snapshot list shows the runs with snapshots."
 
 
 class RunCandidate(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def requested_run(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest
         return _of_directory(tx, ctx, request.cwd, over=isinstance(request, SnapshotLatest))
     raise InvalidParams(
         "Neither run_id nor agent_id nor cwd names a run.",
-        hint="Give run_id, or the agent_id of a session, or the cwd that one works in.",
+        hint="Give run_id, the agent_id of a session, or the cwd of one.",
         field="run_id",
     )
 
@@ -129,8 +129,8 @@ def _of_agent(tx: Tx, agent_id: str) -> str:
     if tx.one("SELECT 1 AS there FROM agents WHERE id = :id", id=agent_id) is None:
         raise missing("agent", agent_id)
     raise InvalidState(
-        f"Agent {agent_id} has no session, and nothing was recorded of it.",
-        hint="Give run_id too, an id of your own for its run.",
+        f"Agent {agent_id} has no session and no records.",
+        hint="Give run_id too: any id of your choice.",
         agent_id=agent_id,
     )
 
@@ -144,19 +144,19 @@ def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> RunCandidate
         shown = ", ".join(f"{each.run_id} ({each.agent_id})" for each in found[:SHOWN])
         more = ", ..." if len(found) > SHOWN else ""
         raise InvalidState(
-            f"{len(found)} runs are under way in {cwd}: {shown}{more}.",
-            hint="Give run_id or agent_id (--run <id> or --agent <id>) to say which.",
+            f"{len(found)} runs are in progress in {cwd}: {shown}{more}.",
+            hint="Give run_id or agent_id (--run <id> or --agent <id>) to select one.",
             candidates=[msgspec.to_builtins(each) for each in found[:20]],
         )
     if not over:
         raise InvalidState(
-            f"No run is under way in {cwd}.",
-            hint="Give run_id (--run <id>): any id of your own will do.",
+            f"No run is in progress in {cwd}.",
+            hint="Give run_id (--run <id>): any id of your choice.",
             cwd=cwd,
         )
     last = _recorded_last(tx, ctx, cwd)
     if last is None:
-        raise NotFound(f"No run is known in {cwd}.", hint=_LISTS, noun="run", cwd=cwd)
+        raise NotFound(f"There is no run in {cwd}.", hint=_LISTS, noun="run", cwd=cwd)
     return RunCandidate(last, None)
 
 

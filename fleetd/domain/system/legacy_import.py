@@ -133,8 +133,8 @@ def _count(tx: Tx, what: str, **values: Any) -> int:
 def _compare(what: str, stored: int, given: int) -> int:
     if stored != given:
         raise InvalidState(
-            f"{given} {what} were to be stored, {stored} were.",
-            hint="Please report this, with the file if you can.",
+            f"{given} {what} had to be stored, only {stored} were.",
+            hint="Report this as a bug, with the file if possible.",
         )
     return stored
 

@@ -106,7 +106,7 @@ def arrive(tx: Tx, ctx: Context) -> Arrival:
     _end_locks(tx, ctx)
     store_arrived(tx, ctx)
     tx.run("DELETE FROM store_meta WHERE key = 'arrived'")
-    tx.after_commit(LogLine("INFO", f"The store has come from {known.arrived.where}"))
+    tx.after_commit(LogLine("INFO", f"The store was moved here from {known.arrived.where}"))
     return Arrival(moved_to=None, unnamed=_unnamed(tx, ctx))
 
 

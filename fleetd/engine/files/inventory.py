@@ -192,11 +192,11 @@ async def _set_latest(engine: Engine, inventory: Inventory, found: _LatestCheck)
     path = backups.root / owner_id / LATEST
     try:
         if copies and wanted.id is not None and wanted.data is None:
-            log.warning("%s %s; nothing whole is left to write it from", path, trouble)
+            log.warning("%s %s; no intact copy is left to restore it from", path, trouble)
             return ""
         await engine.outbox.in_thread(lambda: backups.set_latest(owner_id, wanted.id, wanted.data))
     except OSError as error:
-        log.warning("%s %s; it cannot be changed: %s", path, trouble, error)
+        log.warning("%s %s; it cannot be rewritten: %s", path, trouble, error)
         return ""
     now = f"it {'holds' if copies else 'names'} {wanted.id} now"
     done = now if wanted.id else "it was removed"

@@ -108,7 +108,7 @@ class Outbox:
         every = self._backups.values()
         removed = await self.in_thread(lambda: sum(backups.sweep() for backups in every))
         if removed:
-            log.info("Removed %d temporary files that a crash had left", removed)
+            log.info("Removed %d temporary files left by a crash", removed)
         await self.post_pending()
 
     async def post_pending(self) -> None:
@@ -178,7 +178,7 @@ class Outbox:
                     await self._remove_files(works[0].noun, [work.record_id for work in works])
         except NotFound:
             self._failed.pop(works[0].record_id, None)
-            log.debug("Nothing left to do for %s", works[0].record_id)
+            log.debug("No file work is left for %s", works[0].record_id)
         except FleetError as error:
             log.warning("The files are behind the database: %s", error.message)
             if isinstance(error, Storage | Unavailable):

@@ -38,7 +38,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
             place = error.filename or engine.pulled.root / mission_id
             raise Storage(
                 f"The files of {mission_id} could not be pulled: {place} ({error.strerror}).",
-                hint="Remove the cause, then pull again: it goes on where it stopped.",
+                hint="Remove the cause, then pull again: the work continues where it stopped.",
                 path=str(place),
             ) from error
         return pulling.result
@@ -89,7 +89,7 @@ class _Pulling:
         for checkpoint_id, nameable in found.items():
             if self._engine.closing:
                 raise Unavailable(
-                    "fleetd is shutting down.", hint="Pull again when it runs.", retry=True
+                    "fleetd is shutting down.", hint="Pull again after it has started.", retry=True
                 )
             self._seen.add(checkpoint_id)
             try:

@@ -161,7 +161,7 @@ def _in_neither_copy(engine: Engine, noun: Noun, error: NotFound) -> NotFound:
     """Return the error of a record that has no copy left, with where it was looked for."""
     root = engine.backups[noun].root
     places = f"the database {engine.store.where} and the files below {root}"
-    others = " Where another machine has its file, it comes back there." if engine.machine else ""
+    others = " If another machine has its file, restore it there." if engine.machine else ""
     return NotFound(error.message, hint=f"Looked in {places}.{others} {error.hint}", **error.values)
 
 
@@ -186,8 +186,8 @@ def _no_file(noun: Noun, row: FleetError, elsewhere: str | None) -> FleetError:
     """Return the error of a damaged row that has no file, or none here."""
     where, hint = "it has no file", f"{KINDS[noun].list} shows the others."
     if elsewhere is not None:
-        where = f"its file lies on {elsewhere}"
-        hint = f"The daemon there heals it: {KINDS[noun].verify} --repair, on that machine."
+        where = f"its file is on {elsewhere}"
+        hint = f"Restore it on that machine: {KINDS[noun].verify} --repair"
     return type(row)(f"{_without_period(row)}, and {where}", hint=hint, **row.values)
 
 

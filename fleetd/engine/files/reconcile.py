@@ -67,14 +67,14 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     except StoreAway:
         raise
     except FleetError as error:
-        log.warning("Rows and files could not be compared: %s", error.message)
+        log.warning("The comparison of rows and files failed: %s", error.message)
 
 
 async def _reconcile(engine: Engine, noun: Noun) -> None:
     try:
         known = await engine.outbox.in_thread(engine.backups[noun].owners)
     except OSError as error:
-        log.warning("The %s files cannot be read, they are not compared: %s", noun, error)
+        log.warning("The %s files cannot be read, so they are not compared: %s", noun, error)
         return
     rows = await engine.read(inventory.owners, noun)
     ingested = 0
@@ -83,7 +83,7 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     for page in _chunks(every, OWNERS):
         ingested += await _reconcile_page(engine, noun, page)
     if ingested:
-        log.warning("%d %ss had lost their rows and came back from files", ingested, noun)
+        log.warning("Restored %d lost rows of %ss from files", ingested, noun)
 
 
 def _chunks(names: list[str], size: int) -> Iterator[list[str]]:
@@ -100,7 +100,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
     for each in every:
         owner_id, rows, now = each.owner_id, each.rows, each
         if each.missing:
-            log.warning("%d files of %s are missing; they are written", len(each.missing), owner_id)
+            log.warning("Writing %d missing files of %s", len(each.missing), owner_id)
         for record_id in sorted(each.missing):
             engine.outbox.post(WriteBackup(noun, record_id))
         for record_id in rows.old:
@@ -125,9 +125,9 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
         adopted += await engine.write(adopt, noun, some)
     left = len(misplaced) - adopted
     if adopted:
-        log.warning("%d %s files of a machine that is gone are kept by this one", adopted, noun)
+        log.warning("This machine now keeps %d %s files of a removed machine", adopted, noun)
     if left:
-        log.warning("%d %s files lie here that other machines keep; remove them", left, noun)
+        log.warning("%d %s files here belong to other machines; remove them", left, noun)
     return adopted
 
 
@@ -184,7 +184,7 @@ async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str])
         for record_id in record_ids:
             found = _read_or_error(backups, RecordFile(owner_id, record_id))
             if isinstance(found, FleetError):
-                log.warning("A file without a row is left where it is: %s", found.message)
+                log.warning("A file without a row was not imported: %s", found.message)
                 refused[record_id] = found
             elif found:
                 good.append(found)
@@ -214,7 +214,7 @@ async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
     except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
         if len(records) == 1:
             noun = noun_of(records[0]).capitalize()
-            log.exception("%s %s cannot be taken in", noun, id_of(records[0]))
+            log.exception("%s %s cannot be imported", noun, id_of(records[0]))
             return Ingested()
     each = [await _import(engine, [record]) for record in records]
     return Ingested(
@@ -240,7 +240,7 @@ async def _catch_up(engine: Engine, reached: int = 0) -> None:
         except FleetError:
             raise
         except Exception:  # a file can hold what no rule expects; the others must come back
-            log.exception("Mission %s could not be brought to its newest checkpoint", mission_id)
+            log.exception("Mission %s could not be restored to its newest checkpoint", mission_id)
 
 
 # Garbage collection: where machines share a store, the rows that one of them forgets are gone at
@@ -261,10 +261,10 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
         try:
             removed += await _collect(engine, backups)
         except OSError as error:
-            log.warning("Files of what was forgotten could not be removed: %s", error)
+            log.warning("Files of forgotten records could not be removed: %s", error)
             stuck = True
     if removed:
-        log.info("Removed %d files of what was forgotten on another machine", removed)
+        log.info("Removed %d files of records that another machine forgot", removed)
     return None if stuck else count
 
 

@@ -57,14 +57,14 @@ async def check(
         return await _check_row(engine, noun, record_id, elsewhere)
     copies = await _copies(engine, noun, record_id, owner_id)
     if copies.gone and engine.outbox.failure(record_id) is None:
-        return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
+        return Finding(check=noun, ok=True, subject=record_id, detail="deleted in the meantime")
     troubles = [text for text in (copies.row_trouble, copies.file_trouble) if text]
     if not troubles:
         return Finding(check=noun, ok=True, subject=record_id, detail="both copies are intact")
     detail = "; ".join(troubles)
     fixed = repair and await _repair(engine, noun, record_id, owner_id, copies)
     if not fixed and await _is_lost(engine, noun, record_id, owner_id, copies):
-        detail += f"; nothing is left to heal it from, {KINDS[noun].way_out(record_id)}"
+        detail += f"; no intact copy is left, {KINDS[noun].way_out(record_id)}"
     return Finding(
         check=noun,
         ok=False,
@@ -79,16 +79,16 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
     """Compare a row with its digest; its file is for the machine that keeps it to check."""
     _, error = await _row(engine, noun, record_id)
     if isinstance(error, NotFound):
-        return Finding(check=noun, ok=True, subject=record_id, detail="deleted meanwhile")
+        return Finding(check=noun, ok=True, subject=record_id, detail="deleted in the meantime")
     row = "its row is intact" if error is None else error.message.rstrip(".")
-    detail = f"{row}; its file lies on {elsewhere} and was not compared"
+    detail = f"{row}; its file is on {elsewhere} and was not compared"
     if error is None:
         return Finding(check="row", ok=True, subject=record_id, detail=detail)
     return Finding(
         check="row",
         ok=False,
         subject=record_id,
-        detail=f"{detail}: {KINDS[noun].verify} --repair heals it there",
+        detail=f"{detail}: {KINDS[noun].verify} --repair restores it there",
         reason_code=_reason(noun, None, [error], ""),
     )
 

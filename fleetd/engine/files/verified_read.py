@@ -81,7 +81,7 @@ def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
     if (owner_of(record), id_of(record)) != (file.owner_id, file.record_id):
         raise layout.damaged(path, f"it holds {id_of(record)} of {owner_of(record)}")
     if max(counters_in(record)) > MOST:
-        raise layout.not_a_file(path, "it counts further than anything can")
+        raise layout.not_a_file(path, "it holds a number beyond the limit")
     if isinstance(record, Snapshot):
         return with_file(record, form.raw, compressed=form.compressed)
     return record

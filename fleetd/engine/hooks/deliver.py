@@ -142,8 +142,8 @@ async def _parse(
     except Exception:
         # Whatever is wrong with it, from the spool it would come again and again.
         reason = "a bug"
-        if engine.session_queue.first_time(f"{request.harness}: a bug, told whole"):
-            log.exception("A payload of %s was not understood", request.harness)
+        if engine.session_queue.first_time(f"{request.harness}: a bug, logged whole"):
+            log.exception("A payload of %s could not be interpreted", request.harness)
     if engine.session_queue.first_time(f"{request.harness}: {reason}"):
         # Cut afterwards: half a token would be recognised as none.
         beginning = redact(request.payload[:LOOKED_AT])[:SHOWN]
@@ -168,7 +168,7 @@ def _decode(payload: str) -> dict[str, Any]:
     with contextlib.suppress(*invalid):
         if isinstance(found := json.loads(payload), dict):
             return found
-    raise Unfit("it is no JSON object")
+    raise Unfit("it is not a JSON object")
 
 
 async def _answer(
@@ -313,7 +313,7 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     try:
         held = await engine.handle(LockList(file=file), caller)
     except Unavailable as error:
-        log.warning("An edit of %s is let through: %s", file, error.message)
+        log.warning("An edit of %s was allowed without a lock check: %s", file, error.message)
         return None
     return next((lock for lock in held.locks if lock.held_by != agent_id), None)
 
@@ -326,7 +326,7 @@ def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
         name = f"$'{escaped(literal)}'"
     return (
         f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
-        f" until {lock.expires_at}), so it was not edited. Other work can go on meanwhile;"
+        f" until {lock.expires_at}), so it was not edited. Continue with other work;"
         f" fleetctl lock acquire {name} --agent {agent_id} --wait-ms 600000 waits for it,"
         f" fleetctl mail send {lock.held_by} asks its holder."
     )
@@ -360,11 +360,11 @@ async def take_spooled(engine: Engine) -> None:
         for number, each in enumerate(waiting):
             if engine.closing:
                 raise Unavailable(
-                    "fleetd is shutting down.", hint="The rest waits in the spool.", retry=True
+                    "fleetd is shutting down.", hint="The rest stays in the spool.", retry=True
                 )
             await _take_one(engine, each)
             if number == 0:
-                log.info("Taking in what waited in the spool: payloads of hooks, %d", len(waiting))
+                log.info("Recording %d payloads of hooks from the spool", len(waiting))
 
 
 async def tidy_spool(engine: Engine) -> None:
@@ -375,7 +375,7 @@ async def tidy_spool(engine: Engine) -> None:
     except StoreAway:  # which the store itself tells, and then everything here comes first
         pass
     except FleetError as error:
-        log.warning("The spool has to wait: %s", error.message)
+        log.warning("The spool cannot be recorded yet: %s", error.message)
     except OSError as error:
         log.warning("The spool %s cannot be emptied: %s", engine.spool.directory, error.strerror)
 
@@ -388,7 +388,7 @@ async def clear_spool(engine: Engine) -> None:
     except OSError as error:
         raise Storage(
             f"The spool {engine.spool.directory} cannot be emptied: {error.strerror}.",
-            hint="What lies there would come back. Mend its permissions, then try again.",
+            hint="Its payloads would be recorded again. Repair its permissions, then try again.",
         ) from error
 
 
@@ -396,7 +396,7 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
     try:
         request = await engine.outbox.in_thread(partial(_read_spooled, engine, waiting))
     except NoFrame as reason:
-        log.warning("%s in the spool is none of the hook client's: %s", waiting.name, reason)
+        log.warning("%s in the spool was not written by the hook client: %s", waiting.name, reason)
         return await engine.outbox.in_thread(partial(engine.spool.put_aside, waiting.name))
     if request is None:
         return None
@@ -420,7 +420,7 @@ def _read_spooled(engine: Engine, waiting: SpooledHook) -> HookDeliver | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise NoFrame(str(error)) from error
     if request.delivery_id != waiting.delivery_id:
-        raise NoFrame("it holds another delivery than its name says")
+        raise NoFrame("its name does not match its delivery")
     return request
 
 
@@ -435,9 +435,9 @@ async def _take_spooled_first(engine: Engine) -> None:
         except (Storage, OSError) as error:
             # One that cannot be taken in, or removed, must not keep all that follow from being.
             if engine.session_queue.first_time(f"spool: {error}"):
-                log.warning("What waits in the spool cannot be taken in now: %s", error)
+                log.warning("The spool cannot be recorded now: %s", error)
     if waiting.cancelled_caught:
         raise Unavailable(
-            "What waits in the spool comes first, and there is much of it.",
-            hint="Leave this in the spool as well.",
+            "fleetd is still recording older payloads from the spool.",
+            hint="Leave this payload in the spool too.",
         )

@@ -62,7 +62,7 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
         return await engine.files.run(look, path, seconds=HOOK_SECONDS)
     except PathUnanswered as unanswered:
         if engine.session_queue.first_time(f"path: {path}"):
-            log.warning("%s Hooks from there are recorded as they are", unanswered.message)
+            log.warning("%s Hooks from there are recorded unresolved", unanswered.message)
         known = unanswered.reached if cwd else report.cwd
         return HookPaths(known, known if cwd else None, waiting[0], answered=False)
 

@@ -92,7 +92,7 @@ async def _beats_again(engine: Engine, found: IdHolder) -> bool:
 
     This computer may have been started anew; or a copy was made of the running one.
     """
-    log.info("Waiting whether %s is heard of again under this machine's id", found.name)
+    log.info("Waiting for a heartbeat of %s under this machine's id", found.name)
     for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
         await trio.sleep(_LOOK_S)
         now = await engine.read(membership.id_holder)
@@ -133,4 +133,4 @@ async def leave_cluster(engine: Engine) -> None:
         try:
             await engine.write(membership.leave_cluster)
         except FleetError as error:
-            log.warning("The other machines do not know that this one leaves: %s", error.message)
+            log.warning("The other machines do not see that this one left: %s", error.message)

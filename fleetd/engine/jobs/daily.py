@@ -78,9 +78,9 @@ async def tidy(engine: Engine) -> None:
         try:
             await _while_available(engine, clean)
         except FleetError as error:
-            log.warning("Cleaning up %s has to wait for a day: %s", what, error.message)
+            log.warning("The cleanup of %s is postponed for a day: %s", what, error.message)
         except Exception:
-            log.exception("Cleaning up %s failed", what)
+            log.exception("The cleanup of %s failed", what)
 
 
 async def _while_available(engine: Engine, clean: Callable[[Engine], Awaitable[object]]) -> None:
@@ -136,7 +136,7 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
         except NotFound:  # pruned meanwhile
             return False
         except Corrupt as error:
-            log.warning("A snapshot is not compressed: %s", error.message)
+            log.warning("A snapshot was not compressed: %s", error.message)
             return False
         if backup.data is None:
             return False
@@ -172,7 +172,7 @@ async def _drop_events(engine: Engine) -> None:
     finally:
         if dropped:
             days = engine.config.retention.event_days
-            log.info("Removed %d events older than %d days that nobody needs", dropped, days)
+            log.info("Removed %d unneeded events older than %d days", dropped, days)
 
 
 async def _drop_missions(engine: Engine) -> None:
@@ -198,7 +198,7 @@ async def _purge_abandoned(engine: Engine) -> None:
     while some := await engine.write(outbox.purge_departed):
         purged += some
     if purged:
-        log.info("Removed %d rows that were deleted while their machine was gone", purged)
+        log.info("Removed %d rows that were deleted while their machine was away", purged)
 
 
 async def _drop_runs(engine: Engine) -> None:
@@ -218,7 +218,7 @@ def _remove_empty(backups: RecordFiles, run_ids: list[str]) -> None:
             if not found.files and found.latest_kind == "missing":  # it may be an only copy
                 backups.remove(run_id, [], None)
         except OSError as error:
-            log.warning("The directory of run %s stays: %s", run_id, error)
+            log.warning("The directory of run %s could not be removed: %s", run_id, error)
 
 
 _WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {

@@ -38,7 +38,7 @@ async def import_legacy(engine: Engine) -> None:
         progress.at(f"importing {file.path}")
         imported = await engine.write(import_contents, await _with_lock_keys(engine, contents))
     except LegacyRefused as refusal:
-        _not_imported(file, f"{refusal}. Mend it, or move it away, then start fleetd again.")
+        _not_imported(file, f"{refusal}. Correct it or move it away, then start fleetd again.")
         return
     except StoreAway:
         raise
@@ -49,8 +49,8 @@ async def import_legacy(engine: Engine) -> None:
         backup = await engine.outbox.in_thread(file.put_away)
     except LegacyRefused as refusal:
         log.warning(
-            "%s was imported and could not be renamed (%s). Unless it changes it is not imported "
-            "again; move it away.",
+            "%s was imported but could not be renamed (%s). fleetd imports it again only if it "
+            "changes. Move it away.",
             file.path,
             refusal,
         )
@@ -81,12 +81,12 @@ async def _with_lock_keys(engine: Engine, contents: LegacyContents) -> LegacyCon
 
 
 def _not_imported(file: LegacyFile, why: str) -> None:
-    log.warning("%s was not imported, and stays: %s", file.path, why)
+    log.warning("%s was not imported and stays in place: %s", file.path, why)
 
 
 def _summary(imported: LegacyCounts) -> str:
     if imported.before:
-        return "It was imported before"
+        return "The file was imported before"
     counts = [
         _counted(imported.mailboxes, "mailbox", "mailboxes"),
         _counted(imported.events, "event", "events"),

@@ -40,7 +40,7 @@ async def act(engine: Engine, rule: Callable[[Tx, Context, T], Any], on: Iterabl
         try:
             await engine.write(rule, each)
         except FleetError as error:
-            log.warning("%s of %s has to wait: %s", rule.__name__, each, error.message)
+            log.warning("%s of %s is postponed: %s", rule.__name__, each, error.message)
         except Exception:
             # A bug met with one mission is no reason to stop watching over the others.
             log.exception("%s of %s failed", rule.__name__, each)

@@ -77,9 +77,9 @@ async def follow_other_machines(engine: Engine) -> None:
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
-            log.warning("The files have to wait: %s", error.message)
+            log.warning("The work on files is postponed: %s", error.message)
         except Exception:
-            log.exception("Looking after the files failed")
+            log.exception("The work on files failed")
         await _sleep(engine, FILES_S)
 
 
@@ -121,10 +121,10 @@ async def _beat(engine: Engine, *, anew: bool) -> bool:
     except StoreRefused:  # another daemon has this machine's id: this one ends
         raise
     except FleetError as error:
-        log.warning("KeepInTouch has to wait: %s", error.message)
+        log.warning("The heartbeat of this machine failed: %s", error.message)
         return False
     except Exception:
-        log.exception("KeepInTouch failed")
+        log.exception("The heartbeat of this machine failed")
         return False
     return True
 
@@ -144,7 +144,7 @@ async def _retry(
         except StoreAway:  # which the store itself tells
             continue
         except FleetError as error:
-            log.warning("%s has to wait: %s", name, error.message)
+            log.warning("%s is postponed: %s", name, error.message)
         except Exception:
             log.exception("%s failed", name)
         if timer is not None:

@@ -38,9 +38,11 @@ class _Tally:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
+        text = "Daily verification repaired %s: %s"
+        if not finding.fixed:
+            text = "Daily verification: %s: %s"
         self.healed += finding.fixed
         self.damaged += not finding.fixed
-        text = "Daily verification healed %s: %s" if finding.fixed else "Daily verification: %s: %s"
         log.warning(text, finding.subject, finding.detail)
 
 
@@ -63,7 +65,7 @@ async def verify_some(engine: Engine) -> Round:
     await engine.write(round_done, "verification", done)
     if done.files:
         log.info(
-            "Verified %d checkpoint and snapshot files: %d healed, %d stay damaged",
+            "Verified %d checkpoint and snapshot files: %d restored, %d still damaged",
             *(done.files, done.healed, done.damaged),
         )
     return done

@@ -59,7 +59,7 @@ async def _round_trip(
         failed = engine.store.failed.is_set()
         return _check(name, ok=False, detail=error.message, vital=True, restart_mends=failed)
     ok = answer == 1
-    detail = "answers" if ok else "answers nonsense"
+    detail = "answers" if ok else "answers incorrectly"
     return _check(name, ok=ok, detail=detail, vital=True, restart_mends=True)
 
 
@@ -79,7 +79,7 @@ async def _backups(engine: Engine) -> Check:
     detail = f"files still to write: {files}"
     failures, waited_s = engine.outbox.failures, engine.outbox.waited_s
     if failures:
-        detail += f"; {failures[0].work.record_id} failed, and is tried again: {failures[0].why}"
+        detail += f"; {failures[0].work.record_id} failed; fleetd tries again: {failures[0].why}"
     if waited_s > STUCK_S:
         detail += f"; the oldest has waited for {duration(round(waited_s * 1_000))}"
     return _check(name, ok=not failures and waited_s <= STUCK_S, detail=detail)
@@ -94,8 +94,8 @@ async def _rounds(engine: Engine) -> list[Check]:
     checks = [_check("daily work", ok=True, detail=_ago(engine, last.housekeeping))]
     if (verified := last.verification) is not None:
         detail = (
-            f"{_ago(engine, verified)}: {verified.files} files, {verified.healed} healed from"
-            f" their other copy, {verified.damaged} stay damaged"
+            f"{_ago(engine, verified)}: {verified.files} files, {verified.healed} restored from"
+            f" their other copy, {verified.damaged} still damaged"
         )
         if verified.damaged:
             detail += "; fleetctl doctor names them"
@@ -117,7 +117,7 @@ def _disk(engine: Engine) -> list[Check]:
     database, files = engine.config.database.parent, engine.config.checkpoints
     free = disk_audit.free_bytes(database)
     room = free is None or free >= FULL_BYTES
-    detail = "room for the next commits" if room else f"full: {free} bytes are left"
+    detail = "space for the next commits" if room else f"full: {free} bytes are left"
     own = engine.disk_reserve.size > 0
     checks = [_check("room to store", ok=room, detail=detail, vital=True)] if own else []
     for directory in dict.fromkeys((database, files)):
@@ -127,7 +127,7 @@ def _disk(engine: Engine) -> list[Check]:
     if not own:
         return checks
     left = engine.disk_reserve.left
-    detail = f"{left // 1_048_576} MiB are kept for making room"
+    detail = f"{left // 1_048_576} MiB are reserved for pruning"
     checks.append(
         _check("room to prune", ok=bool(left) or engine.disk_reserve.fits(), detail=detail)
     )
@@ -138,9 +138,9 @@ def _timers(engine: Engine) -> list[Check]:
     checks = []
     for name in engine.timer_health.names:
         since_s, late = engine.timer_health.since_s(name), engine.timer_health.late(name)
-        detail = f"last came round {duration(round(since_s * 1_000))} ago"
+        detail = f"last ran {duration(round(since_s * 1_000))} ago"
         if late:
-            detail += ", and should have again"
+            detail += ", and is late"
         vital = name in VITAL
         checks.append(
             _check(f"{name} timer", ok=not late, detail=detail, vital=vital, restart_mends=True)
@@ -152,7 +152,7 @@ def _connections(engine: Engine) -> Check:
     now, limit = engine.traffic.open, engine.config.limits.connections
     detail = f"{now} of {limit} open"
     if now >= limit:
-        detail += "; further clients wait until one leaves"
+        detail += "; further clients wait until one disconnects"
     return _check("connections", ok=now < limit, detail=detail)
 
 

@@ -1,6 +1,6 @@
 """Report: the daemon's figures as Prometheus and ``system.status`` get them.
 
-docs/operations.md lists Prometheus' names.
+docs/metrics.md lists Prometheus' names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

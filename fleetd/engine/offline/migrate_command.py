@@ -65,8 +65,8 @@ def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
             return MigrationReply(report=_carried(ends_of(loaded.config, request), request))
     except AlreadyRunning as error:
         raise InvalidState(
-            f"{error}; to move its store it has to be stopped.",
-            hint="Stop it first: fleetctl daemon stop",
+            f"{error}; stop it before you move its store.",
+            hint="Run: fleetctl daemon stop",
         ) from None
 
 
@@ -90,7 +90,7 @@ def _carried(ends: "MigrationEnds", request: MigrationRequest) -> Migration:
     from .migrate_store import check, move
 
     if request.what not in ("move", "check"):
-        raise InvalidParams(f"Nobody knows how to {request.what!r}.", hint="fleetctl migrate")
+        raise InvalidParams(f"There is no action {request.what!r}.", hint="fleetctl migrate")
     return (check if request.what == "check" else move)(ends, _ProgressPrinter())
 
 
@@ -98,7 +98,7 @@ def _schema(ends: "MigrationEnds") -> str:
     from ...store.transfer import postgres_side
 
     if not ends.there:
-        raise InvalidParams("A database of this machine has its schema made by fleetd.")
+        raise InvalidParams("fleetd itself creates the schema of a database on this machine.")
     with postgres_side.opened(ends.url, make=True) as side:
         version = side.tx.value("SELECT version FROM schema_version")
         return f"{side.where} has schema version {version}."
@@ -121,8 +121,8 @@ async def _reopened(loaded: Loaded, config: Config) -> str:
     where = "The shared store" if config.store else f"The database {config.database}"
     if not reopened:
         raise InvalidState(
-            f"{where} was not moved away: there is nothing to undo.",
-            hint="fleetctl daemon start begins with it.",
+            f"{where} was not moved, so there is nothing to undo.",
+            hint="fleetctl daemon start uses it.",
         )
     return f"{where} is in use again, under a new epoch."
 

@@ -65,8 +65,8 @@ def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
     url = to if there else (source or config.store)
     if not url:
         raise InvalidParams(
-            "Nothing says which server is meant: the setting store is empty.",
-            hint="Name it: --to postgresql://USER@HOST/DATABASE, or --from with --to sqlite.",
+            "The server is missing: the setting store is empty.",
+            hint="Give it: --to postgresql://USER@HOST/DATABASE, or --from with --to sqlite.",
         )
     if there and source not in ("", LOCAL):
         raise InvalidParams(
@@ -87,9 +87,9 @@ def check_source(side: StoreSide) -> StoreIdentity:
     known = identity(side.tx)
     if known.moved_to is not None:
         raise InvalidState(
-            f"{side.where} was moved to {known.moved_to.where} at {known.moved_to.at} already.",
-            hint="To move what is there now, name it as the source; "
-            "fleetctl migrate --undo goes on with this one instead.",
+            f"{side.where} was already moved to {known.moved_to.where} at {known.moved_to.at}.",
+            hint="To move the new store, give it with --from. To continue with the old one: "
+            "fleetctl migrate --undo",
         )
     return known
 
@@ -104,8 +104,8 @@ def check_target(side: StoreSide, tables: Sequence[Table], source: StoreIdentity
         return
     if held := _held(side, tables):
         raise InvalidState(
-            f"{side.where} holds another store already: {', '.join(held)}.",
-            hint="Name a database, or a schema, that is empty; or move that one away first.",
+            f"{side.where} already holds another store: {', '.join(held)}.",
+            hint="Name a database, or a schema, that is empty; or move the other store away first.",
         )
 
 
@@ -120,7 +120,7 @@ def check_alone(side: PostgresSide, machine: str) -> None:
     if names := side.at_work(machine):
         raise InvalidState(
             f"{side.where} is in use: fleetd runs on {', '.join(names)}.",
-            hint="Stop it there: fleetctl daemon stop. One that was killed counts for a minute.",
+            hint="Stop it there: fleetctl daemon stop. A killed daemon counts for a minute.",
         )
 
 
@@ -194,8 +194,8 @@ def _all_same(checks: list[TableCheck]) -> list[TableCheck]:
     if wrong := [check for check in checks if not check.same]:
         told = "; ".join(differing(check) for check in wrong)
         raise Corrupt(
-            f"What was copied is not what is there: {told}.",
-            hint="Nothing was moved. fleetctl doctor looks for damage.",
+            f"The copy differs from the original: {told}.",
+            hint="Nothing was moved. Run fleetctl doctor to look for damage.",
         )
     return checks
 
@@ -217,7 +217,7 @@ def _swap_in(part: Path, database: Path, now: str) -> Path | None:
     except OSError as error:
         raise Storage(
             f"The new database cannot be put in its place: {error}.",
-            hint="Everything is as it was. Check the free space and the permissions.",
+            hint="Nothing was changed. Check the free space and the permissions.",
         ) from error
     confirm(database)
     return aside / database.name if aside else None

@@ -87,9 +87,11 @@ def _check_file(source: Path, database: Path) -> None:
     try:
         info = source.stat()
     except FileNotFoundError:
-        raise InvalidParams(f"{source} does not exist.", hint="Is it the right file?") from None
+        raise InvalidParams(f"{source} does not exist.", hint="Check the path.") from None
     except OSError as error:
-        raise Storage(f"{source} cannot be read: {error.strerror}.", hint="Whose is it?") from error
+        raise Storage(
+            f"{source} cannot be read: {error.strerror}.", hint="Check its mode."
+        ) from error
     if not stat.S_ISREG(info.st_mode):
         what = "a directory" if stat.S_ISDIR(info.st_mode) else "not a regular file"
         raise InvalidParams(f"{source} is {what}.", hint="Name a file that fleetctl backup made.")
@@ -108,7 +110,7 @@ def _read_old_database(plan: RestorePlan) -> None:
         except InvalidState:  # somebody uses it
             raise
         except FleetError as error:
-            plan.warnings.append(f"{error.message} It is moved aside as it is.")
+            plan.warnings.append(f"{error.message} It is moved aside unchanged.")
     plan.seq = max(plan.seq, reached(plan.database))
     if plan.before is None:
         plan.token += TOKENS_UNSEEN
@@ -244,7 +246,7 @@ def restore(loaded: Loaded, plan: RestorePlan) -> MovedAside:
             return _swap(plan, loaded.config.checkpoints, part)
     except OSError as error:
         raise Storage(
-            f"The restore failed: {error}. Everything is as it was.",
+            f"The restore failed: {error}. Nothing was changed.",
             hint="Check the free space, the permissions and the disk, then try again.",
         ) from error
 
@@ -261,8 +263,8 @@ def _prepare(loaded: Loaded, plan: RestorePlan, part: Path) -> None:
         damage = made.damage()
     if damage or Path(f"{part}-wal").exists():
         raise Corrupt(
-            f"The copy of {plan.source} did not come out whole: {'; '.join(damage)}",
-            hint="Everything is as it was. Look at the disk, then try again.",
+            f"The copy of {plan.source} is incomplete: {'; '.join(damage)}",
+            hint="Nothing was changed. Check the disk, then try again.",
         )
     sync(part)
 

@@ -44,9 +44,7 @@ def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
     except (PathRefused, StoreRefused) as error:
         return _refuse(InvalidState(str(error), hint="Nothing was changed."), as_json=as_json)
     except KeyboardInterrupt:
-        return _refuse(
-            InvalidState("Interrupted.", hint="Everything is as it was."), as_json=as_json
-        )
+        return _refuse(InvalidState("Interrupted.", hint="Nothing was changed."), as_json=as_json)
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
@@ -59,9 +57,9 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreRepo
     config = loaded.config
     if config.store:
         raise InvalidState(
-            f"The store is {without_password(config.store)}, where no copy of a file can be put.",
-            hint="Bring the server back by its own means (pg_restore, or its standby). To use the "
-            "copy on this machine alone, take store out of the settings first.",
+            f"The store is {without_password(config.store)}, which cannot be restored from a file.",
+            hint="Restore the server with its own tools (pg_restore, or a standby). To use the "
+            "copy on this machine alone, remove store from the settings first.",
         )
     try:
         with only_instance(config.database, config.checkpoints, config.socket):
@@ -71,7 +69,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreRepo
             return _report(plan, restore(loaded, plan), restored=True)
     except AlreadyRunning as error:
         raise InvalidState(
-            f"{error}; a restore needs it to be stopped. Stop it first: {STOP}",
+            f"{error}; stop it before a restore: {STOP}",
             hint="Without systemd: fleetctl daemon stop. Then try again.",
         ) from None
 
@@ -112,7 +110,7 @@ def _lines(report: OfflineRestoreReport) -> list[str]:
     ]
     if report.replaced:
         lines.append(
-            f"The database before it {'lies in' if done else 'would be moved to'} {report.replaced}"
+            f"The previous database {'is in' if done else 'would be moved to'} {report.replaced}"
         )
     if report.moved_to:
         moved = "were moved" if done else "would be moved"

@@ -27,7 +27,7 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     started = None
     if request.pid is not None and (started := processes.started(request.pid)) is None:
         raise InvalidParams(
-            f"pid is {request.pid}, but there is no such process.",
+            f"pid is {request.pid}, but no such process exists.",
             hint="Register with the pid of the agent itself, or without one.",
             field="pid",
         )

@@ -23,7 +23,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
     try:
         await engine.files.run(partial(_check_name, target=target), str(target))
     except OSError as error:
-        raise _unwritable(target, f"cannot be looked into: {error.strerror}") from error
+        raise _unwritable(target, f"cannot be read: {error.strerror}") from error
     try:
         size = await engine.store.copy_to(target)
     except FileExistsError:
@@ -32,8 +32,8 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
         raise InvalidState(f"{error}.", hint=f"{error.hint}.") from error
     except CopyDamaged as error:
         raise Corrupt(
-            f"The database is damaged, so no copy of it was made: {error}.",
-            hint="fleetctl doctor says more; the checkpoint files hold what was saved.",
+            f"The database is damaged, so it was not copied: {error}.",
+            hint="Run fleetctl doctor for details; checkpoints are also stored as files.",
         ) from error
     except CopyFailed as error:
         raise Storage(
@@ -47,7 +47,7 @@ def _check_name(walk: PathWalk, target: Path) -> None:
     if not target.is_absolute():
         raise InvalidParams(
             f"path is {str(target)!r}, which is not absolute.",
-            hint="Give the whole path; the daemon has a working directory of its own.",
+            hint="Give the absolute path; the daemon has another working directory.",
             field="path",
         )
     walk.visit(str(target))
@@ -67,7 +67,7 @@ def _check_name(walk: PathWalk, target: Path) -> None:
 def _unwritable(target: Path, why: str) -> Storage:
     return Storage(
         f"{target} cannot be written: {target.parent} {why}.",
-        hint="Name a file in a directory of yours.",
+        hint="Name a file in a directory of your own.",
         unwritable=str(target.parent),
     )
 

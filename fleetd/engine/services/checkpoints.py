@@ -106,5 +106,5 @@ async def as_written(engine: Engine, record: K) -> K:
         return record
     if now.backed_up_at is not None:
         return now
-    late = "its file is not written yet; fleetd goes on trying"
+    late = "its file is not written yet; fleetd keeps trying"
     return msgspec.structs.replace(now, warnings=[*now.warnings, late])

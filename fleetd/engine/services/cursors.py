@@ -20,5 +20,5 @@ async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosit
         try:
             await engine.write(streams.touch_cursor, request.consumer, request.stream)
         except FleetError as error:  # a full disk, say: the next one who asks may have more luck
-            log.warning("The use of a cursor could not be noted: %s", error.message)
+            log.warning("The use of a cursor could not be recorded: %s", error.message)
     return found

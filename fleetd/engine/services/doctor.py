@@ -63,7 +63,7 @@ async def _examine_store(engine: Engine) -> list[Finding]:
         away, where, detail = engine.store.availability.away, engine.store.where, error.message
         if away is not None:
             since = duration(max(0, engine.clock() - away.since_ms))
-            detail = f"away for {since}: it {away.message.removeprefix(f'{where} ')}"
+            detail = f"unreachable for {since}: it {away.message.removeprefix(f'{where} ')}"
         return [Finding(check="database", ok=False, subject=where, detail=detail)]
 
 
@@ -82,7 +82,7 @@ async def _cursors(engine: Engine) -> list[Finding]:
     """List the cursors: what one has not come to is kept for it as long as it is used."""
     known = await engine.read(least_used_cursors, engine.batches.listed_cursors)
     if not known.cursors:
-        return [Finding(check="cursors", ok=True, detail="no consumer has one")]
+        return [Finding(check="cursors", ok=True, detail="no consumer has a cursor")]
     found = [
         Finding(
             check="cursor",
@@ -100,9 +100,9 @@ async def _cursors(engine: Engine) -> list[Finding]:
 def _position(cursor: CursorLine, end: int) -> str:
     detail = f"at {cursor.position} of {end}, last used at {cursor.used_at}"
     if not cursor.used:
-        detail += ": it keeps no events any more"
+        detail += ": it no longer keeps events"
     if cursor.missed_seq:
-        detail += f"; events up to {cursor.missed_seq} went before it came to them"
+        detail += f"; events up to {cursor.missed_seq} were deleted unread"
     return detail
 
 
@@ -119,14 +119,16 @@ def _clock(engine: Engine) -> Finding:
     apart = wall_clock() - engine.clock()
     size = f"{abs(apart) / 1_000:.1f} s"
     way = "ahead of" if apart > 0 else "behind"
-    detail = f"{size} {way} the server's, which fleetd goes by"
+    detail = f"{size} {way} the server's clock, which fleetd uses"
     return Finding(check="clock", ok=abs(apart) <= APART_MS, detail=detail)
 
 
 def _machines(machines: list[MachineLine]) -> Finding:
     """Name the lost ones; that one was switched off is nothing wrong."""
     lost = [
-        f"{each.name} (heard of at {each.heard_at})" for each in machines if each.status == "lost"
+        f"{each.name} (last heartbeat {each.heard_at})"
+        for each in machines
+        if each.status == "lost"
     ]
     detail = f"{len(machines)} share the store"
     if lost:
@@ -163,7 +165,7 @@ async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
             broken += [each for each in found if not each.ok]
     except (Corrupt, Unavailable) as error:  # the database itself is in the way
         return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
-    elsewhere = f", {rows} rows intact of which other machines keep the files" if rows else ""
+    elsewhere = f", {rows} intact rows with files on other machines" if rows else ""
     return [
         Finding(check=f"{noun}s", ok=True, detail=f"{intact} intact in both stores{elsewhere}"),
         *broken,
@@ -198,7 +200,7 @@ def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Fin
                 Finding(check="permissions", ok=False, subject=subject, detail=detail, fixed=fixed)
             )
     if not wrong:
-        detail = f"{looked_at} files and directories, none open to others"
+        detail = f"{looked_at} files and directories, none accessible to others"
         return [Finding(check="permissions", ok=True, detail=detail)]
     wrong.sort(key=lambda finding: finding.fixed)  # those that are still wrong before the others
     shown, rest = wrong[:SHOWN], wrong[SHOWN:]
@@ -225,7 +227,7 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
                 check="leftovers",
                 ok=False,
                 subject=_printable(path),
-                detail="a temporary file that a crash left",
+                detail="a temporary file left by a crash",
                 fixed=not path.exists(),
             )
         )
@@ -241,10 +243,10 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
     if size.oldest_ms is not None and engine.store.availability.away is None:
         waited_ms = engine.clock() - engine.store.from_wall(size.oldest_ms)
         if waited_ms > SPOOL_MS:
-            detail = f"{size.files} payloads of hooks wait to be taken in; the log says why"
+            detail = f"{size.files} payloads of hooks wait; the log has the reason"
             found.append(Finding(check="spool", ok=False, subject=subject, detail=detail))
     if size.unreadable:
-        detail = f"{size.unreadable} *.unreadable there, none of the hook client's"
+        detail = f"{size.unreadable} *.unreadable files, not from the hook client"
         if fix:
             engine.spool.clear()
         fixed = fix and not engine.spool.size().unreadable
@@ -256,13 +258,15 @@ def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
     """Room is kept for making room; where it is gone, the disk was full, or is."""
     reserve = engine.disk_reserve
     whole = reserve.left == reserve.size or (fix and reserve.make())
-    kept = f"{reserve.left // 1_048_576} of {reserve.size // 1_048_576} MiB kept for a full disk"
-    soon = "within a minute" if reserve.fits() else "when there is room for them"
+    kept = (
+        f"{reserve.left // 1_048_576} of {reserve.size // 1_048_576} MiB reserved for a full disk"
+    )
+    soon = "within a minute" if reserve.fits() else "when there is space"
     return Finding(
         check="room",
         ok=whole or reserve.fits(),
         subject=str(reserve.path),
-        detail=kept if whole else f"{kept}; the others follow {soon}",
+        detail=kept if whole else f"{kept}; the rest is reserved {soon}",
     )
 
 

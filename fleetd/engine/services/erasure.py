@@ -64,7 +64,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
         named = " and ".join(given) or "none of them"
         raise InvalidParams(
             f"Exactly one of mission_id, session_id and project_dir is needed, not {named}.",
-            hint="Forget one thing after the other.",
+            hint="Give one of them per request.",
         )
     if request.mission_id is not None:  # it may be the beginning of an id
         whole = await engine.read(resolve_id, "mission", request.mission_id)
@@ -75,7 +75,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
     if not Path(directory).is_absolute():
         raise InvalidParams(
             f"project_dir is {directory!r}, which is not an absolute path.",
-            hint="Give the whole path of the project's directory.",
+            hint="Give the absolute path of the project's directory.",
             field="project_dir",
         )
     return ErasureTarget(kind="project", name=directory, machine=engine.machine)
@@ -176,8 +176,8 @@ async def _in_batches(
     while cursor is not None:
         if engine.closing:
             raise Unavailable(
-                "fleetd is shutting down; what it has begun to forget goes at its next start.",
-                hint="Try again when it runs.",
+                "fleetd is shutting down; it finishes the started deletion at its next start.",
+                hint="Try again after it has started.",
                 retry=True,
             )
         progress.at("rows", sum(rows.values()))
@@ -259,7 +259,7 @@ async def finish_these(
     for target in targets:
         try:
             await erase(engine, target)
-            log.info("Finished forgetting a %s that a crash had interrupted", target.kind)
+            log.info("Finished forgetting a %s after a crash", target.kind)
         except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
             await engine.write(journal.remove, target)
         except FleetError as error:
@@ -381,6 +381,6 @@ def _not_removed(error: OSError, place: Path) -> Storage:
     path = str(error.filename) if str(error.filename).startswith("/") else str(place)
     return Storage(
         f"{path} could not be removed ({error.strerror}); what it belongs to stays.",
-        hint="Remove the cause, then try again: it goes on where it stopped.",
+        hint="Remove the cause, then try again: the work continues where it stopped.",
         path=path,
     )

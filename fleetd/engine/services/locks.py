@@ -80,10 +80,9 @@ async def _key(
     if is_key(key := request.file):
         if not may_be_asked_for(engine.machine, key):
             raise InvalidParams(
-                f"file is {key!r}, which looks like the key of a lock, and is none of this"
-                " machine.",
-                hint="Give project:NAME:PATH as a lock shows it, or the file; one that is called"
-                " so: ./…",
+                f"file is {key!r}, which looks like the key of a lock, but not of this machine.",
+                hint="Give project:NAME:PATH as in a lock, or the path of the file. For a file"
+                " of that name: ./…",
                 field="file",
             )
         return key, await engine.projects.paths(key, request.cwd)
@@ -92,7 +91,7 @@ async def _key(
     path = await engine.files.real_path(request.file, base)
     if path is None:
         raise InvalidParams(
-            f"file is {request.file!r}, a relative path, and there is nothing it is relative to.",
+            f"file is {request.file!r}, a relative path, and no directory is given for it.",
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
@@ -126,7 +125,7 @@ async def _until_granted(engine: Engine, ticket: LockTicket) -> Lock:
         if engine.closing:
             raise Unavailable(
                 "fleetd is shutting down; the wait has ended.",
-                hint="Ask again when it has been started again.",
+                hint="Request it again after fleetd has started.",
                 retry=True,
             )
         turn = await engine.read_when_available(queue.check_turn, ticket)
@@ -185,7 +184,7 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
     """List locks; ``file`` is found by its keys, the usual one first."""
     if request.here and request.cwd is None:
         raise InvalidParams(
-            "here is true, and there is no cwd to say where that is.",
+            "here is true, and cwd is missing.",
             hint="Give the directory as cwd.",
             field="cwd",
         )

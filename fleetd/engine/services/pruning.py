@@ -135,7 +135,7 @@ class _Pruning:
         while cursor is not None:
             if self._engine.closing:
                 raise Unavailable(
-                    "fleetd is shutting down.", hint="Prune again when it runs.", retry=True
+                    "fleetd is shutting down.", hint="Prune again after it has started.", retry=True
                 )
             page = await self._engine.read(pruning.look, self._noun, self._policy, cursor)
             for batch in _batches(page.found):
@@ -169,7 +169,7 @@ class _Pruning:
             try:
                 await self._engine.write(pruning.announce, self._noun, deleted, freed)
             except FleetError as error:
-                log.warning("No event tells of the pruning: %s", error.message)
+                log.warning("The event of the pruning could not be written: %s", error.message)
 
     async def check_files(self) -> None:
         """Raise RetentionPruneFailed when a file of what was deleted could not be removed.
@@ -189,7 +189,7 @@ class _Pruning:
         raise RetentionPruneFailed(
             f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} {whose} could"
             f" not be removed: {first} ({why}).",
-            hint="fleetd goes on trying; remove the cause, and they go.",
+            hint="Remove the cause; fleetd keeps trying to remove them.",
             stuck=list(stuck)[:NAMED],
             deleted=self.deleted,
             freed_bytes=self.freed_bytes,

@@ -29,8 +29,7 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
         raise AtomicWriteFailed(
             f"Snapshot {snapshot.snapshot_id} is stored, but its file {path} could not be written:"
             f" {failure.rstrip('.')}.",
-            hint="Nothing is lost: it is in the database, and fleetd goes on trying to write the "
-            "file.",
+            hint="No data is lost: the database has it, and fleetd keeps trying to write the file.",
             snapshot_id=snapshot.snapshot_id,
             path=str(path),
         )

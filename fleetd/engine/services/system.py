@@ -26,7 +26,7 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
     """Say who answers; a client that speaks another protocol is told."""
     if request.protocol not in (None, PROTOCOL):
         raise Incompatible(
-            f"fleetd speaks protocol {PROTOCOL}, the client {request.protocol}.",
+            f"fleetd uses protocol {PROTOCOL}, the client {request.protocol}.",
             hint="Install the same version of fleetd and fleetctl, then restart fleetd.",
             protocol=PROTOCOL,
         )

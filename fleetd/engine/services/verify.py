@@ -150,7 +150,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
     if what.owner_id not in every and what.noun == "snapshot":
         raise NotFound(
             f"Run not found: {what.owner_id}",
-            hint="fleetctl snapshot list shows the runs that have snapshots.",
+            hint="fleetctl snapshot list shows the runs with snapshots.",
             noun="run",
             id=what.owner_id,
         )
@@ -200,7 +200,7 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
             check="name",
             ok=True,
             subject=str(directory / name),
-            detail="is not a name of fleetd's and is left alone",
+            detail="is not a name that fleetd uses; it is ignored",
         )
         for name in listing.foreign
     ]
@@ -209,6 +209,6 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
 def _shortened(noun: Noun, owner_id: str, found: list[Finding]) -> list[Finding]:
     """Return an owner's findings with one line for all that is intact."""
     intact = sum(finding.ok for finding in found)
-    detail = f"{intact} {noun}s and names in order"
+    detail = f"{intact} {noun}s and names correct"
     line = Finding(check=f"{noun}s", ok=True, subject=owner_id, detail=detail)
     return [*([line] if intact else []), *(finding for finding in found if not finding.ok)]

@@ -12,23 +12,23 @@ Lines = Annotated[list[Text], Meta(max_length=200)]
 
 
 class Detection(Record, frozen=True, kw_only=True):
-    """Whether a mission waits for recovery, and which ones do; the longest silence last."""
+    """Whether a mission waits for recovery, and the waiting ones; the longest silence last."""
 
     needed: bool
     candidates: list[RecoveryCandidate]
 
 
 class Registration(Record, frozen=True, kw_only=True):
-    """The registered agent and what waits for recovery."""
+    """The registered agent, and the missions that wait for recovery."""
 
     agent: Agent
     recovery: Detection
 
 
 class AgentRegister(Mutation[Registration], frozen=True):
-    """Start an agent, or bring it back; reports missions that wait for recovery.
+    """Register an agent, or bring it back; reports missions that wait for recovery.
 
-    ``threshold_ms`` is what counts as silence for this report; the daemon's own by default.
+    ``threshold_ms`` is the shortest silence for this report; by default the daemon's setting.
     """
 
     method: ClassVar[str] = "agent.register"
@@ -43,16 +43,16 @@ class AgentRegister(Mutation[Registration], frozen=True):
 
 
 class AgentHeartbeat(Mutation[Agent], frozen=True):
-    """Say that an agent lives; keeps the agent alive, not its mission active."""
+    """Send a heartbeat: it keeps the agent alive, but is no activity of its mission."""
 
     method: ClassVar[str] = "agent.heartbeat"
     agent_id: AgentId
 
 
 class AgentNote(Mutation[Agent], frozen=True):
-    """Declare what an agent did last, what comes next, what blocks it.
+    """Declare an agent's last action, next steps and blockers.
 
-    Each field that is given replaces the one before.
+    Each given field replaces its previous value.
     """
 
     method: ClassVar[str] = "agent.note"
@@ -76,7 +76,7 @@ class AgentPage(Record, frozen=True, kw_only=True):
 
 
 class AgentList(Query[AgentPage], frozen=True):
-    """List agents by id; ``after`` is the last one of the page before."""
+    """List agents by id; ``after`` is the last one of the previous page."""
 
     method: ClassVar[str] = "agent.list"
     mission_id: MissionId | None = None
@@ -86,7 +86,7 @@ class AgentList(Query[AgentPage], frozen=True):
 
 
 class AgentDeregister(Mutation[Agent], frozen=True):
-    """Leave in good order: the agent's locks are released, later mail to it fails."""
+    """Deregister an agent: its locks are released, and later mail to it fails."""
 
     method: ClassVar[str] = "agent.deregister"
     agent_id: AgentId
@@ -100,10 +100,10 @@ class CurrentAgent(Record, frozen=True, kw_only=True):
 
 
 class AgentCurrent(Mutation[CurrentAgent], frozen=True):
-    """Which agent the caller belongs to: that of the nearest process above it that is no shell.
+    """Return the caller's agent: that of the nearest process above it that is no shell.
 
-    With ``register`` one is registered where there is none: under ``agent_id``, else under a name
-    made of ``harness``. ``agent_id`` says who the caller is whatever its process.
+    With ``register`` a missing agent is registered as ``agent_id``, else under a name made from
+    ``harness``. ``agent_id`` overrides the search by process.
     """
 
     method: ClassVar[str] = "agent.current"

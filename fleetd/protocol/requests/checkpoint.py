@@ -22,7 +22,7 @@ from .system import Findings
 
 
 class DeclaredContext(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller knows; it comes first in the recovery context and is never overwritten."""
+    """The caller's knowledge; it comes first in the recovery context and is never overwritten."""
 
     last_action: Text | None = None
     next_steps: list[Text] = []
@@ -32,7 +32,7 @@ class DeclaredContext(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckpointCreate(Mutation[Checkpoint], frozen=True):
-    """Take a checkpoint of a mission, or of the mission that ``cwd`` belongs to."""
+    """Take a checkpoint of a mission, by default of the one that ``cwd`` belongs to."""
 
     method: ClassVar[str] = "checkpoint.create"
     mission_id: MissionId | None = None
@@ -45,23 +45,23 @@ class CheckpointCreate(Mutation[Checkpoint], frozen=True):
 
 
 class CheckpointGet(Query[Checkpoint], frozen=True):
-    """Return a checkpoint, from its row or else from its file."""
+    """Return a checkpoint from its row, else from its file."""
 
     method: ClassVar[str] = "checkpoint.get"
     checkpoint_id: CheckpointId
 
 
 class CheckpointLatest(Query[Checkpoint], frozen=True):
-    """Return a mission's newest checkpoint; undo checkpoints are passed over."""
+    """Return a mission's newest checkpoint; undo checkpoints are skipped."""
 
     method: ClassVar[str] = "checkpoint.latest"
     mission_id: MissionId
 
 
 class CheckpointCompare(Query[CheckpointDifference], frozen=True):
-    """Return what differs between two checkpoints of one mission.
+    """Return the differences between two checkpoints of one mission.
 
-    Without ``after`` the checkpoint is compared with what one taken now would hold.
+    Without ``after`` the checkpoint is compared with the present state.
     """
 
     method: ClassVar[str] = "checkpoint.compare"
@@ -93,7 +93,7 @@ class CheckpointDelete(Mutation[Deleted], frozen=True):
 
 
 class CheckpointVerify(LongMutation[Findings], frozen=True):
-    """Check rows and files against their digests; ``repair`` heals one copy from the other."""
+    """Check rows and files against their checksums; ``repair`` restores one copy from the other."""
 
     method: ClassVar[str] = "checkpoint.verify"
     mission_id: MissionId | None = None
@@ -102,7 +102,7 @@ class CheckpointVerify(LongMutation[Findings], frozen=True):
 
 
 class PrunedCheckpoint(Record, frozen=True, kw_only=True):
-    """A checkpoint that pruning takes away."""
+    """A checkpoint that pruning deletes."""
 
     id: str
     mission_id: str
@@ -112,7 +112,7 @@ class PrunedCheckpoint(Record, frozen=True, kw_only=True):
 
 
 class Pruned(Record, frozen=True, kw_only=True):
-    """What pruning took away, or would; ``details`` names the first thousand."""
+    """The records that pruning deleted, or would delete; ``details`` names the first thousand."""
 
     deleted: int
     freed_bytes: int
@@ -130,9 +130,9 @@ class CheckpointPrune(LongMutation[Pruned], frozen=True):
 
 
 class PulledCheckpoints(Record, frozen=True, kw_only=True):
-    """What a pull did in ``directory``; ``bytes`` are those that were written.
+    """The result of a pull into ``directory``; ``bytes`` counts the bytes written.
 
-    ``warnings`` name checkpoints whose row is damaged; a file that was pulled before stays.
+    ``warnings`` names checkpoints whose row is damaged; a file pulled earlier stays.
     """
 
     mission_id: str
@@ -145,10 +145,9 @@ class PulledCheckpoints(Record, frozen=True, kw_only=True):
 
 
 class CheckpointPull(LongMutation[PulledCheckpoints], frozen=True):
-    """Write the files of a mission's checkpoints on this machine, also those of other machines.
+    """Write the checkpoint files of a mission on this machine, also those of other machines.
 
-    They are copies, in a directory of their own; the next pull removes those of checkpoints that
-    are gone.
+    They are copies in a separate directory. The next pull removes copies of deleted checkpoints.
     """
 
     method: ClassVar[str] = "checkpoint.pull"
@@ -156,7 +155,7 @@ class CheckpointPull(LongMutation[PulledCheckpoints], frozen=True):
 
 
 class ErrorCheckpoint(Record, frozen=True, kw_only=True):
-    """The checkpoint that an error made or joined; null when no mission is concerned."""
+    """The checkpoint that an error created or joined; null if the error concerns no mission."""
 
     checkpoint_id: str | None
 

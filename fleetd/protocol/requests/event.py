@@ -23,7 +23,7 @@ class EventAppend(Mutation[Event], frozen=True):
 
 
 class EventPage(Record, frozen=True, kw_only=True):
-    """Events in order; ``position`` is the last ``seq`` that was looked at."""
+    """Events in order; ``position`` is the last ``seq`` that was examined."""
 
     events: list[Event]
     position: int
@@ -33,9 +33,9 @@ class EventPage(Record, frozen=True, kw_only=True):
 class EventList(Query[EventPage], frozen=True):
     """List the events after ``since``, or with ``newest`` those before ``before``, newest first.
 
-    Large ones make a page short, about 1 MiB; who wants all goes on from ``position`` until none
-    come: it is the next page's ``since``, or with ``newest`` its ``before``. With ``agent_id`` and
-    a type or a mission a page may be empty before the end: there ``position`` stays the same.
+    A page holds about 1 MiB at most. To read all events, pass ``position`` as ``since`` of the next
+    page (with ``newest`` as its ``before``) until a page is empty and ``position`` stays the same.
+    With ``agent_id`` and a type or a mission, a page may be empty before the end.
     """
 
     method: ClassVar[str] = "event.list"
@@ -59,10 +59,10 @@ class Subscription(Record, frozen=True, kw_only=True):
 
 
 class EventSubscribe(Query[Subscription], frozen=True):
-    """Have events sent as notifications ``event {subscription_id, event}``, without gaps.
+    """Receive events as notifications ``event {subscription_id, event}``, without gaps.
 
     Without ``since`` it starts at the end of the log. An ``epoch`` of another store is
-    ``incompatible``: start again without ``since``.
+    ``incompatible``: subscribe again without ``since``.
     """
 
     method: ClassVar[str] = "event.subscribe"
@@ -87,10 +87,10 @@ class EventUnsubscribe(Query[Unsubscribed], frozen=True):
 
 
 class CursorGap(Record, frozen=True, kw_only=True):
-    """Events that went before a consumer came to them, since it had not used its cursor for long.
+    """Events that were deleted unread, because the consumer had not used its cursor for long.
 
     ``missed_until`` is the newest of them. ``first_available`` is the first ``seq`` of the stream
-    that can still be read, the next one of the log where none can.
+    that can still be read, or the next one of the log if none can.
     """
 
     first_available: int
@@ -98,9 +98,9 @@ class CursorGap(Record, frozen=True, kw_only=True):
 
 
 class CursorPosition(Record, frozen=True, kw_only=True):
-    """How far a consumer has read a stream; 0 when it never did.
+    """The position up to which a consumer has read a stream; 0 if it never did.
 
-    ``gap`` says that events behind that are not there any more; until the cursor is moved.
+    ``gap`` reports deleted events after that position, until the cursor moves.
     """
 
     position: int
@@ -111,7 +111,7 @@ class CursorPosition(Record, frozen=True, kw_only=True):
 class CursorGet(Query[CursorPosition], frozen=True):
     """Return a consumer's position in a stream.
 
-    A cursor that is neither moved nor read for ``retention.event_days`` keeps no events any more.
+    A cursor that is neither moved nor read for ``retention.event_days`` no longer keeps events.
     """
 
     method: ClassVar[str] = "cursor.get"
@@ -122,7 +122,7 @@ class CursorGet(Query[CursorPosition], frozen=True):
 class CursorAdvance(Mutation[CursorPosition], frozen=True):
     """Move a cursor forward; backwards is refused.
 
-    A ``gap`` in the answer is one behind the position before; it is not told again.
+    A ``gap`` in the answer is after the previous position; it is reported once.
     """
 
     method: ClassVar[str] = "cursor.advance"

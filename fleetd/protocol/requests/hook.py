@@ -17,20 +17,19 @@ DOCTOR = "doctor"
 
 
 class HookReply(Record, frozen=True, kw_only=True):
-    """What the hook prints, and how it ends; nothing printed is silence."""
+    """The output and the exit status of the hook; both may be empty."""
 
     stdout: str = ""
     exit_code: int = 0
 
 
 class HookDeliver(Mutation[HookReply], frozen=True):
-    """Deliver what an agent CLI told one of its hooks; never an error for the agent.
+    """Deliver the payload of an agent CLI's hook; never an error for the agent.
 
     ``delivery_id`` is chosen by the client: a second delivery under the same id changes nothing.
-    ``harness`` is what the hook was installed for, ``args`` the further words of its command line,
-    ``payload`` the text it was given on stdin, as it was. ``env`` holds the few variables of its
-    environment that tell who sends. ``begun_us`` is when the client began, in microseconds of
-    ``CLOCK_MONOTONIC``.
+    ``harness`` is the CLI that the hook was installed for, ``args`` the rest of its command line,
+    ``payload`` its input from stdin, unchanged. ``env`` holds the environment variables that
+    identify the sender. ``begun_us`` is the client's start, in µs of ``CLOCK_MONOTONIC``.
     """
 
     method: ClassVar[str] = "hook.deliver"
@@ -43,7 +42,7 @@ class HookDeliver(Mutation[HookReply], frozen=True):
 
 
 class HarnessStatus(Record, frozen=True, kw_only=True):
-    """What came from one harness. Latencies are ms from the client's start to the reply."""
+    """The hooks of one harness. Latencies are ms from the client's start to the reply."""
 
     harness: str
     deliveries: int
@@ -57,7 +56,7 @@ class HarnessStatus(Record, frozen=True, kw_only=True):
 
 
 class SpoolStatus(Record, frozen=True, kw_only=True):
-    """What waits in the spool: payloads that no daemon has taken yet."""
+    """The spool: payloads that no daemon has recorded yet."""
 
     directory: str
     files: int
@@ -65,13 +64,13 @@ class SpoolStatus(Record, frozen=True, kw_only=True):
 
 
 class HookStatus(Record, frozen=True, kw_only=True):
-    """What hooks have told, by harness, and the spool."""
+    """The hooks by harness, and the spool."""
 
     harnesses: list[HarnessStatus]
     spool: SpoolStatus
 
 
 class HookStatusGet(Query[HookStatus], frozen=True):
-    """Tell when hooks were last heard of, how many there were, and how fast they are."""
+    """Return the time of the last hook, the number of hooks, and their latency, by harness."""
 
     method: ClassVar[str] = "hook.status"

@@ -12,7 +12,7 @@ Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class LockAcquire(Mutation[Lock], frozen=True):
-    """Take a lease on a file, which need not be there yet; acquiring one's own lock renews it.
+    """Take a lease on a file, which may not exist yet; acquiring one's own lock renews it.
 
     A directory is refused. A relative ``file`` needs ``cwd`` or a mission with a project directory.
     Waits up to ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
@@ -29,7 +29,7 @@ class LockAcquire(Mutation[Lock], frozen=True):
 
 
 class LockRenew(Mutation[Lock], frozen=True):
-    """Prolong one's own lease."""
+    """Renew one's own lease."""
 
     method: ClassVar[str] = "lock.renew"
     lock_id: LockId
@@ -38,7 +38,7 @@ class LockRenew(Mutation[Lock], frozen=True):
 
 
 class LockRelease(Mutation[Lock], frozen=True):
-    """Give one's own lock back."""
+    """Release one's own lock."""
 
     method: ClassVar[str] = "lock.release"
     lock_id: LockId
@@ -61,7 +61,7 @@ class Validity(Record, frozen=True, kw_only=True):
 
 
 class LockCheck(Query[Validity], frozen=True):
-    """Ask whether a fencing token is the one in force for a file, given as an absolute path."""
+    """Check whether a fencing token is in force for a file, given as an absolute path."""
 
     method: ClassVar[str] = "lock.check"
     file: Path
@@ -71,7 +71,7 @@ class LockCheck(Query[Validity], frozen=True):
 class LockPage(Record, frozen=True, kw_only=True):
     """Locks, oldest first.
 
-    ``paths`` says by the id of each lock what its file is called for who asked from ``cwd``.
+    ``paths`` gives the name of each lock's file as seen from ``cwd``, by the lock's id.
     """
 
     locks: list[Lock]
@@ -81,9 +81,9 @@ class LockPage(Record, frozen=True, kw_only=True):
 class LockList(Query[LockPage], frozen=True):
     """List locks, oldest first; without ``active`` also those that ended.
 
-    With ``cwd`` the answer says what each file is called there: by its path inside the repository
-    around it, else by one that begins with ``~/`` or ``/``, or by the key. ``here`` leaves only
-    what lies in that repository. ``after`` is the last one of the page before.
+    With ``cwd`` the answer names each file as seen from there: by its path inside the repository
+    around it, else by a path that begins with ``~/`` or ``/``, or by the key. ``here`` selects
+    files of that repository. ``after`` is the last one of the previous page.
     """
 
     method: ClassVar[str] = "lock.list"

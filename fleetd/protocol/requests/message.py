@@ -13,7 +13,7 @@ Recipients = Annotated[list[AgentId], Meta(min_length=1, max_length=1_000)]
 
 
 class MessageSend(Mutation[Message], frozen=True):
-    """Post a letter; one to an agent that left is refused and names it."""
+    """Send a message; a recipient that has left makes it fail, and the error names it."""
 
     method: ClassVar[str] = "message.send"
     sender: AgentId = field(name="from")
@@ -41,7 +41,7 @@ class MessageInbox(Mutation[MessagePage], frozen=True):
 
 
 class MessageAck(Mutation[Message], frozen=True):
-    """Say that a letter is dealt with. The second call is refused and learns who acknowledged."""
+    """Acknowledge a message. A second call is refused; the error names the agent of the first."""
 
     method: ClassVar[str] = "message.ack"
     message_id: MessageId
@@ -49,9 +49,9 @@ class MessageAck(Mutation[Message], frozen=True):
 
 
 class MessageList(Query[MessagePage], frozen=True):
-    """List messages, oldest first; ``pending`` picks those with (or without) a queued delivery.
+    """List messages, oldest first; ``pending`` selects those with (or without) a queued delivery.
 
-    With ``newest`` the newest comes first. ``after`` is the last one of the page before.
+    With ``newest`` the newest comes first. ``after`` is the last one of the previous page.
     """
 
     method: ClassVar[str] = "message.list"
@@ -63,7 +63,7 @@ class MessageList(Query[MessagePage], frozen=True):
 
 
 class MessageRequeue(Mutation[Message], frozen=True):
-    """Queue a letter again for those who have not acknowledged it."""
+    """Queue a message again for the recipients that have not acknowledged it."""
 
     method: ClassVar[str] = "message.requeue"
     message_id: MessageId

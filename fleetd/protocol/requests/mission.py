@@ -37,9 +37,9 @@ NewSorties = Annotated[list[NewSortie], Meta(max_length=10_000)]
 
 
 class MissionCreate(Mutation[Mission], frozen=True):
-    """Create a pending mission, with its sorties if they are known; ``agent_id`` is who asks.
+    """Create a pending mission, with its sorties if they are known.
 
-    With ``start`` it is started at once, and that agent works in it from then on.
+    ``agent_id`` is the caller. With ``start`` the mission starts at once with that agent in it.
     """
 
     method: ClassVar[str] = "mission.create"
@@ -61,11 +61,11 @@ class MissionStart(Mutation[Mission], frozen=True):
 
 
 class MissionUpdate(Mutation[Mission], frozen=True):
-    """Change fields of a mission; a field that is left out stays. ``agent_id`` is who asks.
+    """Change fields of a mission; omitted fields keep their values. ``agent_id`` is the caller.
 
-    A ``title`` makes a mission that fleetd made for a session (``origin``) somebody's own: it is no
-    more closed with the session, nor deleted by itself. ``sorties`` are added to those of an open
-    mission, all or none.
+    A mission that fleetd created for a session (``origin``) becomes a user's own with a ``title``:
+    it no longer closes with the session, and is not deleted by itself. ``sorties`` are added to
+    those of an open mission, all or none.
     """
 
     method: ClassVar[str] = "mission.update"
@@ -79,14 +79,14 @@ class MissionUpdate(Mutation[Mission], frozen=True):
 
 
 class MissionComplete(Mutation[Mission], frozen=True):
-    """Complete a mission; takes its final checkpoint. Refused while a sortie is open."""
+    """Complete a mission and take its final checkpoint. Refused while a sortie is open."""
 
     method: ClassVar[str] = "mission.complete"
     mission_id: MissionId
 
 
 class MissionFail(Mutation[Mission], frozen=True):
-    """Give a mission up as failed."""
+    """Mark a mission as failed."""
 
     method: ClassVar[str] = "mission.fail"
     mission_id: MissionId
@@ -94,7 +94,7 @@ class MissionFail(Mutation[Mission], frozen=True):
 
 
 class MissionCancel(Mutation[Mission], frozen=True):
-    """Call a mission off."""
+    """Cancel a mission."""
 
     method: ClassVar[str] = "mission.cancel"
     mission_id: MissionId
@@ -116,7 +116,7 @@ class MissionPage(Record, frozen=True, kw_only=True):
 
 
 class MissionList(Query[MissionPage], frozen=True):
-    """List missions, newest first; ``after`` is the last one of the page before."""
+    """List missions, newest first; ``after`` is the last one of the previous page."""
 
     method: ClassVar[str] = "mission.list"
     status: MissionStatus | None = None
@@ -129,8 +129,8 @@ class MissionList(Query[MissionPage], frozen=True):
 class CurrentMission(Record, frozen=True, kw_only=True):
     """The mission a directory belongs to, or null.
 
-    ``belongs`` says that its directory is around this one, or that another machine began it for the
-    same project: whoever works here joins it. Otherwise it is the agent's own, or the only one.
+    With ``belongs`` its directory contains this one, or another machine started it for the same
+    project: agents in this directory join it. Otherwise it is the agent's own, or the only one.
     """
 
     mission: Mission | None
@@ -138,10 +138,10 @@ class CurrentMission(Record, frozen=True, kw_only=True):
 
 
 class MissionCurrent(Query[CurrentMission], frozen=True):
-    """The mission in progress of an agent, else of a directory around ``cwd``, else the only one.
+    """Return the mission in progress of an agent, else of the directory ``cwd``, else the only one.
 
-    What somebody created for the directory comes before what was made for a session, and what an
-    agent that lives there works on elsewhere. Several candidates are
+    A mission that somebody created for the directory takes precedence over one made for a session,
+    and over one elsewhere that an agent of this directory works on. Several candidates are
     ``invalid_state`` and listed in ``data.candidates``.
     """
 
@@ -151,7 +151,7 @@ class MissionCurrent(Query[CurrentMission], frozen=True):
 
 
 class SelectedMission(Record, frozen=True, kw_only=True):
-    """The mission that is meant, and what says so.
+    """The selected mission, and the reason for the selection.
 
     ``candidates`` are the missions of the directory that wait for recovery, this one first.
     """
@@ -162,13 +162,13 @@ class SelectedMission(Record, frozen=True, kw_only=True):
 
 
 class MissionSelect(Query[SelectedMission], frozen=True):
-    """The mission that is meant where none is named.
+    """Select the mission for a command that names none.
 
-    That of ``take_over_from``; that of ``agent_id``; those of the directory, to be recovered the
-    ones that wait for it first, else those that agents who live there work on; the one that another
-    machine has in progress for the same project.
-    For ``work`` and ``briefing``, or without ``cwd``, also the only one that there is. Missions
-    elsewhere only are ``invalid_state`` and listed in ``data.candidates``; so is none at all.
+    The order is: the mission of ``take_over_from``; that of ``agent_id``; those of the directory,
+    for a recovery the waiting ones first, else those of agents in the directory; the one that
+    another machine has in progress for the same project. For ``work`` and ``briefing``, or without
+    ``cwd``, the only mission is selected too. Without a match the error is ``invalid_state``, and
+    ``data.candidates`` lists missions elsewhere.
     """
 
     method: ClassVar[str] = "mission.select"
@@ -186,7 +186,7 @@ class Deleted(Record, frozen=True, kw_only=True):
 
 
 class MissionDelete(LongMutation[Deleted], frozen=True):
-    """Delete a finished mission with everything that belongs to it, files too."""
+    """Delete a finished mission with everything that belongs to it, files included."""
 
     method: ClassVar[str] = "mission.delete"
     mission_id: MissionId

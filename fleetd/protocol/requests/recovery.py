@@ -21,9 +21,9 @@ class RecoveryDetect(Query[Detection], frozen=True):
 
 
 class RecoveryRestore(Mutation[RestoreResult], frozen=True):
-    """Bring a mission back from a checkpoint and brief the agent.
+    """Restore a mission from a checkpoint and brief the agent.
 
-    ``agent_id`` is who is briefed, and with scope ``agent`` whose part is restored.
+    ``agent_id`` is the agent to brief; with scope ``agent`` only its part is restored.
     ``take_over_from`` is a lost agent whose sorties, locks and mail go to ``agent_id``.
     """
 
@@ -42,7 +42,7 @@ class RecoveryRestore(Mutation[RestoreResult], frozen=True):
 
 
 class Briefing(Record, frozen=True, kw_only=True):
-    """A recovery context, as data and as text; ``warnings`` tell of copies that were no good."""
+    """A recovery context, as data and as text; ``warnings`` report damaged copies."""
 
     recovery_context: RecoveryContext
     prompt: str
@@ -51,7 +51,7 @@ class Briefing(Record, frozen=True, kw_only=True):
 
 
 class RecoveryContextGet(Query[Briefing], frozen=True):
-    """Brief without restoring; changes nothing. For an agent, only its own part."""
+    """Brief without restoring; changes nothing. With ``agent_id`` only its own part."""
 
     method: ClassVar[str] = "recovery.context"
     mission_id: MissionId | None = None
@@ -68,7 +68,7 @@ class RecoveryPage(Record, frozen=True, kw_only=True):
 
 
 class RecoveryList(Query[RecoveryPage], frozen=True):
-    """List recoveries, newest first; ``after`` is the last one of the page before."""
+    """List recoveries, newest first; ``after`` is the last one of the previous page."""
 
     method: ClassVar[str] = "recovery.list"
     mission_id: MissionId | None = None

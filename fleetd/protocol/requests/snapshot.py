@@ -30,7 +30,7 @@ Hints = Annotated[list[Hint], Meta(max_length=100)]
 
 
 class DeclaredCompliance(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller found about how its plan is kept; now, if it does not say when."""
+    """The caller's check of its plan; the time defaults to now."""
 
     result: Verdict
     violations: Hints = []
@@ -38,9 +38,9 @@ class DeclaredCompliance(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeclaredHints(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller knows about going on; what it does not say is computed.
+    """The caller's knowledge about a resume; omitted fields are computed.
 
-    ``next_actions`` without ``eligible`` say that the run can go on.
+    ``next_actions`` without ``eligible`` mean that the run can resume.
     """
 
     eligible: bool | None = None
@@ -49,7 +49,7 @@ class DeclaredHints(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeclaredStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where in its plan a caller is."""
+    """The caller's position in its plan."""
 
     plan_path: Path | None = None
     step_id: Name | None = None
@@ -60,7 +60,7 @@ class DeclaredStep(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeclaredDigest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller knows about its context window; what it does not say is computed."""
+    """The caller's knowledge about its context window; omitted fields are computed."""
 
     window_pressure: WindowPressure | None = None
     protected_artifacts: Annotated[list[Path], Meta(max_length=200)] | None = None
@@ -69,7 +69,7 @@ class DeclaredDigest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeclaredOutcome(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a command or tool call of the caller ended; ``duration_ms`` is 0 where nobody knows."""
+    """The outcome of a command or tool call; ``duration_ms`` is 0 if unknown."""
 
     kind: OutcomeKind
     name: Name
@@ -80,11 +80,11 @@ class DeclaredOutcome(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SnapshotRecord(Mutation[Snapshot], frozen=True):
-    """Record where a run stands, and return when its file is written, or a second later.
+    """Record the state of a run, and return when its file is written, or a second later.
 
-    The run is named by ``run_id``, or it is the present session of ``agent_id``, or the only one
-    under way in ``cwd``. What is not given is taken from what is known of the run: plan, commands
-    since its last snapshot, window. Of more than 50 outcomes the last 50 are kept.
+    The run is that of ``run_id``, the present session of ``agent_id``, or the only one in progress
+    in ``cwd``. fleetd fills omitted fields from its own knowledge of the run: plan, commands since
+    its last snapshot, window. Of more than 50 outcomes the last 50 are kept.
     Within 3 s, and with nothing changed that matters, the trigger joins the last snapshot, in its
     ``source_details``, and that one is returned. Raises ``checkpoint_atomic_write_failed`` when the
     snapshot is stored and its file could not be written.
@@ -103,7 +103,7 @@ class SnapshotRecord(Mutation[Snapshot], frozen=True):
 
 
 class SnapshotLatest(Query[Snapshot], frozen=True):
-    """Return the newest snapshot of a run, from its row or else from its file."""
+    """Return the newest snapshot of a run from its row, else from its file."""
 
     method: ClassVar[str] = "snapshot.latest"
     run_id: RunId | None = None
@@ -112,7 +112,7 @@ class SnapshotLatest(Query[Snapshot], frozen=True):
 
 
 class SnapshotGet(Query[Snapshot], frozen=True):
-    """Return a snapshot, from its row or else from its file, compressed or not."""
+    """Return a snapshot from its row, else from its file, compressed or not."""
 
     method: ClassVar[str] = "snapshot.get"
     snapshot_id: SnapshotId
@@ -126,7 +126,7 @@ class SnapshotPage(Record, frozen=True, kw_only=True):
 
 
 class SnapshotList(Query[SnapshotPage], frozen=True):
-    """List snapshots, of one run or of all, newest first."""
+    """List snapshots of one run or of all runs, newest first."""
 
     method: ClassVar[str] = "snapshot.list"
     run_id: RunId | None = None
@@ -134,7 +134,7 @@ class SnapshotList(Query[SnapshotPage], frozen=True):
 
 
 class PrunedSnapshot(Record, frozen=True, kw_only=True):
-    """A snapshot that pruning takes away."""
+    """A snapshot that pruning deletes."""
 
     id: str
     run_id: str
@@ -144,7 +144,7 @@ class PrunedSnapshot(Record, frozen=True, kw_only=True):
 
 
 class PrunedSnapshots(Record, frozen=True, kw_only=True):
-    """What pruning took away, or would; ``details`` names the first thousand."""
+    """The records that pruning deleted, or would delete; ``details`` names the first thousand."""
 
     deleted: int
     freed_bytes: int
@@ -163,7 +163,7 @@ class SnapshotPrune(LongMutation[PrunedSnapshots], frozen=True):
 
 
 class SnapshotVerify(LongMutation[Findings], frozen=True):
-    """Check rows and files against their checksums; ``repair`` heals one copy from the other."""
+    """Check rows and files against their checksums; ``repair`` restores one copy from the other."""
 
     method: ClassVar[str] = "snapshot.verify"
     run_id: RunId | None = None

@@ -23,7 +23,7 @@ from .mission import Deleted
 
 
 class SortieCreate(Mutation[Sortie], frozen=True):
-    """Add a sortie to an open mission; ``agent_id`` is who asks."""
+    """Add a sortie to an open mission; ``agent_id`` is the caller."""
 
     method: ClassVar[str] = "sortie.create"
     mission_id: MissionId
@@ -36,7 +36,7 @@ class SortieCreate(Mutation[Sortie], frozen=True):
 
 
 class SortieAssign(Mutation[Sortie], frozen=True):
-    """Give an open sortie to an agent."""
+    """Assign an open sortie to an agent."""
 
     method: ClassVar[str] = "sortie.assign"
     sortie_id: SortieId
@@ -44,7 +44,7 @@ class SortieAssign(Mutation[Sortie], frozen=True):
 
 
 class SortieStart(Mutation[Sortie], frozen=True):
-    """Begin a sortie; another agent's is refused. Starts a pending mission too."""
+    """Start a sortie, and its mission if that is pending. Another agent's sortie is refused."""
 
     method: ClassVar[str] = "sortie.start"
     sortie_id: SortieId
@@ -52,7 +52,7 @@ class SortieStart(Mutation[Sortie], frozen=True):
 
 
 class SortieProgress(Mutation[Sortie], frozen=True):
-    """Report how far a sortie is; a field that is left out stays."""
+    """Report the progress of a sortie; omitted fields keep their values."""
 
     method: ClassVar[str] = "sortie.progress"
     sortie_id: SortieId
@@ -63,7 +63,7 @@ class SortieProgress(Mutation[Sortie], frozen=True):
 
 
 class SortieBlock(Mutation[Sortie], frozen=True):
-    """Say that a sortie cannot go on, and why."""
+    """Mark a sortie as blocked, with the reason."""
 
     method: ClassVar[str] = "sortie.block"
     sortie_id: SortieId
@@ -72,7 +72,7 @@ class SortieBlock(Mutation[Sortie], frozen=True):
 
 
 class SortieUnblock(Mutation[Sortie], frozen=True):
-    """Say that a blocked sortie can go on."""
+    """Unblock a sortie."""
 
     method: ClassVar[str] = "sortie.unblock"
     sortie_id: SortieId
@@ -80,7 +80,7 @@ class SortieUnblock(Mutation[Sortie], frozen=True):
 
 
 class SortieComplete(Mutation[Sortie], frozen=True):
-    """Complete a sortie. The second call is refused and learns who completed it."""
+    """Complete a sortie. A second call is refused; the error names the agent of the first."""
 
     method: ClassVar[str] = "sortie.complete"
     sortie_id: SortieId
@@ -89,7 +89,7 @@ class SortieComplete(Mutation[Sortie], frozen=True):
 
 
 class SortieFail(Mutation[Sortie], frozen=True):
-    """Give a sortie up."""
+    """Mark a sortie as failed."""
 
     method: ClassVar[str] = "sortie.fail"
     sortie_id: SortieId
@@ -120,7 +120,7 @@ class SortieList(Query[SortiePage], frozen=True):
 
 
 class SortieRemove(Mutation[Deleted], frozen=True):
-    """Take out a sortie that nobody has begun."""
+    """Remove a sortie that nobody has started."""
 
     method: ClassVar[str] = "sortie.remove"
     sortie_id: SortieId

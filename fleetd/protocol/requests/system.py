@@ -11,7 +11,7 @@ from ..types import MissionId, MissionStatus, Name, Path, RunStatus
 
 
 class Paths(Record, frozen=True, kw_only=True):
-    """Where a daemon keeps its things."""
+    """The paths that a daemon uses."""
 
     database: str
     checkpoints: str
@@ -20,7 +20,7 @@ class Paths(Record, frozen=True, kw_only=True):
 
 
 class Hello(Record, frozen=True, kw_only=True):
-    """Who answers."""
+    """The daemon that answers."""
 
     name: str
     version: str
@@ -32,7 +32,7 @@ class Hello(Record, frozen=True, kw_only=True):
 
 
 class SystemHello(Query[Hello], frozen=True):
-    """Greet the daemon; a client that names its protocol is told when it does not fit."""
+    """Greet the daemon. A client that names an unsupported protocol receives an error."""
 
     method: ClassVar[str] = "system.hello"
     client: str | None = None
@@ -40,17 +40,17 @@ class SystemHello(Query[Hello], frozen=True):
 
 
 class SystemStatus(Query[Status], frozen=True):
-    """Counts, missions in progress, recovery candidates, sizes, and how busy the daemon is."""
+    """Return counts, missions in progress, recovery candidates, sizes and the daemon's load."""
 
     method: ClassVar[str] = "system.status"
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """One check of the daemon's health; ``detail`` says what was seen.
+    """One check of the daemon's health, with its ``detail``.
 
-    Without what a ``vital`` check looks at, the daemon does not keep what it promises; of any other
-    a failure is a warning. ``restart_mends`` says that a failure lies in this process, so that a
-    new one would be free of it: a full disk or another program's lock does not.
+    If a ``vital`` check fails, the daemon cannot keep its promises; the failure of any other check
+    is a warning. ``restart_mends`` marks a failure of this process, which a restart repairs. A full
+    disk or another program's lock is not one.
     """
 
     name: str
@@ -61,10 +61,10 @@ class Check(Record, frozen=True, kw_only=True):
 
 
 class Health(Record, frozen=True, kw_only=True):
-    """Whether the daemon works: ``ok`` when every vital check is.
+    """Whether the daemon works: ``ok`` if every vital check passes.
 
-    ``restart_mends`` when a check failed that a restart would mend: then systemd's watchdog is not
-    fed.
+    ``restart_mends`` is true if a check failed that a restart would repair; then systemd's watchdog
+    is not fed.
     """
 
     ok: bool
@@ -73,13 +73,13 @@ class Health(Record, frozen=True, kw_only=True):
 
 
 class SystemHealth(Query[Health], frozen=True):
-    """Check all that the daemon's work depends on, with a round trip through the database."""
+    """Check everything the daemon depends on, with a round trip through the database."""
 
     method: ClassVar[str] = "system.health"
 
 
 class Setting(Record, frozen=True, kw_only=True):
-    """One value in force and where it came from."""
+    """One value in force, and its origin."""
 
     key: str
     value: Any
@@ -93,27 +93,27 @@ class Settings(Record, frozen=True, kw_only=True):
 
 
 class SystemConfig(Query[Settings], frozen=True):
-    """Every value in force in the daemon, and its origin."""
+    """Return every value in force in the daemon, with its origin."""
 
     method: ClassVar[str] = "system.config"
 
 
 class Findings(Record, frozen=True, kw_only=True):
-    """What a check found; ``ok`` when nothing is wrong or everything was mended."""
+    """The findings of a check; ``ok`` if nothing is wrong or everything was repaired."""
 
     ok: bool
     findings: list[Finding]
 
 
 class SystemDoctor(LongMutation[Findings], frozen=True):
-    """Look for damage in database, backups and permissions; mend what can be mended."""
+    """Look for damage in database, backups and permissions; ``fix`` repairs it where possible."""
 
     method: ClassVar[str] = "system.doctor"
     fix: bool = False
 
 
 class BackupResult(Record, frozen=True, kw_only=True):
-    """Where the copy of the database lies and how large it is."""
+    """The path and the size of the copy of the database."""
 
     path: str
     size_bytes: int
@@ -127,7 +127,7 @@ class SystemBackup(LongMutation[BackupResult], frozen=True):
 
 
 class ForgottenMission(Record, frozen=True, kw_only=True):
-    """A mission that would be forgotten, and the bytes of its files."""
+    """A mission that would be forgotten, and the size of its files."""
 
     mission_id: str
     title: str
@@ -136,7 +136,7 @@ class ForgottenMission(Record, frozen=True, kw_only=True):
 
 
 class ForgottenRun(Record, frozen=True, kw_only=True):
-    """A run that would lose snapshots, all of them or some, and the bytes of their files."""
+    """A run that would lose some or all of its snapshots, and the size of their files."""
 
     run_id: str
     status: RunStatus
@@ -145,13 +145,12 @@ class ForgottenRun(Record, frozen=True, kw_only=True):
 
 
 class Forgotten(Record, frozen=True, kw_only=True):
-    """How many of each go, or went; ``bytes`` are those of the files.
+    """The number of records deleted, or to delete; ``bytes`` is the size of the files.
 
-    ``runs`` are those of which nothing stays; ``snapshots`` are theirs and those of other runs that
-    hold something of the missions.
-    ``shared`` are the ``shared_missions`` in which others worked too: they stay, and still mention
-    what was forgotten. ``details``, ``run_details`` and ``living_agents`` are filled for a
-    ``dry_run`` only: an answer must not keep what was forgotten.
+    ``runs`` counts runs that go completely; ``snapshots`` counts theirs, and those of other runs
+    that mention the missions. ``shared`` lists the ``shared_missions``, in which others worked too:
+    they stay, and still mention the forgotten agents. ``details``, ``run_details`` and
+    ``living_agents`` are filled for a ``dry_run`` only, so that no stored answer keeps names.
     """
 
     dry_run: bool
@@ -177,10 +176,10 @@ class Forgotten(Record, frozen=True, kw_only=True):
 
 
 class SystemForget(LongMutation[Forgotten], frozen=True):
-    """Forget a mission, a session's agents or a whole project: rows, files and their bytes.
+    """Forget a mission, a session's agents or a whole project: rows and files.
 
-    Exactly one of the three is named. Unlike ``mission.delete`` it takes missions in progress too,
-    and leaves no text in the database file. ``project_dir`` means everything below it as well.
+    Give exactly one of the three. Unlike ``mission.delete`` it also takes missions in progress, and
+    leaves no text in the database file. ``project_dir`` includes everything below it.
     """
 
     method: ClassVar[str] = "system.forget"
@@ -191,13 +190,13 @@ class SystemForget(LongMutation[Forgotten], frozen=True):
 
 
 class Metrics(Record, frozen=True, kw_only=True):
-    """Figures in Prometheus' text exposition format 0.0.4; docs/operations.md explains each."""
+    """Metrics in Prometheus' text exposition format 0.0.4; docs/metrics.md explains each."""
 
     text: str
 
 
 class SystemMetrics(Query[Metrics], frozen=True):
-    """Figures about the daemon as text."""
+    """Return metrics of the daemon as text."""
 
     method: ClassVar[str] = "system.metrics"
 
@@ -212,6 +211,6 @@ class OpenRpc(Struct, frozen=True):
 
 
 class RpcDiscover(Query[OpenRpc], frozen=True):
-    """The description of every method, generated from the Structs."""
+    """Return the description of every method, generated from the Structs."""
 
     method: ClassVar[str] = "rpc.discover"

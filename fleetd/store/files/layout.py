@@ -98,7 +98,7 @@ LAYOUTS: dict[Noun, Layout] = {
         copies=False,
         unfit=Corrupt,
         mismatch=Corrupt,
-        hint="Move it away; fleetctl checkpoints verify --all --repair writes it again.",
+        hint="Move it away. Then fleetctl checkpoints verify --all --repair writes it again.",
     ),
     "snapshot": Layout(
         noun="snapshot",
@@ -109,7 +109,7 @@ LAYOUTS: dict[Noun, Layout] = {
         copies=True,
         unfit=SchemaInvalid,
         mismatch=IntegrityMismatch,
-        hint="Move it away; fleetctl snapshot verify --repair writes it again.",
+        hint="Move it away. Then fleetctl snapshot verify --repair writes it again.",
     ),
 }
 

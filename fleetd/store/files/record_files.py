@@ -95,11 +95,11 @@ def unpacked(raw: bytes) -> bytes:
     try:
         data = unpacking.decompress(raw, MOST_BYTES)
     except zlib.error as error:
-        raise ValueError(f"it is no gzip file: {error}") from error
+        raise ValueError(f"it is not a gzip file: {error}") from error
     if not unpacking.eof:
         raise ValueError("it ends early" if not unpacking.unconsumed_tail else "it is too large")
     if unpacking.unused_data:
-        raise ValueError("something follows its end")
+        raise ValueError("it has data after its end")
     return data
 
 

@@ -133,7 +133,7 @@ def _one(
     try:
         value = job.run(tx)
         if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
-            raise psycopg.errors.InFailedSqlTransaction("a rule passed over a failed statement")
+            raise psycopg.errors.InFailedSqlTransaction("a rule ignored a failed statement")
     except Exception as error:
         if _all_is_lost(connection, error):
             raise

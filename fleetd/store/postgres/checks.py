@@ -124,8 +124,8 @@ def scrub(connection: ServerConnection) -> None:
         for name, ours in connection.execute(_TABLES.encode()).fetchall():
             if not ours:
                 raise Storage(
-                    f"The table {name} belongs to another role, so that what was deleted still"
-                    " stands in it.",
-                    hint="Its owner can run VACUUM FULL.",
+                    f"The table {name} belongs to another role, so deleted rows are still"
+                    " in its file.",
+                    hint="Let its owner run VACUUM FULL.",
                 )
             connection.execute(f"VACUUM (FULL, ANALYZE) {name}".encode())

@@ -34,13 +34,13 @@ _FULL = "53100"
 _DAMAGED = ("XX001", "XX002", "58P01", "58030")
 _REFUSALS = {
     _FULL: ("The server's disk is full", "Free some space on the server, then try again."),
-    "53200": ("The server has no memory left", "Try again when it has less to do."),
-    "53300": ("The server takes no more connections", "Raise its max_connections."),
-    "55P03": ("Another machine keeps the store locked", "Try again soon."),
+    "53200": ("The server has no memory left", "Try again when its load is lower."),
+    "53300": ("The server accepts no more connections", "Raise its max_connections."),
+    "55P03": ("Another machine holds a lock on the store", "Try again soon."),
     _STOOD_STILL: ("This took too long between two statements", "Try again soon."),
-    "57014": ("The server took too long, or was told to stop", "Try again soon."),
+    "57014": ("The server took too long or is stopping", "Try again soon."),
 }
-_REFUSED = "Give its role what the page about synced mode names."
+_REFUSED = "Grant its role the rights that docs/synced.md lists."
 # What the server says in English. In another language it is taken for something that passes: the
 # daemon then goes on trying, and shows what was said all the same.
 _FINAL = re.compile(
@@ -145,17 +145,17 @@ def translate(error: BaseException, where: str) -> BaseException:
             return Storage(text, hint=hint)
         return Unavailable(text, hint=hint, retry=True)
     if code in _AGAIN:
-        text = f"{where}: others were in the way again and again ({said})."
+        text = f"{where}: other transactions conflicted repeatedly ({said})."
         return Unavailable(text, hint="Try again soon.", retry=True)
     if code in _SCHEMA:
-        text = f"{where} has another schema than this fleetd needs ({said})."
-        return Incompatible(text, hint="fleetctl doctor says which; is there a newer fleetd?")
+        text = f"{where} has a different schema than this fleetd needs ({said})."
+        return Incompatible(text, hint="Run fleetctl doctor for the difference. Upgrade fleetd.")
     if code == _READ_ONLY:
         return Unavailable(f"{where} is read-only.", hint="Try again soon.", retry=True)
     if code == _FORBIDDEN:
         return Storage(f"{where} refuses: {said}.", hint=_REFUSED)
     if code in _DAMAGED:
-        hint = "Look at the server's log and disk."
+        hint = "Check the server's log and disk."
         return Corrupt(f"{where} is damaged ({said}).", hint=hint)
     return _by_class(code, said, where) or error
 
@@ -163,11 +163,11 @@ def translate(error: BaseException, where: str) -> BaseException:
 def _by_class(code: str, said: str, where: str) -> FleetError | None:
     """Return the error for a class of SQLSTATEs that have no entry of their own."""
     if code.startswith("54"):
-        text = f"This is too long for {where} ({said}): what it finds rows by, like a path"
-        return InvalidParams(f"{text} or a name, may have 2,700 bytes. Give a shorter one.")
+        text = f"This is too long for {where} ({said}): an indexed value, such as a path"
+        return InvalidParams(f"{text} or a name, has at most 2,700 bytes. Give a shorter one.")
     if code.startswith("22"):
         text = f"{where} cannot hold a value of this request: {said}."
-        return InvalidParams(text, hint="Leave out or change the value that it names.")
+        return InvalidParams(text, hint="Change or omit the value that the error names.")
     if code.startswith("53"):
         return Unavailable(f"{where}: {said}.", hint="Try again soon.", retry=True)
     return None
@@ -184,9 +184,9 @@ def wrong_schema(found: int, known: int) -> str:
 def outcome_unknown(where: str, why: str) -> Unavailable:
     """Return what is told to whom nobody can say whether his request was carried out."""
     return Unavailable(
-        f"{where} was lost while it committed ({why}): it is not known whether this was carried"
-        " out.",
-        hint="Send it again with the same idempotency key: it is then carried out once.",
+        f"The connection to {where} was lost during a commit ({why}): the outcome of this request"
+        " is unknown.",
+        hint="Send it again with the same idempotency key; it then takes effect once.",
         retry=True,
         outcome="unknown",
         step="committing",

@@ -94,7 +94,7 @@ class PostgresCommitter:
                 self._slot.drop()
                 raise
         if trouble is None or ends_connection(trouble) or not sqlstate(trouble):
-            raise ServerAway("writing", "its connections are lost again and again")
+            raise ServerAway("writing", "its connections fail repeatedly")
         self._fail(jobs, trouble)
         return len(jobs)
 
@@ -226,7 +226,7 @@ class PostgresReader:
                     raise as_away(error, "reading") from error
             else:
                 return
-        raise ServerAway("reading", "its connections are lost again and again")
+        raise ServerAway("reading", "its connections fail repeatedly")
 
     def _together(self, connection: ServerConnection, jobs: list[Job]) -> None:
         """Run jobs on one snapshot, which is newer than all that they were asked after."""

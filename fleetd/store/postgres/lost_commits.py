@@ -76,8 +76,8 @@ class LostCommitDetector:
         missing = max(0, known.batch - found.batch)
         batches = f", and {missing} of this machine's last commits are missing" if missing else ""
         why = (
-            f"{self._where.name} was replaced by a server that lacks what was committed last: its"
-            f" log ends at {found.end}, and it had come to {known.end}{batches}"
+            f"{self._where.name} was replaced by a server without the last commits: its"
+            f" log ends at {found.end}, but had reached {known.end}{batches}"
         )
         # A store that was new when it was looked at had no epoch yet.
         if known.epoch in (None, found.epoch):

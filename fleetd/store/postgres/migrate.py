@@ -86,7 +86,7 @@ def _checked(connection: psycopg.Connection[Any], where: str, newest: int) -> in
         ).fetchone()
         if foreign is not None:
             raise StoreRefused(
-                f"{where} holds tables of another program ({foreign[0]}). Give fleetd a database, "
-                "or a schema, of its own."
+                f"{where} holds tables of another program ({foreign[0]}). Use a separate "
+                "database or schema for fleetd."
             )
     return version

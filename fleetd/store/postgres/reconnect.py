@@ -108,7 +108,7 @@ class Reconnector:
     def lose(self, gone: ServerAway) -> None:
         """Note that the server is away, and look for it; called on the trio thread."""
         if self.availability.away is None:
-            log.warning("%s. It is tried again until it is back", self.message(gone))
+            log.warning("%s. fleetd tries again until it is back", self.message(gone))
         self.availability.lose(self.describe(gone))
         if self._attending is not None:
             self._attending.cancel()
@@ -139,7 +139,9 @@ class Reconnector:
                         self.lose(gone)
                 except psycopg.Error as error:
                     in_vain = 0
-                    log.info("%s hung up (%s)", self._where.name, as_away(error, "listening").said)
+                    log.info(
+                        "%s disconnected (%s)", self._where.name, as_away(error, "listening").said
+                    )
                 else:
                     in_vain = 0
                 if trio.current_time() - begun > _LONGEST_PAUSE_S:
@@ -180,7 +182,7 @@ class Reconnector:
             listen(connection, self._overheard)
             with self._handing:
                 if self._closed.is_set():
-                    raise ServerAway("connecting", "fleetd ends")
+                    raise ServerAway("connecting", "fleetd stops")
                 self._connected = connection
         except psycopg.Error as error:
             connection.close()

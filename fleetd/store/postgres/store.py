@@ -151,7 +151,7 @@ class PostgresStore:
             self._give_up(jobs, gone)
         except Exception as error:
             # A bug of ours, or an error that nobody foresaw: the thread has to live on.
-            log.exception("A batch failed")
+            log.exception("A batch of requests failed")
             self._give_up(jobs, ServerAway("working", str(error)))
 
     def _give_up(self, jobs: list[Job], gone: ServerAway) -> None:
@@ -191,7 +191,7 @@ class PostgresStore:
         """Refuse: the server's own means make its backups."""
         raise CopyRefused(
             f"The store is on a server, which fleetd does not copy into {target}",
-            "Back it up where it runs, with pg_dump; or take everything into a file of this "
+            "Back it up on the server with pg_dump, or move it into a file on this "
             "machine: fleetctl migrate",
         )
 

@@ -48,17 +48,17 @@ def parse(url: str) -> dict[str, Any]:
     except psycopg.ProgrammingError as error:
         why = re.sub(r'"[^"]*"', '"…"', str(error)).strip()
         raise StoreRefused(
-            f"The store is set to something that is no PostgreSQL URL"
+            f"The setting store is not a PostgreSQL URL"
             f" ({_wrong_start(url) or _wrong_parameter(url, str(error)) or why}). {_LIKE}"
         ) from None
     if not _PORTS.fullmatch(str(given.get("port") or "")):
         # Half a password may stand there, but only where there is one.
         hint = _ENCODED if given.get("password") else _LIKE
-        raise StoreRefused(f"The store's URL has a port that is no number. {hint}")
+        raise StoreRefused(f"The store's URL has a port that is not a number. {hint}")
     if not any(effective(given).get(name) or name in given for name in _PLACES):
         raise StoreRefused(
-            "The store is set to something that names no server and no database"
-            f" (nor do PGHOST, PGDATABASE or PGSERVICE). {_LIKE}"
+            "The setting store names neither a server nor a database,"
+            f" and neither do PGHOST, PGDATABASE and PGSERVICE. {_LIKE}"
         )
     return given
 

@@ -125,7 +125,7 @@ def _prepare(
     except apsw.NotADBError as error:
         raise StoreRefused(
             f"{path} is not a SQLite database. Move it away, or set FLEET_DB_PATH to another path; "
-            "checkpoints come back from their files."
+            "fleetd restores checkpoints from their files."
         ) from error
     except apsw.BusyError as error:
         raise _in_use(path) from error
@@ -142,8 +142,8 @@ def _prepare(
         if page_checksums.is_damage(error):
             raise _damaged(path) from error
         raise _refusal(classify(error, connection.system_errno))(
-            f"The schema of {path} cannot be brought up to date: {error}. Is the disk full, or "
-            "does it fail? Free some space or look at it, then start fleetd again."
+            f"The schema of {path} cannot be brought up to date: {error}. Check the "
+            "disk and its free space, then start fleetd again."
         ) from error
 
 
@@ -152,11 +152,11 @@ def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None
     found = integrity_check.differences(connection, version)
     if found:
         raise StoreRefused(
-            f"{path} is not as fleetd made it (schema version {version}):"
+            f"{path} does not have the schema of fleetd (schema version {version}):"
             f" {integrity_check.summary(found)}."
-            " Put a copy in its place: fleetctl restore FILE. Or move it,"
-            f" {path.name}-wal and {path.name}-shm away and start without one: missions come back"
-            " from their checkpoint files."
+            " Replace it with a copy: fleetctl restore FILE. Or move it,"
+            f" {path.name}-wal and {path.name}-shm away and start without it: fleetd restores"
+            " missions from their checkpoint files."
         )
 
 

@@ -54,7 +54,7 @@ class DiskReserve:
         try:
             self._allocate()
         except OSError as error:
-            log.warning("No room can be kept in %s: %s", self.path, error.strerror)
+            log.warning("No space can be reserved in %s: %s", self.path, error.strerror)
             return False
         return self.left == self.size
 
@@ -82,13 +82,13 @@ class DiskReserve:
         left = self.left
         if not left:
             return False
-        log.warning("The disk is full: %s gives up a part of its %d bytes", self.path, left)
+        log.warning("The disk is full: freeing a part of %s (%d bytes left)", self.path, left)
         try:
             if left <= PART:
                 self.path.unlink()
             else:
                 os.truncate(self.path, left - PART)
         except OSError as error:
-            log.warning("It cannot: %s", error.strerror)
+            log.warning("The reserved space could not be freed: %s", error.strerror)
             return False
         return True

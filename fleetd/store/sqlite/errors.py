@@ -53,12 +53,12 @@ def translate(error: BaseException) -> BaseException:
     """Turn a database error into the one that a client is told; others stay as they are."""
     if isinstance(error, FileReplaced):
         return Storage(
-            f"This was not stored: {error}.", hint="fleetd stops; its log says what to do."
+            f"This was not stored: {error}.", hint="fleetd stops. Its log has the next step."
         )
     if page_checksums.is_damage(error):
         return Corrupt(
             f"The database is damaged ({page_checksums.describe(error)}).",
-            hint="fleetctl doctor checks it; the checkpoint files hold what was saved.",
+            hint="Run fleetctl doctor to check it; checkpoints are also stored as files.",
         )
     if isinstance(error, apsw.FullError):
         return DiskFull("The disk is full; nothing was stored.", hint=FREE_SPACE)
@@ -67,22 +67,22 @@ def translate(error: BaseException) -> BaseException:
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return Storage(
             f"The database cannot be written ({error}).",
-            hint="Check the permissions of the database and of its directory.",
+            hint="Check the permissions of the database and its directory.",
         )
     if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
         return Corrupt(
             f"A row of the database cannot be read ({error}).",
-            hint="fleetctl doctor names it; the checkpoint files hold what was saved.",
+            hint="Run fleetctl doctor for its name; checkpoints are also stored as files.",
         )
     if isinstance(error, apsw.InterruptError):
         return Unavailable(
-            "This took too long and was ended; nothing was stored.",
-            hint="Ask for less at once. fleetctl doctor looks whether the database is sound.",
+            "This took too long and was cancelled; nothing was stored.",
+            hint="Request less at once. Run fleetctl doctor to check the database.",
         )
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Unavailable(
-            "Another program keeps the database locked.",
-            hint="End it (a sqlite3 shell, a copy in progress), then try again.",
+            "Another program holds a lock on the database.",
+            hint="Stop it (a sqlite3 shell, a copy in progress), then try again.",
         )
     return error
 
@@ -91,7 +91,7 @@ def disk_failed(error: BaseException) -> FleetError:
     """Return what is told while a daemon leaves whose disk failed."""
     return Storage(
         f"The disk failed ({error}); nothing was acknowledged.",
-        hint="fleetd ends, and systemd starts it again; send the same request again then.",
+        hint="fleetd stops, and systemd restarts it. Then send the same request again.",
         retry=True,
     )
 
@@ -101,5 +101,5 @@ def read_failed(error: BaseException) -> BaseException:
     if page_checksums.is_damage(error):
         return translate(error)
     return Storage(
-        f"The database could not be read ({error}).", hint="Look at the disk; then try again."
+        f"The database could not be read ({error}).", hint="Check the disk, then try again."
     )

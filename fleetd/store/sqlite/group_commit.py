@@ -144,7 +144,7 @@ class SqliteCommitter:
             if not self.landed:
                 return self._broken(jobs, error)
             # What was told as failed would be asked for again, and done twice.
-            log.exception("A batch was committed, and what follows its COMMIT failed")
+            log.exception("A batch was committed, but a step after its COMMIT failed")
         if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
             return self._refuse(jobs, self.failure)
         for job, value in done:

@@ -47,7 +47,7 @@ def check_ours(connection: apsw.Connection, path: str) -> int:
     if foreign is not None and connection.pragma("application_id") != APPLICATION_ID:
         raise StoreRefused(
             f"{path} is a database of another program (it has {foreign[0]}). "
-            "Set FLEET_DB_PATH to a path of fleetd's own."
+            "Set FLEET_DB_PATH to another path."
         )
     version: int = connection.pragma("user_version")
     if version > newest():

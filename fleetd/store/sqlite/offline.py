@@ -46,9 +46,7 @@ class OfflineDatabase:
         try:
             copy(self._connection, part, beat)
         except CopyDamaged as error:
-            raise Corrupt(
-                f"The copy that was made is damaged: {error}.", hint="Look at the disk."
-            ) from error
+            raise Corrupt(f"The new copy is damaged: {error}.", hint="Check the disk.") from error
 
 
 @contextlib.contextmanager
@@ -94,9 +92,9 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
         )
     if found := integrity_check.differences(connection, version):
         raise Corrupt(
-            f"{path} is not as fleetd made it (schema version {version}):"
+            f"{path} does not have the schema of fleetd (schema version {version}):"
             f" {integrity_check.summary(found)}.",
-            hint="Use another copy. This one was changed by another program, or made by one.",
+            hint="Use another copy: another program changed or made this one.",
         )
 
 
@@ -125,10 +123,10 @@ def _as_fleet_error(path: Path, error: apsw.Error) -> FleetError:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return InvalidState(
             f"The database {path} is in use by another process.",
-            hint="End it (a fleetd with another socket, a sqlite3 shell), then try again.",
+            hint="Stop it (a fleetd with another socket, a sqlite3 shell), then try again.",
         )
     if isinstance(error, apsw.NotADBError):
-        return Corrupt(f"{path} is not a SQLite database.", hint="Is it the right file?")
+        return Corrupt(f"{path} is not a SQLite database.", hint="Check the path.")
     if page_checksums.is_damage(error) or isinstance(error, apsw.SQLError):
         return Corrupt(f"The database {path} is damaged ({error}).", hint="Use another copy.")
     if isinstance(error, apsw.FullError):

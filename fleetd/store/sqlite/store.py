@@ -246,9 +246,7 @@ class SqliteStore:
         try:
             self._writer_connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:
-            log.warning(
-                "The WAL could not be copied back (%s); it is read at the next start", error
-            )
+            log.warning("The WAL could not be checkpointed (%s); the next start reads it", error)
             return False
         return True
 

@@ -84,7 +84,7 @@ class WalCheckpointer:
                 self._failed(error)
                 return False
         except Exception:
-            log.exception("Copying the WAL back failed; it is tried again")
+            log.exception("The checkpoint of the WAL failed; fleetd tries again")
         return True
 
     def _lay_out(self) -> None:
@@ -150,7 +150,7 @@ def check_of(*, alive: bool, size: int) -> Check:
     """Say how it is with a WAL of some size, and with the thread that keeps it short."""
     name = "write-ahead log"
     if not alive:
-        detail = "nobody copies it into the database any more, so it grows"
+        detail = "nothing checkpoints it into the database, so it grows"
         return Check(name=name, ok=False, detail=detail, vital=False, restart_mends=True)
     detail = f"{size / 1_000_000:.1f} MB"
     if size > LARGE_BYTES:

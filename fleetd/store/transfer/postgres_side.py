@@ -176,26 +176,26 @@ def _refusal(where: str, error: psycopg.Error) -> FleetError:
     text = server_message(error)
     if isinstance(error, errors.InsufficientPrivilege):
         return InvalidState(
-            f"{where} does not let this role do it: {text}.",
-            hint="A store is moved by the role that owns its tables: name that one in the URL.",
+            f"{where} denies this role the move: {text}.",
+            hint="Only the role that owns its tables can move a store. Put that role in the URL.",
         )
     if isinstance(error, errors.DiskFull | errors.OutOfMemory):
-        return Storage(f"{where} has no room: {text}.", hint="Everything is as it was there.")
+        return Storage(f"{where} has no space: {text}.", hint="That database is unchanged.")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return InvalidState(
-            f"{where} is read-only: {text}.", hint="Is it a standby? Name the primary server."
+            f"{where} is read-only: {text}.", hint="If it is a standby, use the primary server."
         )
     if isinstance(error, errors.ProgramLimitExceeded):
         return LimitExceeded(
-            f"{where} cannot hold a value that is there: {text}.",
-            hint="A path or an id in an index may be 2,700 bytes long there. Nothing was moved.",
+            f"{where} cannot hold a value of this store: {text}.",
+            hint="There a path or an id in an index has at most 2,700 bytes. Nothing was moved.",
         )
     if isinstance(error, errors.LockNotAvailable):
         return Unavailable(
-            f"{where} is busy: another daemon, or another move, keeps it.",
+            f"{where} is in use by another daemon or another move.",
             hint="Stop every fleetd that uses it, then try again.",
         )
     return Unavailable(
         f"{where} failed: {text}.",
-        hint="What was not finished is not there: begin anew when the server is back.",
+        hint="The unfinished move left no data. Start again when the server is back.",
     )

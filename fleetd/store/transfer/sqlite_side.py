@@ -103,13 +103,13 @@ def opened(path: Path) -> Iterator[SqliteSide]:
     if not path.exists():
         raise InvalidState(
             f"There is no database {path}, so there is nothing to move.",
-            hint="Set store to the server's URL and start fleetd: it begins there.",
+            hint="Set store to the server's URL and start fleetd: it creates the store there.",
         )
     with errors_translated(path), contextlib.closing(_open(path)) as connection:
         if (end := end_of(connection)) < (known := reached(path)):
             raise Corrupt(
-                f"The log of {path} ends at {end} and had come to {known}: something is missing.",
-                hint="Start fleetd once with this database: it says what is lost, and goes on.",
+                f"The log of {path} ends at {end} but had reached {known}: events are missing.",
+                hint="Start fleetd once with this database: it reports the loss and continues.",
             )
         with _transaction(connection):
             yield SqliteSide(connection, str(path))
@@ -127,8 +127,8 @@ def made(part: Path) -> Iterator[SqliteSide]:
                 yield SqliteSide(connection, str(part))
             if damage := damage_of(connection):
                 raise Corrupt(
-                    f"The new database did not come out whole: {'; '.join(damage)}",
-                    hint="Everything is as it was. Look at the disk, then try again.",
+                    f"The new database is incomplete: {'; '.join(damage)}",
+                    hint="Nothing was changed. Check the disk, then try again.",
                 )
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         sync(part)
@@ -158,13 +158,13 @@ def errors_translated(path: Path) -> Iterator[None]:
         yield
     except apsw.FullError as error:
         raise Storage(
-            f"There is no room on the disk of {path}.", hint="Free some space, then try again."
+            f"The disk of {path} is full.", hint="Free some space, then try again."
         ) from error
     except (apsw.Error, OSError) as error:
         if isinstance(error, apsw.Error) and page_checksums.is_damage(error):
             raise Corrupt(
                 f"The database {path} is damaged ({error}).",
-                hint="fleetctl restore puts a copy in its place.",
+                hint="fleetctl restore replaces it with a copy.",
             ) from error
         raise Storage(
             f"The database {path} cannot be read or written: {error}.",

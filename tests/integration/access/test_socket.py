@@ -80,7 +80,7 @@ def test_where_the_mode_is_not_kept_it_is_refused(
             Path(os.fsdecode(address)).chmod(0o777)
 
     monkeypatch.setattr("fleetd.server.listener.socket.socket", Careless)
-    with pytest.raises(PathRefused, match=r"came out with mode 0777 instead of 0600"):
+    with pytest.raises(PathRefused, match=r"was created with mode 0777 instead of 0600"):
         listening(config).__enter__()
     assert not config.socket.exists()
 

@@ -184,7 +184,7 @@ def test_a_bug_in_what_happens_by_itself_ends_it_with_a_traceback(fleet: Any) ->
     )
     daemon = fleet.spawn(command=[sys.executable, "-c", script])
     assert daemon.wait() == 1
-    assert "[ERROR] fleetd stops because of a bug" in daemon.log
+    assert "[ERROR] fleetd stopped because of a bug" in daemon.log
     assert "RuntimeError: a planted bug" in daemon.log
     assert not fleet.socket.exists()
 

@@ -66,7 +66,7 @@ async def test_bit_rot_in_a_checkpoint_file_is_healed_by_the_daily_work_which_sa
     await tidy(fleet.engine)
     await fleet.settle()
     assert fleet.file_of(first).read_bytes() == whole
-    assert f"Daily verification healed {first.id}: " in caplog.text
+    assert f"Daily verification repaired {first.id}: " in caplog.text
     assert "Verified 2 checkpoint and snapshot files: 1 healed, 0 stay damaged" in caplog.text
     assert second.id not in caplog.text.split("Daily verification", 1)[1].splitlines()[0]
     health = {check.name: check for check in (await fleet.do(SystemHealth())).checks}

@@ -180,7 +180,7 @@ async def test_checking_compares_own_files_and_the_rows_of_others(
         theirs.id: f"its row is intact; its file lies on {BETA} and was not compared",
     }
     (line,) = [f.detail for f in (await a.do(SystemDoctor())).findings if f.check == "checkpoints"]
-    assert line == "1 intact in both stores, 1 rows intact of which other machines keep the files"
+    assert line == "1 intact in both stores, 1 intact rows with files on other machines"
     found = await b.do(CheckpointVerify(repair=True))
     assert [finding.subject for finding in found.findings if finding.fixed] == [theirs.id]
     assert b.file_of(theirs).is_file()

@@ -300,7 +300,7 @@ async def test_STR_008_both_copies_corrupted_is_an_error_and_recovery_takes_the_
     (warning,) = result.warnings
     assert warning.startswith(f"Checkpoint {newer.id} is damaged in both copies: its row does not")
     assert str(fleet.file_of(newer)) in warning
-    assert warning.endswith("; it was passed over")
+    assert warning.endswith("; it was skipped")
 
 
 @pytest.mark.case("STR-009")
@@ -410,7 +410,7 @@ async def test_a_file_that_cannot_be_written_costs_a_warning_not_the_checkpoint(
     checkpoint = await fleet.checkpoint(mission)
 
     assert checkpoint.storage_locations == ["sqlite"]
-    assert checkpoint.warnings == ["its file is not written yet; fleetd goes on trying"]
+    assert checkpoint.warnings == ["its file is not written yet; fleetd keeps trying"]
     kinds = [event.type for event in await fleet.events(mission)]
     assert kinds[-2:] == ["backup_failed", "checkpoint_created"]
     (created,) = await fleet.events(mission, "checkpoint_created")

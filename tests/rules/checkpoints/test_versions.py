@@ -211,7 +211,7 @@ async def test_an_automatic_recovery_passes_over_a_newer_one_and_says_so(fleet: 
     (warning,) = result.warnings
     assert second.id in warning
     assert "version 2.0.0" in warning
-    assert warning.endswith("; it was passed over")
+    assert warning.endswith("; it was skipped")
 
 
 async def test_when_all_are_newer_that_is_what_is_said(fleet: Fleet) -> None:

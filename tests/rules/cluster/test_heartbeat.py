@@ -149,7 +149,7 @@ async def test_what_goes_wrong_does_not_end_it(
     await trio.sleep(BEAT_S + 1)
 
     assert standing(north) == {NORTH: "here"}
-    assert "KeepInTouch failed" in caplog.text
+    assert "The heartbeat of this machine failed" in caplog.text
     nursery.cancel_scope.cancel()
 
 

@@ -41,7 +41,7 @@ async def test_cursors_that_nobody_moves_keep_no_events_and_their_owner_gets_a_g
     fleet.clock.pass_by(1)
     await tidy(fleet.engine)
     assert not {*mine} & {*await fleet.seqs()}
-    told = f"Events of {stream} went that the cursor of reader had not come to"
+    told = f"Events of {stream} were deleted before reader read them"
     assert caplog.text.count(told) == 1
 
     gap = CursorGap(first_available=later, missed_until=mine[-1])
@@ -161,7 +161,7 @@ async def test_reading_a_cursor_writes_once_an_hour_at_most(
 
 async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
     (none,) = await listed(fleet)
-    assert (none.check, none.detail) == ("cursors", "no consumer has one")
+    assert (none.check, none.detail) == ("cursors", "no consumer has a cursor")
     over = await finished(fleet)
     stream = f"mission:{over.id}"
     mine = await fleet.happen(3, mission_id=over.id)
@@ -178,7 +178,7 @@ async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
     ]
     end = (await fleet.seqs())[-1]
     assert found[0].detail == (
-        f"at {mine[0]} of {end}, last used at {then}: it keeps no events any more;"
+        f"at {mine[0]} of {end}, last used at {then}: it no longer keeps events;"
         f" events up to {mine[-1]} went before it came to them"
     )
     assert found[1].detail == f"at {last} of {end}, last used at {fleet.clock.now}"

@@ -673,7 +673,7 @@ async def test_what_the_environment_names_and_is_not_there_is_said_once(
     assert [
         record.getMessage() for record in caplog.records if "FLEET_" in record.getMessage()
     ] == [
-        "FLEET_AGENT_ID of session 12f459b8-ddba is 'no such/name', which names no agent",
+        "FLEET_AGENT_ID of session 12f459b8-ddba is 'no such/name', not a valid agent id",
         "FLEET_MISSION_ID of session 12f459b8-ddba is 'msn-00000000', which is unknown",
     ]
 

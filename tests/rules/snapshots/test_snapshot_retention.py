@@ -547,7 +547,7 @@ async def test_what_goes_while_verify_looks_is_no_finding(
         found = await fleet.do(SnapshotVerify(repair=True))
         assert found.ok, found
         assert {each.detail for each in found.findings} == {
-            "deleted meanwhile",
+            "deleted in the meantime",
             "both copies are intact",
         }
         assert await left(fleet) == names(taken[-4:])

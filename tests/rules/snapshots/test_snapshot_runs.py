@@ -101,7 +101,7 @@ async def test_several_runs_of_a_directory_are_listed_and_none_is_chosen(fleet: 
     await session(fleet, "two", "/p")
     with pytest.raises(InvalidState) as caught:
         await at_once(fleet, None, cwd="/p")
-    assert "2 runs are under way in /p" in caught.value.message
+    assert "2 runs are in progress in /p" in caught.value.message
     assert "one (claude-one)" in caught.value.message
     assert "run_id" in caught.value.hint
     assert sorted(each["run_id"] for each in caught.value.values["candidates"]) == ["one", "two"]
@@ -116,7 +116,7 @@ async def test_in_a_directory_where_nobody_works_nothing_is_recorded(fleet: Flee
     await window.tell(SessionEnded())
     with pytest.raises(InvalidState) as caught:
         await at_once(fleet, None, cwd="/p")
-    assert caught.value.message == "No run is under way in /p."
+    assert caught.value.message == "No run is in progress in /p."
     assert "--run" in caught.value.hint
     # What was recorded last can still be looked at.
     latest = await fleet.do(SnapshotLatest(cwd="/p/src"))

@@ -94,7 +94,7 @@ async def test_a_full_disk_breaks_the_promise_and_restarts_nobody(
 @pytest.mark.parametrize(
     "refusal",
     [
-        Unavailable("Another program keeps the database locked."),
+        Unavailable("Another program holds a lock on the database."),
         Storage("The disk is full; nothing was stored."),
         Corrupt("The database is damaged."),
     ],
@@ -124,7 +124,7 @@ async def test_a_round_trip_that_brings_nonsense_is_one(fleet: Fleet, monkeypatc
         broken.setattr(fleet.engine.store, "write", nonsense)
         health, found = await look(fleet)
         assert not await fed(fleet)
-    assert found["database writer"].detail == "answers nonsense"
+    assert found["database writer"].detail == "answers incorrectly"
     assert (health.ok, health.restart_mends) == (False, True)
 
 
@@ -216,7 +216,7 @@ async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
         assert (await look(fleet))[0].ok
         await trio.sleep(2)
         health, found = await look(fleet)
-        assert found["silence timer"].detail.endswith(", and should have again")
+        assert found["silence timer"].detail.endswith(", and is late")
         assert (health.ok, health.restart_mends) == (False, True)
         assert not await fed(fleet)
         nursery.cancel_scope.cancel()
@@ -235,7 +235,7 @@ async def test_health_looks_at_the_timer_files_as_at_every_other(
         assert (await look(fleet))[1]["files timer"].ok
         await trio.sleep(2)
         health, found = await look(fleet)
-        assert found["files timer"].detail.endswith(", and should have again")
+        assert found["files timer"].detail.endswith(", and is late")
         assert (health.ok, health.restart_mends) == (True, True)
         nursery.cancel_scope.cancel()
 

@@ -117,31 +117,34 @@ CORRUPT: dict[str, tuple[bytes, str]] = {
     "two documents": (b"{}{}", "at byte 2, line 1: Extra data"),
     "not UTF-8": (b'{"mailboxes": {"\xff": {}}}', "at byte 16: not UTF-8"),
     "UTF-16": ('{"mailboxes": {}}'.encode("utf-16"), "at byte 0: not UTF-8"),
-    "a list": (b"[]", "at $: Expected `object`, got `array`"),
-    "null": (b"null", "at $: Expected `object`, got `null`"),
+    "a list": (b"[]", "at $: expected an object, got an array"),
+    "null": (b"null", "at $: expected an object, got null"),
     "another file": (b'{"name": "x"}', "at $: it has none of the sections"),
     "NaN": (b'{"events": {"a": [{"type": "t", "data": NaN}]}}', "at $.events.a[0].data: NaN is"),
     "infinity": (b'{"events": {"a": [{"type": "t", "data": [1e999]}]}}', "$.events.a[0].data[0]"),
-    "a key twice": (b'{"mailboxes": {"a": {}, "a": {}}}', 'at $.mailboxes: the key "a" stands twi'),
-    "a section twice": (b'{"locks": {}, "locks": {}}', 'at $: the key "locks" stands twice'),
+    "a key twice": (b'{"mailboxes": {"a": {}, "a": {}}}', 'at $.mailboxes: the key "a" appears tw'),
+    "a section twice": (b'{"locks": {}, "locks": {}}', 'at $: the key "locks" appears twice'),
     "deep": (b'{"events": {"a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}}", "nests deeper than 100"),
     "fairly deep": (
         b'{"events": {"a": [{"type": "t", "data": ' + b"[" * 100 + b"]" * 100 + b"}]}}",
         "nests deeper than 100",
     ),
-    "mailboxes a list": (b'{"mailboxes": []}', "at $.mailboxes: Expected `object`, got `array`"),
-    "a mailbox a string": (b'{"mailboxes": {"a b": "x"}}', 'at $.mailboxes["a b"]: Expected `obje'),
-    "events a string": (b'{"events": {"a": "x"}}', "at $.events.a: Expected `array`, got `str`"),
-    "events null": (b'{"events": {"a": null}}', "at $.events.a: Expected `array`, got `null`"),
-    "an event a number": (b'{"events": {"a": [{"type": "t"}, 3]}}', "at $.events.a[1]: Expected"),
+    "mailboxes a list": (b'{"mailboxes": []}', "at $.mailboxes: expected an object, got an array"),
+    "a mailbox a string": (b'{"mailboxes": {"a b": "x"}}', 'at $.mailboxes["a b"]: expected an o'),
+    "events a string": (
+        b'{"events": {"a": "x"}}',
+        "at $.events.a: expected an array, got a string",
+    ),
+    "events null": (b'{"events": {"a": null}}', "at $.events.a: expected an array, got null"),
+    "an event a number": (b'{"events": {"a": [{"type": "t"}, 3]}}', "at $.events.a[1]: expected"),
     "a type a number": (
         b'{"events": {"a": [{"type": 3}]}}',
-        "at $.events.a[0].type: Expected `str",
+        "at $.events.a[0].type: expected a str",
     ),
-    "no type": (b'{"events": {"a": [{"data": {}}]}}', "at $.events.a[0]: Object missing required"),
+    "no type": (b'{"events": {"a": [{"data": {}}]}}', "at $.events.a[0]: type is missing"),
     "no time": (
         b'{"events": {"a": [{"type": "t", "occurred_at": "today"}]}}',
-        'at $.events.a[0].occurred_at: "today" is no time',
+        'at $.events.a[0].occurred_at: "today" is not a time',
     ),
     "no day": (
         b'{"events": {"a": [{"type": "t", "timestamp": "2026-02-30T10:00:00.000Z"}]}}',
@@ -149,17 +152,20 @@ CORRUPT: dict[str, tuple[bytes, str]] = {
     ),
     "before 1970": (b'{"mailboxes": {"a": {"created_at": -1}}}', "at $.mailboxes.a.created_at: -1"),
     "a truth": (b'{"mailboxes": {"a": {"created_at": true}}}', "at $.mailboxes.a.created_at"),
-    "a cursor without position": (b'{"cursors": {"a": {}}}', "at $.cursors.a: Object missing"),
+    "a cursor without position": (b'{"cursors": {"a": {}}}', "at $.cursors.a: position is missing"),
     "a position in words": (b'{"cursors": {"a": {"position": "1"}}}', "at $.cursors.a.position"),
     "a negative position": (b'{"cursors": {"a": {"position": -1}}}', "at $.cursors.a.position"),
-    "a lock without file": (b'{"locks": {"l": {"reserved_by": "a"}}}', "at $.locks.l: Object miss"),
+    "a lock without file": (
+        b'{"locks": {"l": {"reserved_by": "a"}}}',
+        "at $.locks.l: file is missi",
+    ),
     "a file with NUL": (
         b'{"locks": {"l": {"reserved_by": "a", "file": "/\\u0000"}}}',
         "at $.locks.l.file",
     ),
     "a lock of nobody": (
         b'{"locks": {"l": {"file": "/a"}}}',
-        "at $.locks.l: it has no reserved_by",
+        "at $.locks.l: reserved_by is missing",
     ),
     "a length in words": (
         b'{"locks": {"l": {"file": "/a", "reserved_by": "a", "timeout_ms": "1"}}}',
@@ -183,9 +189,9 @@ async def test_migration_3_corrupted_json(
     assert file.read_bytes() == content
     assert [path.name for path in file.parent.glob("squawk.json*")] == ["squawk.json"]
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith(f"{file} was not imported, and stays: ")
+    assert warning.startswith(f"{file} was not imported and stays in place: ")
     assert where in warning
-    assert warning.endswith("Mend it, or move it away, then start fleetd again.")
+    assert warning.endswith("Correct it or move it away, then start fleetd again.")
 
 
 async def test_migration_4_no_json_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -299,7 +305,7 @@ async def test_a_break_in_the_middle_leaves_nothing(
     async with opened(tmp_path) as fleet:
         assert fleet.dump() == before
     assert file.exists()
-    assert f"{file} was not imported, and stays: The disk is full" in caplog.text
+    assert f"{file} was not imported and stays in place: The disk is full" in caplog.text
     monkeypatch.undo()
     async with opened(tmp_path) as fleet:
         assert len(imported(fleet)) == 3
@@ -405,8 +411,8 @@ def too_large(file: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (directory, "it is no regular file"),
-        (fifo, "it is no regular file"),
+        (directory, "it is not a regular file"),
+        (fifo, "it is not a regular file"),
         (symlink, "it is a symbolic link"),
         (too_large, "it is larger than 67108864 bytes"),
     ],
@@ -421,7 +427,7 @@ async def test_what_is_no_file_of_sane_size_stays_with_a_warning(
     async with opened(tmp_path) as fleet:
         assert await history(fleet) == []
     assert file.lstat().st_mode == kind
-    assert f"{file} was not imported, and stays: {why}" in caplog.text
+    assert f"{file} was not imported and stays in place: {why}" in caplog.text
 
 
 async def test_a_file_that_may_not_be_read_stays_with_a_warning(
@@ -437,7 +443,7 @@ async def test_a_file_that_may_not_be_read_stays_with_a_warning(
     monkeypatch.setattr(os, "open", refuse)
     async with opened(tmp_path) as fleet:
         assert await history(fleet) == []
-    assert f"{file} was not imported, and stays: Permission denied" in caplog.text
+    assert f"{file} was not imported and stays in place: Permission denied" in caplog.text
 
 
 @pytest.mark.sqlite_only("the database is a file")
