@@ -73,16 +73,18 @@ GROUPS = {
     },
 }
 DAILY = ("everyday", "missions", "agents", "setup")
-# Programs call it, and scripts spell the other as the contract does: neither is listed.
+# Another spelling of the commands below a command: scripts use it, and no list has it.
+SPELLINGS = {"checkpoints": "checkpoint"}
+# Only programs call the first.
 HIDDEN = {
     "hook": "receive an event from an agent CLI",
-    "checkpoints": "the commands below fleetctl checkpoint",
+    **{other: f"the commands below fleetctl {name}" for other, name in SPELLINGS.items()},
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()} | HIDDEN
 # What people type who know other programs, and what there is for it here.
 INSTEAD = {
     "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
-    "resume --checkpoint ID --rewind (fleetctl checkpoints list has the ids)",
+    "resume --checkpoint ID --rewind (fleetctl checkpoint list has the ids)",
     "search": "there is no search. fleetctl mission list, fleetctl mission timeline and fleetctl "
     "events show what there is; for a word: fleetctl events --exact | grep WORD",
     "ps": "fleetctl status shows the fleet, fleetctl agent list who works in it",
@@ -106,7 +108,7 @@ FOOTER = (
 # Which list shows the ids that a parameter takes.
 LISTS = {
     **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
-    **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoints"),
+    **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoint"),
     "message_id": "mail",
 }
 # Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.

@@ -23,6 +23,9 @@ WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
+LIST_EXAMPLES = """\
+  fleetctl lock list --here
+  fleetctl lock list --agent alice --all"""
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -73,7 +76,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="TOKEN",
         help="what the lock was granted with",
     )
-    listing = command(actions, "list", _run_list, "List locks, oldest first.")
+    listing = command(actions, "list", _run_list, "List locks, oldest first.", LIST_EXAMPLES)
     listing.add_argument("--mission", completes="mission", help="only those of this mission")
     listing.add_argument("--agent", completes="agent", help="only those this agent holds")
     listing.add_argument("--file", metavar="FILE", help="only those on this file")

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import Priority
 
-from ..args import Subparsers, command, group, limit_option
+from ..args import Subparsers, agent_option, command, group, limit_option, since_option
 from ..client import call
 from ..client.models import (
     Message,
@@ -15,7 +15,8 @@ from ..client.models import (
     MessageRequeue,
     MessageSend,
 )
-from ..client.pagination import all_pages
+from ..client.pagination import PAGE, all_pages
+from ..context import time_before
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -23,6 +24,9 @@ EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
+LIST_EXAMPLES = """\
+  fleetctl mail list --pending
+  fleetctl mail list --agent alice --since 2h"""
 COLUMNS = (
     Column("ID"),
     Column("SENT", matters=2, times="ago"),
@@ -59,8 +63,10 @@ def register(subparsers: Subparsers) -> None:
     ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
     ack.add_argument("message_id", completes="message.open")
     ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
-    listing = command(actions, "list", _run_list, "List messages, oldest first.")
+    listing = command(actions, "list", _run_list, "List messages, oldest first.", LIST_EXAMPLES)
     listing.add_argument("--mission", completes="mission", help="only those of this mission")
+    agent_option(listing, "only those from or to this agent")
+    since_option(listing, "only those sent")
     listing.flag("--pending", help="only those still queued")
     requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
     requeue.add_argument("message_id", completes="message.open")
@@ -111,7 +117,13 @@ def _run_ack(args: Namespace) -> int:
 
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
+    since = time_before(args.since)
+    if since:
+        messages = _newer(since, terms)
+    else:
+        messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
+    if args.agent:
+        messages = [each for each in messages if args.agent in (each.sender, *each.to)]
     rows = [
         (
             each.id,
@@ -124,6 +136,18 @@ def _run_list(args: Namespace) -> int:
         for each in messages
     ]
     return tables.show(args, messages, COLUMNS, rows, "No messages found.")
+
+
+def _newer(since: str, terms: dict[str, Any]) -> list[Message]:
+    """Return the messages sent since a time, oldest first; reads no page of older ones."""
+    found: list[Message] = []
+    after: dict[str, Any] = {}
+    while True:
+        page = call(MessageList(**terms, **after, limit=PAGE, newest=True)).messages
+        found += [each for each in page if each.sent_at >= since]
+        if len(page) < PAGE or page[-1].sent_at < since:
+            return found[::-1]
+        after = {"after": page[-1].id}
 
 
 def _run_requeue(args: Namespace) -> int:

@@ -50,7 +50,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.set_defaults(run=run, parser=parser, json=False)
     # Without one of them it is the server.
-    actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
+    actions = parser.optional_commands("action")
     summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
     add_changing_command(actions, "install", _run_install, summary, example)

@@ -4,25 +4,27 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from fleetd.protocol import endings
-from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import Priority
 
 from ..args import (
     CommandParser,
     Subparsers,
     UsageError,
-    age,
+    agent_option,
     command,
     group,
     limit_option,
+    since_option,
     whole_number,
     yes_option,
 )
 from ..client import Fleet, call
 from ..client.models import (
+    AgentGet,
     Event,
     Mission,
     MissionCancel,
@@ -38,7 +40,7 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..client.pagination import newest_events
+from ..client.pagination import PAGE, newest_events
 from ..context import (
     absolute,
     machine_name,
@@ -64,6 +66,9 @@ TIMELINE_EXAMPLES = """\
   fleetctl mission timeline
   fleetctl mission timeline msn-1a2b3c4d --since 2h
   fleetctl mission timeline --all --full"""
+LIST_EXAMPLES = """\
+  fleetctl mission list --status in_progress
+  fleetctl mission list --agent claude-1a2b"""
 ENTRIES = 40
 # Nearly always enough for the entries that are shown, and not all of a mission of weeks.
 EVENTS = 5_000
@@ -118,13 +123,12 @@ def register(subparsers: Subparsers) -> None:
         help=f"how many lines at most, the newest ones (default: {ENTRIES})",
     )
     how_much.add_argument("--all", action="store_true", help="from the beginning")
-    parser.add_argument(
-        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
-    )
+    since_option(parser, "only events")
     parser.flag("--full", help="every event by itself, and nothing is cut")
-    listing = command(actions, "list", _run_list, "List missions, newest first.")
+    listing = command(actions, "list", _run_list, "List missions, newest first.", LIST_EXAMPLES)
     listing.add_argument("--status", choices=endings.STATES)
     listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
+    agent_option(listing, "only those that this agent titled, works on or has sorties in")
     limit_option(listing, 50)
     update = command(actions, "update", _run_update, "Change fields of a mission.")
     update.add_argument("mission_id", completes="mission")
@@ -218,9 +222,15 @@ def _run_list(args: Namespace) -> int:
     directory = absolute(args.project_dir) if args.project_dir else None
     status, why = endings.of_state(args.status) if args.status else (None, None)
     with Fleet() as client:
-        page = client.call(
-            MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
-        )
+        terms: dict[str, Any] = {
+            "status": status,
+            "project_dir": directory,
+            "closed_reason": why,
+        }
+        if args.agent:
+            missions = list(islice(_of_agent(client, args.agent, terms), args.limit))
+        else:
+            missions = client.call(MissionList(**terms, limit=args.limit)).missions
     rows = [
         (
             each.id,
@@ -229,9 +239,30 @@ def _run_list(args: Namespace) -> int:
             each.priority,
             titled(each),
         )
-        for each in page.missions
+        for each in missions
     ]
-    return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
+    return tables.show(args, missions, COLUMNS, rows, "No missions found.")
+
+
+def _of_agent(client: Fleet, agent: str, terms: dict[str, Any]) -> Iterator[Mission]:
+    """Yield the missions that an agent has to do with, newest first, page by page."""
+    try:
+        present = client.call(AgentGet(agent_id=agent)).mission_id
+    except NotFound:
+        present = None  # it was forgotten, or never registered; its sorties remain
+    after: dict[str, Any] = {}
+    while True:
+        page = client.call(MissionList(**terms, **after, limit=PAGE)).missions
+        for mission in page:
+            if agent == mission.author or mission.id == present:
+                yield mission
+            elif mission.total_sorties:
+                request = SortieList(mission_id=mission.id, assigned_to=agent)
+                if client.call(request).sorties:
+                    yield mission
+        if len(page) < PAGE:
+            return
+        after = {"after": page[-1].id}
 
 
 def _run_update(args: Namespace) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.patterns import (
     OutcomeKind,
     RunStatus,
@@ -16,8 +17,17 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from ..args import Subparsers, UsageError, command, group, limit_option, whole_number
-from ..client import Fleet, call
+from ..args import (
+    Subparsers,
+    UsageError,
+    agent_option,
+    command,
+    group,
+    limit_option,
+    since_option,
+    whole_number,
+)
+from ..client import Fleet
 from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
@@ -38,7 +48,7 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
-from ..context import absolute, cwd, this_agent
+from ..context import absolute, cwd, this_agent, time_before
 from ..output import console, tables
 from ..output.progress import call_with_bar
 from ..output.tables import Column
@@ -50,6 +60,9 @@ EXAMPLES = """\
   fleetctl snapshot record --run build-42 --ordinal 2 --step-status done \\
       --outcome 'shell:make test:PASS:1200' --next "Write the docs"
   echo '{"run_id": "build-42"}' | fleetctl snapshot record --json-in -"""
+LIST_EXAMPLES = """\
+  fleetctl snapshot list build-42
+  fleetctl snapshot list --agent claude-1a2b --since 2h"""
 VERIFY_EXAMPLES = """\
   fleetctl snapshot verify
   fleetctl snapshot verify cp_20260105T120000000Z_42 --repair"""
@@ -71,6 +84,8 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
+# The daemon returns no more in one page.
+MOST = 1_000
 # No line that the daemon takes is longer.
 MOST_BYTES = 1024 * 1024
 # A name may have colons: it ends where the first verdict stands between two.
@@ -146,10 +161,12 @@ def register(subparsers: Subparsers) -> None:
         help="the parameters of snapshot.record as a JSON object, instead of the options above "
         "but --run and --agent; - reads them from stdin",
     )
-    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
+    listing = command(actions, "list", _run_list, "List snapshots, newest first.", LIST_EXAMPLES)
     listing.add_argument(
         "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
     )
+    agent_option(listing, "only those of this agent's runs")
+    since_option(listing, "only those recorded")
     limit_option(listing, 10)
 
     shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
@@ -330,9 +347,36 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
 
 
 def _run_list(args: Namespace) -> int:
-    page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    with Fleet() as client:
+        if args.agent or args.since:
+            page = _filtered(client, args)
+        else:
+            page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
     show = partial(_print_list, page, of_all=args.run_id is None)
     return tables.show_list(args, page.snapshots, show, "No snapshots found.")
+
+
+def _filtered(client: Fleet, args: Namespace) -> SnapshotPage:
+    """Return the snapshots of an agent and a time; only whole snapshots name the run's agent."""
+    since = time_before(args.since)
+    page = client.call(SnapshotList(run_id=args.run_id, limit=MOST))
+    found = [each for each in page.snapshots if each.created_at >= since]
+    if page.total > MOST and len(found) == MOST:
+        console.warn(f"Only the newest {MOST} snapshots of {page.total} were searched.")
+    if args.agent:
+        newest = {each.run_id: each.snapshot_id for each in reversed(found)}
+        agents = {run: _agent_of(client, snapshot) for run, snapshot in newest.items()}
+        found = [each for each in found if agents[each.run_id] == args.agent]
+    return SnapshotPage(snapshots=found[: args.limit], total=len(found))
+
+
+def _agent_of(client: Fleet, snapshot_id: str) -> str | None:
+    """Return the agent of a snapshot's run, None for a damaged or deleted snapshot."""
+    try:
+        return client.call(SnapshotGet(snapshot_id=snapshot_id)).agent_id
+    except (Corrupt, NotFound) as error:
+        console.warn(f"{snapshot_id} and its run are left out: {error.message}")
+        return None
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:

@@ -1,6 +1,6 @@
 """``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import get_args
@@ -12,6 +12,7 @@ from ..args import (
     Run,
     Subparsers,
     UsageError,
+    agent_option,
     command,
     group,
     mission_option,
@@ -40,8 +41,11 @@ from ..output.tables import Column
 EXAMPLES = """\
   fleetctl sortie create "Write the form" --file src/form.ts --assign-to alice
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
-  fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
+  fleetctl sortie progress srt-1a2b3c4d --percent 40 --note "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
+LIST_EXAMPLES = """\
+  fleetctl sortie list --status blocked
+  fleetctl sortie list --agent alice"""
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -91,7 +95,9 @@ def register(subparsers: Subparsers) -> None:
     progress.add_argument(
         "--percent", type=whole_number(0, 100), metavar="N", help="how much of it is done"
     )
-    progress.add_argument("--notes", metavar="TEXT", help="what is done, what is missing")
+    progress.add_argument("--note", metavar="TEXT", help="the state of the work in words")
+    # The spelling of before.
+    progress.add_argument("--notes", dest="note", metavar="TEXT", help=SUPPRESS)
     progress.add_argument(
         "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
     )
@@ -109,10 +115,12 @@ def register(subparsers: Subparsers) -> None:
     summary = "Take out a sortie that nobody has begun."
     _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
     _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
-    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
+    listing = command(actions, "list", _run_list, "List the sorties of a mission.", LIST_EXAMPLES)
     mission_option(listing)
     listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
+    agent_option(listing, "only those of this agent")
+    # The spelling of before.
+    listing.add_argument("--assigned-to", dest="agent", completes="agent", help=SUPPRESS)
 
 
 def _sortie_command(
@@ -169,13 +177,13 @@ def _assigned_agent(client: Fleet, sortie_id: str) -> str:
 
 
 def _run_progress(args: Namespace) -> int:
-    if args.percent is None and args.notes is None and args.file is None:
-        raise UsageError("Nothing to report: use --percent, --notes or --file.")
+    if args.percent is None and args.note is None and args.file is None:
+        raise UsageError("Nothing to report: use --percent, --note or --file.")
     sortie = call(
         SortieProgress(
             sortie_id=args.sortie_id,
             percent=args.percent,
-            notes=args.notes,
+            notes=args.note,
             files=args.file,
             agent_id=args.agent,
         )
@@ -217,7 +225,7 @@ def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission)
         page = client.call(
-            SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
+            SortieList(mission_id=chosen, status=args.status, assigned_to=args.agent)
         )
     rows = [
         (
