@@ -18,13 +18,13 @@ COMMAND = "COMMAND"
 # The help of an argument that is an id, unless it has another.
 IDS = {
     **{
-        noun: f"its id, or four digits of it or more: fleetctl {noun} list"
+        noun: f"the {noun}'s id, or its first four digits: fleetctl {noun} list"
         for noun in ("mission", "sortie", "lock")
     },
-    "snapshot": "its id: fleetctl snapshot list",
-    "checkpoint": "its id, or four digits of it or more: fleetctl checkpoint list",
-    "message": "its id, or four digits of it or more: fleetctl mail list",
-    "agent": "its name, such as alice; fleetctl agent list has those there are",
+    "snapshot": "the snapshot's id: fleetctl snapshot list",
+    "checkpoint": "the checkpoint's id, or its first four digits: fleetctl checkpoint list",
+    "message": "the message's id, or its first four digits: fleetctl mail list",
+    "agent": "the agent's name, such as alice: fleetctl agent list",
 }
 # Choices with more letters than this are no part of the usage line.
 MOST_CHOICES = 30
@@ -312,7 +312,7 @@ def limit_option(parser: CommandParser, default: int) -> None:
         type=whole_number(1, 1_000),
         default=default,
         metavar="N",
-        help=f"how many to show at most (default: {default})",
+        help=f"show at most N (default: {default})",
     )
 
 
@@ -330,7 +330,7 @@ def since_option(parser: CommandParser, meaning: str) -> None:
 
 def yes_option(parser: CommandParser) -> None:
     """Add ``-y``."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def threshold_ms() -> int | None:

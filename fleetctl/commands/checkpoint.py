@@ -47,10 +47,10 @@ LIST_EXAMPLES = """\
   fleetctl checkpoint list --since 2h
   fleetctl checkpoint list --mission msn-1a2b3c4d --agent claude-1a2b"""
 DIFF_EXAMPLES = """\
-  fleetctl checkpoint diff                 the newest checkpoint and now
-  fleetctl checkpoint diff chk-1a2b3c4d    that one and now
+  fleetctl checkpoint diff                 # the newest checkpoint and now
+  fleetctl checkpoint diff chk-1a2b3c4d    # this checkpoint and now
   fleetctl checkpoint diff chk-1a2b3c4d chk-5e6f7a8b
-  fleetctl checkpoint diff --last          the newest two"""
+  fleetctl checkpoint diff --last          # the two newest checkpoints"""
 # A mission keeps no more checkpoints than this by default; some of them are for undoing.
 NEWEST = 100
 # The daemon returns no more in one page.
@@ -72,7 +72,7 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "checkpoint",
         run,
-        "Take a checkpoint of a mission's current state; or list, compare, repair checkpoints.",
+        "Take a checkpoint of a mission's current state, or list, compare and repair checkpoints.",
         EXAMPLES,
     )
     mission_option(parser)
@@ -96,29 +96,29 @@ def _add_actions(actions: Subparsers) -> None:
     since_option(listing, "only those taken")
     limit_option(listing, 10)
 
-    shown = command(actions, "show", _run_show, "Show what a checkpoint holds.")
+    shown = command(actions, "show", _run_show, "Show the contents of a checkpoint.")
     shown.add_argument("checkpoint_id", completes="checkpoint")
     diff = command(
         actions,
         "diff",
         _run_diff,
-        "Show what differs between two checkpoints, or a checkpoint and now.",
+        "Show the differences between two checkpoints, or between a checkpoint and now.",
         DIFF_EXAMPLES,
     )
     for name, meaning in (
-        ("before", "the older one (default: the newest there is)"),
-        ("after", "the newer one (default: the mission as it is now)"),
+        ("before", "the older checkpoint (default: the newest one)"),
+        ("after", "the newer checkpoint (default: the mission's current state)"),
     ):
         diff.add_argument(
             name, metavar=name.upper(), completes="checkpoint", nargs="?", help=meaning
         )
-    diff.flag("--last", help="compare the newest two")
+    diff.flag("--last", help="compare the two newest checkpoints")
     mission_option(diff)
     pruning = command(
         actions,
         "prune",
         _run_prune,
-        "Delete checkpoints past their retention.",
+        "Delete checkpoints that are past their retention.",
         "  fleetctl checkpoint prune --older-than 30 --dry-run\n"
         "  fleetctl checkpoint prune --mission msn-1a2b3c4d --keep 5 --yes",
     )
@@ -127,43 +127,46 @@ def _add_actions(actions: Subparsers) -> None:
         "--older-than",
         type=whole_number(0, 36_500),
         metavar="DAYS",
-        help="delete those older than this many days (default: the daemon's setting, 7)",
+        help="delete checkpoints older than this (default: the setting retention.days, 7)",
     )
     pruning.add_argument(
         "--keep",
         type=whole_number(1, 100_000),
         metavar="N",
-        help="keep at least the newest N of each mission (default: the daemon's setting, 3)",
+        help="keep at least the newest N of each mission (default: the setting retention.keep, 3)",
     )
     options(pruning)
-    deleting = command(actions, "delete", _run_delete, "Delete a checkpoint, row and file.")
+    deleting = command(
+        actions, "delete", _run_delete, "Delete a checkpoint from the database and its file."
+    )
     deleting.add_argument("checkpoint_id", completes="checkpoint")
 
     verifying = command(
         actions,
         "verify",
         _run_verify,
-        "Check rows and files against their digests; exit status 1 when something wrong is left.",
+        "Check the checksums of checkpoints in the database and in files. Exit status 1 when a "
+        "problem remains.",
         "  fleetctl checkpoint verify --all\n"
         "  fleetctl checkpoint verify --mission msn-1a2b3c4d --repair",
     )
     which = verifying.add_mutually_exclusive_group()
     with_completion(
-        which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="one checkpoint only"),
+        which.add_argument("checkpoint_id", metavar="ID", nargs="?", help="only this checkpoint"),
         "checkpoint",
     )
     with_completion(
-        which.add_argument("--mission", metavar="ID", help=f"the mission (default: {HERE})"),
+        which.add_argument("--mission", metavar="ID", help=f"only this mission (default: {HERE})"),
         "mission",
     )
-    which.add_argument("--all", action="store_true", help="every mission")
-    verifying.flag("--repair", help="heal one copy from the other")
+    which.add_argument("--all", action="store_true", help="all missions")
+    verifying.flag("--repair", help="restore a damaged copy from the good one")
 
     pulling = command(
         actions,
         "pull",
         _run_pull,
-        "Write the files of a mission's checkpoints on this machine, also those that others keep.",
+        "Write the checkpoint files of a mission on this machine, also those of other machines.",
         "  fleetctl checkpoint pull --mission msn-1a2b3c4d",
     )
     mission_option(pulling)

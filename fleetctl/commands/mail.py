@@ -39,9 +39,9 @@ COLUMNS = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "mail", "Messages between agents.")
-    send = command(actions, "send", _run_send, "Post a message.", EXAMPLES)
-    send.add_argument("subject", metavar="SUBJECT", help="what it is about, in a line")
+    actions = group(subparsers, "mail", "Send and read messages between agents.")
+    send = command(actions, "send", _run_send, "Send a message.", EXAMPLES)
+    send.add_argument("subject", metavar="SUBJECT", help="the subject, in one line")
     send.add_argument("--from", dest="sender", completes="agent", required=True, help="the sender")
     send.add_argument(
         "--to",
@@ -50,27 +50,30 @@ def register(subparsers: Subparsers) -> None:
         required=True,
         help="a recipient; may be repeated",
     )
-    send.add_argument("--body", metavar="TEXT", help="the text")
-    send.add_argument("--mission", completes="mission", help="the mission it is about")
-    send.add_argument("--thread", completes="thread", help="the conversation it belongs to")
+    send.add_argument("--body", metavar="TEXT", help="the text of the message")
+    send.add_argument("--mission", completes="mission", help="the mission of the message")
+    send.add_argument("--thread", completes="thread", help="the thread of the message")
     send.add_argument(
-        "--priority", choices=get_args(Priority), default="medium", help="default: medium"
+        "--priority",
+        choices=get_args(Priority),
+        default="medium",
+        help="the priority (default: medium)",
     )
-    inbox = command(actions, "inbox", _run_inbox, "Read an agent's mail, oldest first.")
-    inbox.add_argument("agent_id", metavar="AGENT")
-    inbox.flag("--all", help="also what was acknowledged")
+    inbox = command(actions, "inbox", _run_inbox, "Read the messages to an agent, oldest first.")
+    inbox.add_argument("agent_id", metavar="AGENT", help="the agent's name")
+    inbox.flag("--all", help="also acknowledged messages")
     limit_option(inbox, 50)
-    ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
+    ack = command(actions, "ack", _run_ack, "Acknowledge a message.")
     ack.add_argument("message_id", completes="message.open")
     ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
     listing = command(actions, "list", _run_list, "List messages, oldest first.", LIST_EXAMPLES)
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    agent_option(listing, "only those from or to this agent")
-    since_option(listing, "only those sent")
-    listing.flag("--pending", help="only those still queued")
-    requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
+    listing.add_argument("--mission", completes="mission", help="only messages of this mission")
+    agent_option(listing, "only messages from or to this agent")
+    since_option(listing, "only messages sent")
+    listing.flag("--pending", help="only messages that are still queued")
+    requeue = command(actions, "requeue", _run_requeue, "Queue a message for delivery again.")
     requeue.add_argument("message_id", completes="message.open")
-    requeue.add_argument("--agent", completes="agent", help="only to this recipient")
+    requeue.add_argument("--agent", completes="agent", help="only for this recipient")
 
 
 def _run_send(args: Namespace) -> int:
