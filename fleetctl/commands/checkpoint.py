@@ -41,7 +41,7 @@ from ._prune import options, prune
 
 EXAMPLES = """\
   fleetctl checkpoint --note "Before the API refactoring"
-  fleetctl checkpoint --mission msn-1a2b3c4d --json
+  fleetctl checkpoint --json
   fleetctl checkpoint list --limit 20"""
 LIST_EXAMPLES = """\
   fleetctl checkpoint list --since 2h

@@ -155,7 +155,7 @@ def _run_doctor(args: Namespace) -> int:
     states = _states(args)
     heard_of = status.ask()
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
-    found = [heard_of.finding()]
+    found = []
     if not examined:
         detail = "no hooks are installed; run: fleetctl hooks install --all"
         found.append(Finding(check="installed", ok=False, detail=detail))
@@ -165,4 +165,6 @@ def _run_doctor(args: Namespace) -> int:
         found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
+    spooled = bool(found) and all(each.ok for each in found)
+    found.insert(0, heard_of.finding(spooled=spooled))
     return console.findings(args, Findings(ok=all(each.ok for each in found), findings=found))

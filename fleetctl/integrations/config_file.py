@@ -183,7 +183,7 @@ def _check_kind(path: Path, info: os.stat_result) -> None:
         # A new file in its place would end a pipe, or a device such as /dev/null for everybody.
         places = " ".join(dict.fromkeys((str(path), os.path.realpath(path))))
         raise InvalidState(
-            f"{path} is not a regular file, and would be replaced by one.",
+            f"{path} is no regular file, and would be replaced by one.",
             hint=f"Look at this place, then move the file away: ls -l {places}",
         )
     if info.st_size > LARGEST:
