@@ -18,13 +18,13 @@ COMMAND = "COMMAND"
 # The help of an argument that is an id, unless it has another.
 IDS = {
     **{
-        noun: f"its id, or four digits of it or more: fleetctl {noun} list"
+        noun: f"the {noun}'s id, or its first four digits: fleetctl {noun} list"
         for noun in ("mission", "sortie", "lock")
     },
-    "snapshot": "its id: fleetctl snapshot list",
-    "checkpoint": "its id, or four digits of it or more: fleetctl checkpoints list",
-    "message": "its id, or four digits of it or more: fleetctl mail list",
-    "agent": "its name, such as alice; fleetctl agent list has those there are",
+    "snapshot": "the snapshot's id: fleetctl snapshot list",
+    "checkpoint": "the checkpoint's id, or its first four digits: fleetctl checkpoint list",
+    "message": "the message's id, or its first four digits: fleetctl mail list",
+    "agent": "the agent's name, such as alice: fleetctl agent list",
 }
 # Choices with more letters than this are no part of the usage line.
 MOST_CHOICES = 30
@@ -148,6 +148,13 @@ class CommandParser(argparse.ArgumentParser):
         self._action_groups.insert(0, self._action_groups.pop())
         return place
 
+    def optional_commands(self, dest: str) -> Subparsers:
+        """Return the place to add commands below one that also runs without them."""
+        place: Subparsers = self.add_subparsers(
+            title="commands", dest=dest, metavar=COMMAND, prog=self.prog, action=_Below
+        )
+        return place
+
     def subcommand(self, name: str) -> "CommandParser":
         """Return the parser of a command below this one; raises UsageError where there is none."""
         places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
@@ -184,6 +191,24 @@ class CommandParser(argparse.ArgumentParser):
             )
         message = f"expected one of {', '.join(choices)}; got {value!r}"
         raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
+
+
+class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
+    """Commands below one that has options too: refuses options that would have no effect."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        for action in parser._actions:  # noqa: SLF001
+            given = getattr(namespace, action.dest, action.default)
+            if action.option_strings and given != action.default:
+                option = action.option_strings[-1]
+                parser.error(f"argument {option}: write it after {values[0]!r}")
+        super().__call__(parser, namespace, values, option_string)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -287,13 +312,25 @@ def limit_option(parser: CommandParser, default: int) -> None:
         type=whole_number(1, 1_000),
         default=default,
         metavar="N",
-        help=f"how many to show at most (default: {default})",
+        help=f"show at most N (default: {default})",
+    )
+
+
+def agent_option(parser: CommandParser, meaning: str) -> None:
+    """Add ``--agent`` to a list."""
+    parser.add_argument("--agent", completes="agent", help=meaning)
+
+
+def since_option(parser: CommandParser, meaning: str) -> None:
+    """Add ``--since`` to a list, whose records have a time."""
+    parser.add_argument(
+        "--since", type=age, metavar="AGE", help=f"{meaning} in the last 90s, 30m, 2h or 3d"
     )
 
 
 def yes_option(parser: CommandParser) -> None:
     """Add ``-y``."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def threshold_ms() -> int | None:

@@ -29,10 +29,10 @@ from .prompts import Cancelled
 GROUPS = {
     "everyday": {
         "status": "show agents and missions, and what waits for you",
-        "watch": "the same, live in the terminal",
-        "events": "show what happened, or follow what happens",
-        "context": "show a mission's briefing; changes nothing",
-        "checkpoint": "take a checkpoint; list, compare, prune, verify them",
+        "watch": "show the same live in the terminal",
+        "events": "show past events, or follow new events",
+        "context": "show a mission's briefing, and change nothing",
+        "checkpoint": "take, list, compare, prune and verify checkpoints",
         "resume": "recover a mission from a checkpoint",
         "doctor": "find damage and wrong permissions, and repair them",
     },
@@ -41,7 +41,7 @@ GROUPS = {
         "sortie": "add, assign and complete the pieces of a mission",
     },
     "agents": {
-        "agent": "register agents, and see who works on what",
+        "agent": "register agents, and list the agents at work",
         "lock": "lock files for one agent",
         "mail": "send messages between agents",
     },
@@ -60,7 +60,7 @@ GROUPS = {
         "config": "show the settings in force and their sources",
         "metrics": "print metrics for Prometheus",
         "migrate": "move the store between SQLite and PostgreSQL",
-        "completions": "install completions for bash or zsh",
+        "completions": "print or install completions for bash or zsh",
         "uninstall": "remove fleetd's service, hooks and servers",
     },
     "developers": {
@@ -73,21 +73,23 @@ GROUPS = {
     },
 }
 DAILY = ("everyday", "missions", "agents", "setup")
-# Programs call it, and scripts spell the other as the contract does: neither is listed.
+# Another spelling of the commands below a command: scripts use it, and no list has it.
+SPELLINGS = {"checkpoints": "checkpoint"}
+# Only programs call the first.
 HIDDEN = {
     "hook": "receive an event from an agent CLI",
-    "checkpoints": "the commands below fleetctl checkpoint",
+    **{other: f"the commands below fleetctl {name}" for other, name in SPELLINGS.items()},
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()} | HIDDEN
 # What people type who know other programs, and what there is for it here.
 INSTEAD = {
     "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
-    "resume --checkpoint ID --rewind (fleetctl checkpoints list has the ids)",
+    "resume --checkpoint ID --rewind (fleetctl checkpoint list shows the ids)",
     "search": "there is no search. fleetctl mission list, fleetctl mission timeline and fleetctl "
     "events show what there is; for a word: fleetctl events --exact | grep WORD",
-    "ps": "fleetctl status shows the fleet, fleetctl agent list who works in it",
-    "log": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
-    "logs": "fleetctl events is the log of the fleet, fleetctl daemon logs the one of fleetd",
+    "ps": "fleetctl status shows agents and missions, fleetctl agent list all agents",
+    "log": "fleetctl events shows the events of agents, fleetctl daemon logs the log of fleetd",
+    "logs": "fleetctl events shows the events of agents, fleetctl daemon logs the log of fleetd",
 }
 EXAMPLES = """\
 examples:
@@ -106,7 +108,7 @@ FOOTER = (
 # Which list shows the ids that a parameter takes.
 LISTS = {
     **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
-    **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoints"),
+    **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoint"),
     "message_id": "mail",
 }
 # Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.
@@ -244,7 +246,7 @@ def _report_text(error: FleetError) -> None:
     elif error.hint and not error.hint.startswith("rpc.discover"):
         console.print_error("Hint:", console.clean(error.hint))
     elif noun := LISTS.get(str(error.values.get("field"))):
-        console.print_error("Hint:", f"fleetctl {noun} list shows the ids there are.")
+        console.print_error("Hint:", f"fleetctl {noun} list shows the ids.")
 
 
 def _escape_unencodable() -> None:

@@ -20,6 +20,7 @@ from fleetd.protocol.patterns import AGENT_ID, SelectionPurpose
 
 from .client import Fleet
 from .client.models import MissionSelect, SelectedMission, SystemStatus
+from .output import console
 
 if TYPE_CHECKING:
     from fleetd.config import Loaded
@@ -103,6 +104,16 @@ def loaded_settings() -> "Loaded":
         return load()
     except ConfigError as error:
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
+
+
+def time_before(age_ms: int | None) -> str:
+    """Return the time an age ago as records have it; an empty text, before all times, for None."""
+    if age_ms is None:
+        return ""
+    # Imported here: only lists by time need times of the wire.
+    from fleetd.protocol.timestamps import iso
+
+    return iso(console.now_ms() - age_ms)
 
 
 def this_agent() -> str | None:

@@ -1,10 +1,10 @@
-"""docs/commands.md: every command with its options and examples, from their parsers."""
+"""docs/commands.md: every command by group, with options and examples, from their parsers."""
 
 import argparse
 import re
 from collections.abc import Iterator
 
-from fleetctl.cli import COMMANDS, full_parser
+from fleetctl.cli import GROUPS, HIDDEN, SPELLINGS, full_parser
 
 from .reference import NOTE
 
@@ -23,12 +23,16 @@ EVERYWHERE = {"help", "json", "exact"}
 def files() -> dict[str, str]:
     """Return the page by its path."""
     commands = _below(full_parser())
-    rows = [f"| [`{name}`](#fleetctl-{name}) | {what} |" for name, what in COMMANDS.items()]
-    index = "\n".join(["| command | |", "|---|---|", *rows])
-    parts = ["# The commands", INTRODUCTION, index]
-    for name in COMMANDS:
-        parts.append(f"## fleetctl {name}")
-        parts += _sections(commands[name], f"fleetctl {name}")
+    called = {name: what for name, what in HIDDEN.items() if name not in SPELLINGS}
+    groups = GROUPS | {"for programs": called}
+    parts = ["# The commands", INTRODUCTION]
+    for group, listed in groups.items():
+        rows = [f"| [`{name}`](#fleetctl-{name}) | {what} |" for name, what in listed.items()]
+        parts.append("\n".join([f"| **{group}** | |", "|---|---|", *rows]))
+    for listed in groups.values():
+        for name in listed:
+            parts.append(f"## fleetctl {name}")
+            parts += _sections(commands[name], f"fleetctl {name}")
     return {PAGE: "\n\n".join([NOTE, *parts]) + "\n"}
 
 
@@ -44,6 +48,8 @@ def _sections(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
     below = _below(parser)
     if not below or parser.get_default("run"):  # a command by itself, with others below it or not
         yield from _command(parser, called)
+    for other in (other for other, name in SPELLINGS.items() if called == f"fleetctl {name}"):
+        yield f"`fleetctl {other}` is another spelling of `{called}` for the commands below."
     for name, inner in below.items():
         yield f"### {called} {name}"
         yield from _sections(inner, f"{called} {name}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fleetctl.cli import COMMANDS, full_parser
+from fleetctl.cli import COMMANDS, GROUPS, SPELLINGS, full_parser
 from fleetd import __version__
 from fleetd.__main__ import parser as fleetd_parser
 from fleetd.config import Config
@@ -29,6 +29,10 @@ def files() -> dict[str, str]:
     commands = commands_of(whole)
     pages = {f"man1/fleetctl-{name}.1": _command(name, each) for name, each in commands.items()}
     pages |= {
+        f"man1/fleetctl-{other}.1": f".so man1/fleetctl-{name}.1\n"
+        for other, name in SPELLINGS.items()
+    }
+    pages |= {
         "man1/fleetctl.1": _fleetctl(whole),
         "man1/fleet.1": ".so man1/fleetctl.1\n",
         "man1/fleetd.1": _fleetd(),
@@ -38,16 +42,29 @@ def files() -> dict[str, str]:
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
-    leaves = commands_of(parser) or {"": parser}
+    below = commands_of(parser)
     brief = COMMANDS[name].rstrip(".")
-    told = [] if "" in leaves else [_leaf(name, action, each) for action, each in leaves.items()]
-    shown = [text for each in leaves.values() if (text := _examples(each))]
-    own = _options(parser) if "" in leaves else []
+    told = [_leaf(name, action, each) for action, each in below.items()]
+    # A command by itself, with others below it or not.
+    alone = not below or parser.get_default("run")
+    leaves = [*([parser] if alone else []), *below.values()]
+    shown = [text for each in leaves if (text := _examples(each))]
+    own = _options(parser) if alone else []
+    others = [other for other, meant in SPELLINGS.items() if meant == name]
     body = [
-        *roff.section("synopsis", *map(_synopsis, leaves.values())),
-        *roff.section("description", roff.paragraph(parser.description or brief)),
+        *roff.section("synopsis", *map(_synopsis, leaves)),
+        *roff.section(
+            "description",
+            roff.paragraph(parser.description or brief),
+            *(
+                roff.paragraph(
+                    f"``fleetctl {other}`` is another spelling for the commands below it."
+                )
+                for other in others
+            ),
+        ),
         *roff.section("commands", *told),
-        *roff.section("options", own, _everywhere(next(iter(leaves.values())))),
+        *roff.section("options", own, _everywhere(leaves[-1])),
         *roff.section("exit status", roff.entries(texts.EXIT_STATUS)),
         *roff.section("examples", *map(roff.example, shown)),
         *_see_also("fleetctl(1)", *texts.RELATED.get(name, ())),
@@ -56,7 +73,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _synopsis(parser: argparse.ArgumentParser) -> list[str]:
-    return roff.usage(parser.format_usage(), ("[-h]", "[--json]", "[--exact]"))
+    return roff.usage(parser.format_usage(), ("[-h]", "[--json]", "[--exact]", "COMMAND", "..."))
 
 
 def _leaf(name: str, action: str, parser: argparse.ArgumentParser) -> list[str]:
@@ -109,7 +126,14 @@ def _see_also(*pages: str) -> list[str]:
 
 def _fleetctl(whole: argparse.ArgumentParser) -> str:
     listed = [
-        (f"\\fBfleetctl\\-{roff.escape(name)}\\fR(1)", brief) for name, brief in COMMANDS.items()
+        roff.subsection(
+            group.capitalize(),
+            roff.entries(
+                (f"\\fBfleetctl\\-{roff.escape(name)}\\fR(1)", _sentence(brief))
+                for name, brief in commands.items()
+            ),
+        )
+        for group, commands in GROUPS.items()
     ]
     body = [
         *roff.section(
@@ -118,7 +142,7 @@ def _fleetctl(whole: argparse.ArgumentParser) -> str:
             roff.usage("usage: fleet COMMAND ..."),
         ),
         *roff.section("description", *map(roff.paragraph, texts.FLEETCTL)),
-        *roff.section("commands", roff.entries((term, _sentence(text)) for term, text in listed)),
+        *roff.section("commands", *listed),
         *roff.section("options", roff.entries(_each_option(whole))),
         *roff.section("environment", roff.entries(_bold(texts.ENVIRONMENT))),
         *roff.section("files", roff.entries(_italic(texts.FILES))),

@@ -91,9 +91,8 @@ fleetctl checkpoint --note "Before the refactoring"
 fleetctl resume --dry-run
 """
 RELATED = {
-    "checkpoint": ("fleetctl-checkpoints(1)", "fleetctl-resume(1)"),
-    "checkpoints": ("fleetctl-checkpoint(1)", "fleetctl-resume(1)"),
-    "resume": ("fleetctl-checkpoints(1)", "fleetctl-context(1)"),
+    "checkpoint": ("fleetctl-resume(1)", "fleetctl-snapshot(1)"),
+    "resume": ("fleetctl-checkpoint(1)", "fleetctl-context(1)"),
     "context": ("fleetctl-resume(1)",),
     "mission": ("fleetctl-sortie(1)", "fleetctl-agent(1)"),
     "sortie": ("fleetctl-mission(1)", "fleetctl-agent(1)"),
@@ -104,7 +103,7 @@ RELATED = {
     "migrate": ("fleetctl-backup(1)", "fleet-config(5)"),
     "hook": ("fleetctl-hooks(1)",),
     "hooks": ("fleetctl-doctor(1)",),
-    "doctor": ("fleetctl-checkpoints(1)", "fleetctl-snapshot(1)"),
+    "doctor": ("fleetctl-checkpoint(1)", "fleetctl-snapshot(1)"),
 }
 CONFIG = (
     "``fleetd`` reads its settings when it starts, from a file in TOML; all of them have defaults, "

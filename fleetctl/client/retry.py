@@ -110,7 +110,7 @@ def run_blocking(steps: Coroutine[Any, Any, R]) -> R:
     except StopIteration as done:
         result: R = done.value
         return result
-    raise RuntimeError("what blocks does not wait for anybody")
+    raise RuntimeError("a blocking coroutine cannot wait")
 
 
 def reply_timeout(request: Request[Any], reply_s: float | None) -> float:

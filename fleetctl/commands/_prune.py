@@ -22,7 +22,7 @@ class PruneResult(Protocol):
 
 def options(parser: CommandParser) -> None:
     """Add the options that every prune has."""
-    parser.flag("--dry-run", help="show what would be deleted")
+    parser.flag("--dry-run", help="show what would be deleted, and delete nothing")
     yes_option(parser)
 
 

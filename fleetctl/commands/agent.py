@@ -53,49 +53,53 @@ MACHINE = Column("MACHINE", matters=2, cut="middle", least=8)
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "agent", "Register agents and see who works.")
+    actions = group(subparsers, "agent", "Register agents, and list the agents at work.")
     start = _agent_command(
         actions,
         "start",
         _run_start,
-        "Register an agent, and offer it the mission that waits for recovery.",
+        "Register an agent, and offer it a mission that waits for recovery.",
         START_EXAMPLES,
     )
     start.add_argument(
         "--role",
         choices=get_args(Role),
         default="specialist",
-        help="a dispatch coordinates (default: specialist)",
+        help="dispatch for an agent that coordinates (default: specialist)",
     )
-    start.add_argument("--mission", completes="mission", help="the mission it works on")
-    start.add_argument("--pid", type=whole_number(1, 2**31 - 1), metavar="N", help="its process")
+    start.add_argument("--mission", completes="mission", help="the mission of the agent")
     start.add_argument(
-        "--harness", metavar="NAME", completes="harness", help="the agent CLI it runs in"
+        "--pid", type=whole_number(1, 2**31 - 1), metavar="N", help="the process id of the agent"
     )
-    start.flag("--auto-resume", help="restore without asking and print the briefing")
+    start.add_argument(
+        "--harness", metavar="NAME", completes="harness", help="the agent CLI, such as claude"
+    )
+    start.flag("--auto-resume", help="recover the mission without asking, and print the briefing")
     listing = command(actions, "list", _run_list, "List agents.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.add_argument("--status", choices=get_args(AgentStatus))
+    listing.add_argument("--mission", completes="mission", help="only agents of this mission")
+    listing.add_argument(
+        "--status", choices=get_args(AgentStatus), help="only agents in this state"
+    )
     _agent_command(actions, "show", _run_show, "Show an agent.")
     note = _agent_command(
         actions,
         "note",
         _run_note,
-        "Say what an agent did last, what comes next, what blocks it.",
+        "Record the last action, the next steps and the blockers of an agent.",
         '  fleetctl agent note alice --last-action "Wrote the form" --next-step "Test it"',
     )
-    note.add_argument("--last-action", metavar="TEXT", help="what it did last")
+    note.add_argument("--last-action", metavar="TEXT", help="the last action")
     note.add_argument(
-        "--next-step", action="append", metavar="TEXT", help="what comes next; may be repeated"
+        "--next-step", action="append", metavar="TEXT", help="a next step; may be repeated"
     )
     note.add_argument(
-        "--blocker", action="append", metavar="TEXT", help="what blocks it; may be repeated"
+        "--blocker", action="append", metavar="TEXT", help="a blocker; may be repeated"
     )
-    _agent_command(actions, "heartbeat", _run_heartbeat, "Say that an agent lives.")
+    _agent_command(actions, "heartbeat", _run_heartbeat, "Report that an agent is alive.")
     leave = _agent_command(
-        actions, "deregister", _run_deregister, "Let an agent leave in good order."
+        actions, "deregister", _run_deregister, "Deregister an agent, and release its locks."
     )
-    leave.add_argument("--reason", metavar="TEXT", help="why")
+    leave.add_argument("--reason", metavar="TEXT", help="the reason")
 
 
 def _agent_command(
@@ -159,7 +163,7 @@ def _show(agent: Agent, machine: str) -> None:
 
 def _run_note(args: Namespace) -> int:
     if args.last_action is None and args.next_step is None and args.blocker is None:
-        raise UsageError("Nothing to note: use --last-action, --next-step or --blocker.")
+        raise UsageError("There is nothing to record. Use --last-action, --next-step or --blocker.")
     agent = call(
         AgentNote(
             agent_id=args.agent_id,

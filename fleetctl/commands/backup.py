@@ -22,10 +22,10 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "backup",
         run,
-        "Copy the whole database to a new file while fleetd works; the copy is checked.",
+        "Copy the database to a new file while fleetd runs, and check the copy.",
         "  fleetctl backup ~/fleet-backup.db\n  fleetctl restore ~/fleet-backup.db",
     )
-    copying.add_argument("file", metavar="FILE", help="a file that does not exist yet")
+    copying.add_argument("file", metavar="FILE", help="the new file, which must not exist")
 
 
 def run(args: Namespace) -> int:

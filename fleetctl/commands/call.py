@@ -23,9 +23,15 @@ LONGEST_S = 7 * 86_400
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(
-        subparsers, "call", run, "Call a method and print its result as JSON.", EXAMPLES
+        subparsers,
+        "call",
+        run,
+        "Call a method of the daemon, and print its result as JSON.",
+        EXAMPLES,
     )
-    parser.add_argument("method", metavar="METHOD", help="such as mission.list; see rpc.discover")
+    parser.add_argument(
+        "method", metavar="METHOD", help="a method such as mission.list; rpc.discover lists all"
+    )
     parser.add_argument(
         "params",
         metavar="JSON",
@@ -37,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
         "--timeout",
         type=whole_number(1, LONGEST_S),
         metavar="SECONDS",
-        help="how long to wait for the answer (default: 120 and the method's own wait_ms, a day "
+        help="the longest time to wait for the result (default: 120 plus wait_ms, a day "
         "for what takes long)",
     )
 

@@ -18,12 +18,12 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "completions",
         run,
-        "Print what lets a shell complete commands, options and ids, or install it.",
+        "Print or install a script with which a shell completes commands, options and ids.",
         EXAMPLES,
     )
     parser.add_argument("shell", choices=SHELLS, nargs="?", metavar="SHELL", help="bash or zsh")
-    parser.flag("--install", help="write files that load it to where your shell looks for them")
-    parser.flag("--dry-run", help="show the files, write nothing")
+    parser.flag("--install", help="install the files in the directories that the shell reads")
+    parser.flag("--dry-run", help="show the files, and write nothing")
     yes_option(parser)
     # What the scripts ask with: a kind, and the beginning of an id.
     parser.add_argument("--ids", nargs=2, help=SUPPRESS)

@@ -24,7 +24,7 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "config",
         run,
-        "Print every setting and where it comes from, and where the daemon's differ.",
+        "Print all settings with their sources, and warn where those of the daemon differ.",
         "  fleetctl config\n  fleetctl config --json",
     )
 

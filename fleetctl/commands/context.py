@@ -14,16 +14,20 @@ EXAMPLES = "  fleetctl context\n  fleetctl context --agent specialist-2 --max-ch
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(
-        subparsers, "context", run, "Print the briefing of a mission, changing nothing.", EXAMPLES
+        subparsers, "context", run, "Print the briefing of a mission. Changes nothing.", EXAMPLES
     )
     mission_option(parser)
-    parser.add_argument("--agent", completes="agent", help="only this agent's part, of its mission")
-    parser.add_argument("--checkpoint", completes="checkpoint", help="from this checkpoint")
+    parser.add_argument("--agent", completes="agent", help="only the part of this agent")
+    parser.add_argument(
+        "--checkpoint",
+        completes="checkpoint",
+        help="the briefing from this checkpoint (default: from the current state)",
+    )
     parser.add_argument(
         "--max-chars",
         type=whole_number(500, 9_500),
         metavar="N",
-        help="the longest text (500 to 9500)",
+        help="the maximum length of the text (500 to 9500)",
     )
 
 

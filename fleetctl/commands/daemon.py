@@ -21,12 +21,14 @@ NOT_RUNNING = {False: "fleetd is not running", True: "fleetd does not answer"}
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "daemon", "Install, start, stop and watch over fleetd.")
+    actions = group(
+        subparsers, "daemon", "Install, start and stop fleetd, and show its state and log."
+    )
     installed = command(
         actions,
         "install",
         _run_install,
-        "Install fleetd as a service of yours (systemd, launchd), and start it.",
+        "Install fleetd as a user service of systemd or launchd, and start it.",
         "  fleetctl daemon install\n  fleetctl daemon install --yes --linger\n"
         "  fleetctl daemon install --dry-run",
     )
@@ -35,13 +37,13 @@ def register(subparsers: Subparsers) -> None:
         "--linger",
         action=BooleanOptionalAction,
         default=None,
-        help="let the service go on when you log out (default: ask; with --yes as it is)",
+        help="keep the service running after you log out (default: ask; with --yes: unchanged)",
     )
     removed = command(
         actions,
         "uninstall",
         _run_uninstall,
-        "Stop fleetd and remove its service; what it remembers is left. All of fleetd: fleetctl "
+        "Stop fleetd and remove its service. The data stays. To remove everything, use fleetctl "
         "uninstall.",
         "  fleetctl daemon uninstall",
     )
@@ -50,18 +52,22 @@ def register(subparsers: Subparsers) -> None:
         (
             "start",
             partial(_start, control.start),
-            "Start fleetd: as the service, else in the background.",
+            "Start fleetd as the installed service, else in the background.",
         ),
-        ("stop", _run_stop, "Stop fleetd, whoever started it."),
-        ("restart", partial(_start, control.restart), "Start fleetd anew, as after an upgrade."),
-        ("status", _run_status, "Say how fleetd is run; exit status 1 when it is not running."),
+        ("stop", _run_stop, "Stop fleetd."),
+        (
+            "restart",
+            partial(_start, control.restart),
+            "Restart fleetd, for example after an upgrade.",
+        ),
+        ("status", _run_status, "Show how fleetd runs. Exit status 1 when it is not running."),
     ):
         command(actions, name, run, summary, f"  fleetctl daemon {name}")
     shown = command(
         actions,
         "logs",
         _run_logs,
-        "Show fleetd's log, from the journal or from its file.",
+        "Show the log of fleetd.",
         "  fleetctl daemon logs -n 200\n  fleetctl daemon logs --follow",
     )
     shown.add_argument(
@@ -70,13 +76,13 @@ def register(subparsers: Subparsers) -> None:
         type=whole_number(0, 1_000_000),
         default=_LINES,
         metavar="N",
-        help=f"how many lines (default: {_LINES})",
+        help=f"show the last N lines (default: {_LINES})",
     )
-    shown.flag("-f", "--follow", help="go on with what comes")
+    shown.flag("-f", "--follow", help="print new lines as they come")
 
 
 def _changing(parser: CommandParser) -> None:
-    parser.flag("--dry-run", help="show the change, write nothing")
+    parser.flag("--dry-run", help="show the changes, and write nothing")
     yes_option(parser)
 
 

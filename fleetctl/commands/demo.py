@@ -9,9 +9,12 @@ from ..args import Subparsers, command
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(
-        subparsers, "demo", run, "A guided tour: lose an agent and get its work back, for real."
+        subparsers,
+        "demo",
+        run,
+        "Run a guided tour in a temporary directory: an agent is lost, and its work recovered.",
     )
-    parser.flag("--keep", help="leave the temporary directory")
+    parser.flag("--keep", help="keep the temporary directory")
 
 
 def run(args: Namespace) -> int:

@@ -31,11 +31,11 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "doctor",
         run,
-        "Look for damage, copies that differ, loose permissions, leftovers and a full disk; "
-        "exit status 1 when something is wrong and stays so.",
+        "Find damage, copies that differ, loose permissions, leftover files and a full disk. "
+        "Exit status 1 when a problem remains.",
         "  fleetctl doctor\n  fleetctl doctor --fix",
     )
-    examining.flag("--fix", help="mend what can be mended")
+    examining.flag("--fix", help="repair each problem that can be repaired")
 
 
 def run(args: Namespace) -> int:

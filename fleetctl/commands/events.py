@@ -31,29 +31,27 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "events",
         run,
-        "Print the event log, oldest first: sentences on a terminal, else whole.",
+        "Print the event log, oldest first: as sentences on a terminal, else with all fields.",
         EXAMPLES,
     )
     mission_option(parser, "all missions")
     parser.add_argument(
-        "--type", action="append", metavar="TYPE", help="only this type; may be repeated"
+        "--type", action="append", metavar="TYPE", help="only events of this type; may be repeated"
     )
-    parser.add_argument(
-        "--agent", metavar="NAME", completes="agent", help="only what this agent did"
-    )
+    parser.add_argument("--agent", completes="agent", help="only events of this agent")
     parser.add_argument(
         "--since",
         type=_since,
         metavar="N|AGE",
-        help="the first ones after event N, or the newest of the last 90s, 30m, 2h or 3d",
+        help="only events after number N, or in the last 90s, 30m, 2h or 3d",
     )
     parser.add_argument(
         "--limit",
         type=whole_number(1, PAGE),
         metavar="N",
-        help=f"how many (default: {DEFAULT_LIMIT}; with --follow: no end)",
+        help=f"show at most N (default: {DEFAULT_LIMIT}; with --follow: all)",
     )
-    parser.flag("--follow", help="go on with events as they happen")
+    parser.flag("--follow", help="print new events as they happen")
 
 
 def run(args: Namespace) -> int:

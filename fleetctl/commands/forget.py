@@ -27,27 +27,28 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers,
         "forget",
-        "Take back what is remembered: rows, files, and the bytes they leave. Cannot be undone.",
+        "Delete all data about a mission, a session or a project, in the database and in files. "
+        "This cannot be undone.",
     )
-    _add(actions, "mission", "mission_id", "Forget a mission, also one in progress.").add_argument(
-        "name", completes="mission"
-    )
-    summary = "Forget the agents and runs of a session, and the missions that only they worked on."
+    _add(
+        actions, "mission", "mission_id", "Forget a mission, also a mission in progress."
+    ).add_argument("name", completes="mission")
+    summary = "Forget a session: its agents and runs, and missions on which no other agent worked."
     _add(actions, "session", "session_id", summary).add_argument(
-        "name", completes="session", help="as the agent's CLI calls it, or the id of a run"
+        "name", completes="session", help="the session's id in the agent CLI, or the id of a run"
     )
-    summary = "Forget everything about a directory and what is below it."
+    summary = "Forget everything about a directory and the directories below it."
     _add(actions, "project", "project_dir", summary).add_argument(
         "name",
         metavar="DIR",
         nargs="?",
-        help="default: the git repository here, else this directory",
+        help="the directory (default: the git repository here, else this directory)",
     )
 
 
 def _add(actions: Subparsers, name: str, parameter: str, summary: str) -> CommandParser:
     parser = command(actions, name, partial(_forget, parameter), summary, EXAMPLES)
-    parser.flag("--dry-run", help="show what would go")
+    parser.flag("--dry-run", help="show what would be deleted, and delete nothing")
     yes_option(parser)
     return parser
 

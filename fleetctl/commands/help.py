@@ -12,12 +12,15 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "help",
         run,
-        "Print what a command does and takes.",
+        "Explain a command and its options.",
         "  fleetctl help --all\n  fleetctl help mission create",
     )
     parser.add_argument("--all", action="store_true", help="list all commands, by group")
     parser.add_argument(
-        "words", metavar="COMMAND", nargs="*", help="a command, and one below it (default: all)"
+        "words",
+        metavar="COMMAND",
+        nargs="*",
+        help="a command, and a command below it (default: an overview)",
     )
 
 

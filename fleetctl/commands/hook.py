@@ -15,11 +15,16 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "hook",
         run,
-        "Hand one event of an agent CLI, from stdin, to fleetd, or leave it in the spool. Prints "
-        "what the agent should read, or nothing, and always ends with status 0.",
+        "Send one event of an agent CLI from stdin to fleetd, or to the spool without fleetd. "
+        "Prints a text for the agent or nothing. The exit status is always 0.",
         "  fleetctl hook claude\n  fleetctl hook copilot preCompact",
     )
-    parser.add_argument("words", nargs=REMAINDER, metavar="WORD", help="the agent CLI, and more")
+    parser.add_argument(
+        "words",
+        nargs=REMAINDER,
+        metavar="WORD",
+        help="the agent CLI, and the event if stdin does not name it",
+    )
 
 
 def run(args: Namespace) -> int:

@@ -21,7 +21,7 @@ from ..integrations.status import HooksState, state
 from ..output import console, tables
 from ..output.tables import Column
 
-HINT = "Name one to install its hooks all the same: fleetctl hooks install claude"
+HINT = "To install hooks nevertheless, name an agent CLI: fleetctl hooks install claude"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -29,9 +29,9 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers,
         "hooks",
-        "Let agent CLIs tell fleetd what they do: " + ", ".join(HARNESSES) + ".",
+        "Connect agent CLIs to fleetd: " + ", ".join(HARNESSES) + ".",
     )
-    summary = "Add fleetd's hooks to the settings of agent CLIs; what is there stays as it is."
+    summary = "Add fleetd's hooks to the settings of agent CLIs. Other settings stay unchanged."
     install = add_changing_command(
         actions,
         "install",
@@ -45,16 +45,18 @@ def register(subparsers: Subparsers) -> None:
         "--enforce-locks",
         action=BooleanOptionalAction,
         default=None,
-        help="deny an edit of a file that another agent holds (default: as it is, at first no)",
+        help="deny edits of files that another agent has locked (default: unchanged, at first no)",
     )
-    summary = "Take fleetd's hooks out of the settings of agent CLIs, and nothing else."
+    summary = (
+        "Remove fleetd's hooks from the settings of agent CLIs. Other settings stay unchanged."
+    )
     example = "  fleetctl hooks uninstall --all\n  fleetctl hooks uninstall gemini"
     add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
-    summary = "Show where hooks are installed and what was heard of them."
+    summary = "Show the installed hooks, and the last event of each agent CLI."
     add_settings_command(actions, "status", _run_status, summary, "  fleetctl hooks status")
     summary = (
-        "Look for hooks that cannot work, and run the installed command once; exit status 1 when "
-        "something is wrong."
+        "Check the installed hooks, and run their command once. Exit status 1 when a problem "
+        "is found."
     )
     example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
     add_settings_command(actions, "doctor", _run_doctor, summary, example)
@@ -113,7 +115,9 @@ def _run_status(args: Namespace) -> int:
     heard_of.tell()
     if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
-        console.flow("", "No hooks are installed. To install those of what is here:")
+        console.flow(
+            "", "No hooks are installed. To install them for all agent CLIs on this machine:"
+        )
         console.line("  fleetctl hooks install --all")
     return 0
 
@@ -151,7 +155,7 @@ def _run_doctor(args: Namespace) -> int:
     states = _states(args)
     heard_of = status.ask()
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
-    found = [heard_of.finding()]
+    found = []
     if not examined:
         detail = "no hooks are installed; run: fleetctl hooks install --all"
         found.append(Finding(check="installed", ok=False, detail=detail))
@@ -161,4 +165,6 @@ def _run_doctor(args: Namespace) -> int:
         found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
+    spooled = bool(found) and all(each.ok for each in found)
+    found.insert(0, heard_of.finding(spooled=spooled))
     return console.findings(args, Findings(ok=all(each.ok for each in found), findings=found))

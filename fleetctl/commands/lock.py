@@ -23,6 +23,9 @@ WEEK_MS = 7 * 86_400_000
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/auth.ts --agent specialist-2 --wait-ms 30000"""
+LIST_EXAMPLES = """\
+  fleetctl lock list --here
+  fleetctl lock list --agent alice --all"""
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -36,57 +39,70 @@ COLUMNS = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "lock", "Leases on files.")
-    acquire = command(actions, "acquire", _run_acquire, "Take a lease on a file.", EXAMPLES)
-    acquire.add_argument("file", metavar="FILE", help="from this directory, or absolute")
-    acquire.add_argument("--agent", completes="agent", required=True, help="who is to hold it")
-    acquire.add_argument("--mission", completes="mission", help="the mission it is for")
-    acquire.add_argument("--purpose", metavar="TEXT", default="edit", help="default: edit")
+    actions = group(subparsers, "lock", "Lock files for one agent at a time.")
+    acquire = command(actions, "acquire", _run_acquire, "Lock a file for a limited time.", EXAMPLES)
+    acquire.add_argument("file", metavar="FILE", help="the file to lock")
+    acquire.add_argument(
+        "--agent", completes="agent", required=True, help="the agent that holds the lock"
+    )
+    acquire.add_argument("--mission", completes="mission", help="the mission of the lock")
+    acquire.add_argument(
+        "--purpose", metavar="TEXT", default="edit", help="the purpose of the lock (default: edit)"
+    )
     acquire.add_argument(
         "--timeout-ms",
         type=whole_number(1, WEEK_MS),
         metavar="MS",
-        help="how long the lease lasts (default: 600000, 10 minutes)",
+        help="the time until the lock expires (default: 600000, 10 minutes)",
     )
     acquire.add_argument(
         "--wait-ms",
         type=whole_number(0, WEEK_MS),
         metavar="MS",
         default=0,
-        help="how long to wait for it",
+        help="the longest time to wait for the lock (default: 0)",
     )
-    renew = _lock_command(actions, "renew", _run_renew, "Prolong a lease.")
-    renew.add_argument("--timeout-ms", type=whole_number(1, WEEK_MS), metavar="MS", help="how long")
-    _lock_command(actions, "release", _run_release, "Give a lock back.")
-    force = _lock_command(actions, "force-release", _run_force_release, "Take a lock away.")
-    force.add_argument("--reason", metavar="TEXT", required=True, help="why")
+    renew = _lock_command(actions, "renew", _run_renew, "Extend the time of a lock.")
+    renew.add_argument(
+        "--timeout-ms",
+        type=whole_number(1, WEEK_MS),
+        metavar="MS",
+        help="the time until the lock expires",
+    )
+    _lock_command(actions, "release", _run_release, "Release a lock.")
+    force = _lock_command(
+        actions, "force-release", _run_force_release, "Release a lock that another agent holds."
+    )
+    force.add_argument("--reason", metavar="TEXT", required=True, help="the reason")
     check = command(
         actions,
         "check",
         _run_check,
-        "Ask whether a fencing token still guards a file; exit status 1 when it does not.",
+        "Check that a fencing token is still valid for a file. Exit status 1 when it is not.",
     )
-    check.add_argument("file", metavar="FILE", help="from this directory, or absolute")
+    check.add_argument("file", metavar="FILE", help="the locked file")
     check.add_argument(
         "fencing_token",
         type=whole_number(0),
         metavar="TOKEN",
-        help="what the lock was granted with",
+        help="the fencing token of the lock",
     )
-    listing = command(actions, "list", _run_list, "List locks, oldest first.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.add_argument("--agent", completes="agent", help="only those this agent holds")
-    listing.add_argument("--file", metavar="FILE", help="only those on this file")
-    listing.flag("--here", help="only those on files of this repository")
-    listing.flag("--all", help="also those that ended")
+    listing = command(actions, "list", _run_list, "List locks, oldest first.", LIST_EXAMPLES)
+    listing.add_argument("--mission", completes="mission", help="only locks of this mission")
+    listing.add_argument("--agent", completes="agent", help="only locks of this agent")
+    listing.add_argument("--file", metavar="FILE", help="only locks on this file")
+    listing.flag("--here", help="only locks on files of this repository")
+    listing.flag("--all", help="also released and expired locks")
 
 
 def _lock_command(actions: Subparsers, name: str, run: Run, summary: str) -> CommandParser:
     parser = command(actions, name, run, summary)
     parser.add_argument(
-        "lock_id", metavar="LOCK", completes="lock.active", help="its id, or the file it is on"
+        "lock_id", metavar="LOCK", completes="lock.active", help="the lock's id, or the locked file"
     )
-    parser.add_argument("--agent", completes="agent", required=True, help="who asks")
+    parser.add_argument(
+        "--agent", completes="agent", required=True, help="the agent that runs this command"
+    )
     return parser
 
 
@@ -155,7 +171,7 @@ def _run_force_release(args: Namespace) -> int:
 
 def _run_check(args: Namespace) -> int:
     validity = call(LockCheck(file=_absolute_file(args.file), fencing_token=args.fencing_token))
-    text = "The token is valid." if validity.valid else "The token is not valid any more."
+    text = "The token is valid." if validity.valid else "The token is no longer valid."
     console.result(args, validity, text)
     return 0 if validity.valid else 1
 

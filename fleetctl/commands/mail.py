@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from fleetd.protocol.patterns import Priority
 
-from ..args import Subparsers, command, group, limit_option
+from ..args import Subparsers, agent_option, command, group, limit_option, since_option
 from ..client import call
 from ..client.models import (
     Message,
@@ -15,7 +15,8 @@ from ..client.models import (
     MessageRequeue,
     MessageSend,
 )
-from ..client.pagination import all_pages
+from ..client.pagination import PAGE, all_pages
+from ..context import time_before
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -23,6 +24,9 @@ EXAMPLES = """\
   fleetctl mail send "Need the endpoint list" --from alice --to dispatch-1
   fleetctl mail inbox dispatch-1
   fleetctl mail ack msg-1a2b3c4d --agent dispatch-1"""
+LIST_EXAMPLES = """\
+  fleetctl mail list --pending
+  fleetctl mail list --agent alice --since 2h"""
 COLUMNS = (
     Column("ID"),
     Column("SENT", matters=2, times="ago"),
@@ -35,9 +39,9 @@ COLUMNS = (
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "mail", "Messages between agents.")
-    send = command(actions, "send", _run_send, "Post a message.", EXAMPLES)
-    send.add_argument("subject", metavar="SUBJECT", help="what it is about, in a line")
+    actions = group(subparsers, "mail", "Send and read messages between agents.")
+    send = command(actions, "send", _run_send, "Send a message.", EXAMPLES)
+    send.add_argument("subject", metavar="SUBJECT", help="the subject, in one line")
     send.add_argument("--from", dest="sender", completes="agent", required=True, help="the sender")
     send.add_argument(
         "--to",
@@ -46,25 +50,30 @@ def register(subparsers: Subparsers) -> None:
         required=True,
         help="a recipient; may be repeated",
     )
-    send.add_argument("--body", metavar="TEXT", help="the text")
-    send.add_argument("--mission", completes="mission", help="the mission it is about")
-    send.add_argument("--thread", completes="thread", help="the conversation it belongs to")
+    send.add_argument("--body", metavar="TEXT", help="the text of the message")
+    send.add_argument("--mission", completes="mission", help="the mission of the message")
+    send.add_argument("--thread", completes="thread", help="the thread of the message")
     send.add_argument(
-        "--priority", choices=get_args(Priority), default="medium", help="default: medium"
+        "--priority",
+        choices=get_args(Priority),
+        default="medium",
+        help="the priority (default: medium)",
     )
-    inbox = command(actions, "inbox", _run_inbox, "Read an agent's mail, oldest first.")
-    inbox.add_argument("agent_id", metavar="AGENT")
-    inbox.flag("--all", help="also what was acknowledged")
+    inbox = command(actions, "inbox", _run_inbox, "Read the messages to an agent, oldest first.")
+    inbox.add_argument("agent_id", metavar="AGENT", help="the agent's name")
+    inbox.flag("--all", help="also acknowledged messages")
     limit_option(inbox, 50)
-    ack = command(actions, "ack", _run_ack, "Say that a message is dealt with.")
+    ack = command(actions, "ack", _run_ack, "Acknowledge a message.")
     ack.add_argument("message_id", completes="message.open")
     ack.add_argument("--agent", completes="agent", required=True, help="the recipient")
-    listing = command(actions, "list", _run_list, "List messages, oldest first.")
-    listing.add_argument("--mission", completes="mission", help="only those of this mission")
-    listing.flag("--pending", help="only those still queued")
-    requeue = command(actions, "requeue", _run_requeue, "Deliver a message again.")
+    listing = command(actions, "list", _run_list, "List messages, oldest first.", LIST_EXAMPLES)
+    listing.add_argument("--mission", completes="mission", help="only messages of this mission")
+    agent_option(listing, "only messages from or to this agent")
+    since_option(listing, "only messages sent")
+    listing.flag("--pending", help="only messages that are still queued")
+    requeue = command(actions, "requeue", _run_requeue, "Queue a message for delivery again.")
     requeue.add_argument("message_id", completes="message.open")
-    requeue.add_argument("--agent", completes="agent", help="only to this recipient")
+    requeue.add_argument("--agent", completes="agent", help="only for this recipient")
 
 
 def _run_send(args: Namespace) -> int:
@@ -111,7 +120,13 @@ def _run_ack(args: Namespace) -> int:
 
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
+    since = time_before(args.since)
+    if since:
+        messages = _newer(since, terms)
+    else:
+        messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
+    if args.agent:
+        messages = [each for each in messages if args.agent in (each.sender, *each.to)]
     rows = [
         (
             each.id,
@@ -124,6 +139,18 @@ def _run_list(args: Namespace) -> int:
         for each in messages
     ]
     return tables.show(args, messages, COLUMNS, rows, "No messages found.")
+
+
+def _newer(since: str, terms: dict[str, Any]) -> list[Message]:
+    """Return the messages sent since a time, oldest first; reads no page of older ones."""
+    found: list[Message] = []
+    after: dict[str, Any] = {}
+    while True:
+        page = call(MessageList(**terms, **after, limit=PAGE, newest=True)).messages
+        found += [each for each in page if each.sent_at >= since]
+        if len(page) < PAGE or page[-1].sent_at < since:
+            return found[::-1]
+        after = {"after": page[-1].id}
 
 
 def _run_requeue(args: Namespace) -> int:

@@ -26,19 +26,19 @@ from ..output.tables import Column
 
 EXAMPLES = """\
 examples:
-  fleetctl mcp install --all    # once: agent CLIs start the server by themselves
+  fleetctl mcp install --all    # once; agent CLIs then start the server
   fleetctl mcp status
-  fleetctl mcp --agent ID       # what an agent CLI runs; speaks on stdin and stdout
+  fleetctl mcp --agent ID       # the command that an agent CLI runs
 """
 MISSING = "The server needs the package mcp, which is not installed."
-HINT = "Name one to install the server all the same: fleetctl mcp install claude"
+HINT = "To install the server nevertheless, name an agent CLI: fleetctl mcp install claude"
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command, and the group below it."""
     summary = (
-        "Let agents work with their fleet by themselves: a server of the Model Context Protocol"
-        " on stdin and stdout. Agent CLIs start it; install tells them to."
+        "Run the MCP server, which gives an agent tools to report, lock files and send messages."
+        " Agent CLIs start it after fleetctl mcp install."
     )
     parser: CommandParser = subparsers.add_parser(
         "mcp", help=summary, description=summary, epilog=EXAMPLES
@@ -46,18 +46,20 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--agent",
         completes="agent",
-        help="who the agent is (default: FLEET_AGENT_ID, else the one in whose CLI this runs)",
+        help="the agent (default: FLEET_AGENT_ID, else the agent of the CLI that runs this)",
     )
     parser.set_defaults(run=run, parser=parser, json=False)
     # Without one of them it is the server.
-    actions = parser.add_subparsers(dest="action", metavar="COMMAND", prog=parser.prog)
-    summary = "Add fleetd's server to the settings of agent CLIs; what is there stays as it is."
+    actions = parser.optional_commands("action")
+    summary = "Add the MCP server to the settings of agent CLIs. Other settings stay unchanged."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
     add_changing_command(actions, "install", _run_install, summary, example)
-    summary = "Take fleetd's server out of the settings of agent CLIs, and nothing else."
+    summary = (
+        "Remove the MCP server from the settings of agent CLIs. Other settings stay unchanged."
+    )
     example = "  fleetctl mcp uninstall --all\n  fleetctl mcp uninstall gemini"
     add_changing_command(actions, "uninstall", _run_uninstall, summary, example)
-    summary = "Show which agent CLIs start the server."
+    summary = "Show the agent CLIs that start the MCP server."
     add_settings_command(actions, "status", _run_status, summary, "  fleetctl mcp status")
 
 
@@ -66,8 +68,8 @@ def run(args: Namespace) -> int:
     agent_id = _agent(args.agent)
     if sys.stdin.isatty():
         raise UsageError(
-            "This is a server that agent CLIs start; nobody types here. To tell them to: "
-            "fleetctl mcp install --all"
+            "This server reads requests of an agent CLI, not of a terminal. To have agent CLIs "
+            "start it: fleetctl mcp install --all"
         )
     if not mcp_extra.is_installed():
         raise InvalidState(MISSING, hint=mcp_extra.hint())
@@ -81,7 +83,7 @@ def _agent(given: str | None) -> str | None:
     """Return who the agent is; raises UsageError for a malformed name."""
     if given is not None and not re.match(AGENT_ID, given):
         raise UsageError(
-            f"--agent: {given!a} is no name of an agent: 1 to 64 letters, digits or . _ : @ -"
+            f"argument --agent: {given!a} is not a name: use 1 to 64 of a-z, A-Z, 0-9, . _ : @ -"
         )
     return given or this_agent()
 

@@ -23,15 +23,15 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "metrics",
         run,
-        "Print the daemon's figures in Prometheus' text format.",
+        "Print the metrics of the daemon in the text format of Prometheus.",
         EXAMPLES,
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
         type=Path,
-        help="write them to a file instead, whole or not at all: for node_exporter's textfile "
-        "collector, whose directory others read, so it gets the permissions of your umask",
+        help="replace this file by one with the metrics, for the textfile collector of "
+        "node_exporter. The file gets the permissions of your umask",
     )
 
 

@@ -34,8 +34,8 @@ def register(subparsers: Subparsers) -> None:
         "migrate",
         run,
         "Move the store of this machine to a PostgreSQL server, or back, while fleetd is stopped. "
-        "Both are compared whole before the new one counts; the old one stays as it was, and says "
-        "that it was moved.",
+        "Both stores are compared before fleetd uses the new one. The old store stays unchanged, "
+        "but is marked as moved.",
         "  fleetctl migrate --to postgresql://fleet@db.example.org/fleet\n"
         "  fleetctl migrate --to sqlite\n"
         "  fleetctl migrate --check\n"
@@ -45,22 +45,25 @@ def register(subparsers: Subparsers) -> None:
         "--to",
         metavar="WHERE",
         default="",
-        help="the server's URL, without a password, since others see the arguments of a program; "
-        "or sqlite for the database of this machine (default: the setting store)",
+        help="the URL of the server, or sqlite for the database of this machine (default: the "
+        "setting store). Give no password in the URL: other users can read arguments",
     )
     moving.add_argument(
         "--from",
         dest="source",
         metavar="URL",
         default="",
-        help="the server that is left, with --to sqlite (default: the setting store)",
+        help="with --to sqlite: the URL of the old server (default: the setting store)",
     )
     instead = moving.add_mutually_exclusive_group()
     for option, text in (
-        ("check", "compare both stores, and change nothing"),
-        ("undo", "go on with a store that was moved away, under a new epoch"),
-        ("schema", "only bring the server's schema to this version, as the role that owns it"),
-        ("roles", "print the SQL that makes an owner and a least-privilege role for daemons"),
+        ("check", "only compare both stores"),
+        ("undo", "use the old store again, under a new epoch"),
+        ("schema", "only upgrade the schema of the server; connect as its owner"),
+        (
+            "roles",
+            "print SQL that creates an owner role and a role with few privileges for daemons",
+        ),
     ):
         instead.add_argument(
             f"--{option}", dest="what", action="store_const", const=option, help=text
@@ -106,8 +109,8 @@ def run_job(
         last = _read_replies(fleetd.stdout, draw)
     if last is None:
         raise Internal(
-            f"fleetd ended without a word (exit status {fleetd.returncode}).",
-            hint="What it printed above says more. What was not finished is not there.",
+            f"fleetd ended without a result (exit status {fleetd.returncode}).",
+            hint="Read its output above. An unfinished store is not used.",
         )
     if last.error is not None:
         raise from_wire(last.error["code"], last.error["message"], last.error["data"])

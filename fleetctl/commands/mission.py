@@ -4,25 +4,27 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from fleetd.protocol import endings
-from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.patterns import Priority
 
 from ..args import (
     CommandParser,
     Subparsers,
     UsageError,
-    age,
+    agent_option,
     command,
     group,
     limit_option,
+    since_option,
     whole_number,
     yes_option,
 )
 from ..client import Fleet, call
 from ..client.models import (
+    AgentGet,
     Event,
     Mission,
     MissionCancel,
@@ -38,7 +40,7 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..client.pagination import newest_events
+from ..client.pagination import PAGE, newest_events
 from ..context import (
     absolute,
     machine_name,
@@ -64,6 +66,9 @@ TIMELINE_EXAMPLES = """\
   fleetctl mission timeline
   fleetctl mission timeline msn-1a2b3c4d --since 2h
   fleetctl mission timeline --all --full"""
+LIST_EXAMPLES = """\
+  fleetctl mission list --status in_progress
+  fleetctl mission list --agent claude-1a2b"""
 ENTRIES = 40
 # Nearly always enough for the entries that are shown, and not all of a mission of weeks.
 EVENTS = 5_000
@@ -80,34 +85,34 @@ def register(subparsers: Subparsers) -> None:
     """Add the group."""
     actions = group(subparsers, "mission", "Create, start and end missions.")
     create = command(actions, "create", _run_create, "Create a pending mission.", CREATE_EXAMPLES)
-    create.add_argument("title", metavar="TITLE", help="what is to be reached")
+    create.add_argument("title", metavar="TITLE", help="the goal of the mission")
     _detail_options(create)
     create.add_argument(
         "--project-dir",
         metavar="DIR",
-        help="where the work is (default: the git repository here, else this directory)",
+        help="the project's directory (default: the git repository here, else this directory)",
     )
     create.add_argument(
         "--sortie",
         action="append",
         default=[],
         metavar="TITLE",
-        help="a piece of it, done by one agent; may be repeated",
+        help="a piece of the mission for one agent; may be repeated",
     )
     start = command(actions, "start", _run_start, "Start a pending mission.")
-    _id_argument(start, "mission.pending", "default: the newest pending one here")
+    _id_argument(start, "mission.pending", "the mission (default: the newest pending one here)")
     ways_to_end: tuple[tuple[str, str, str, Callable[..., Mutation[Mission]], str], ...] = (
         ("complete", "Complete a mission.", "mission.begun", MissionComplete, "completed"),
-        ("fail", "Give a mission up as failed.", "mission.open", MissionFail, "failed"),
-        ("cancel", "Call a mission off.", "mission.open", MissionCancel, "cancelled"),
+        ("fail", "End a mission as failed.", "mission.open", MissionFail, "failed"),
+        ("cancel", "Cancel a mission.", "mission.open", MissionCancel, "cancelled"),
     )
     for name, summary, completes, request, verb in ways_to_end:
         ending = command(actions, name, partial(_end, request, verb), summary)
         _id_argument(ending, completes)
         if name != "complete":
-            ending.add_argument("--reason", metavar="TEXT", required=True, help="why")
+            ending.add_argument("--reason", metavar="TEXT", required=True, help="the reason")
     _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
-    summary = "Tell what happened on a mission, newest last."
+    summary = "Show the events of a mission as a story, newest last."
     parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
     _id_argument(parser, "mission")
     how_much = parser.add_mutually_exclusive_group()
@@ -115,41 +120,54 @@ def register(subparsers: Subparsers) -> None:
         "--limit",
         type=whole_number(1, 100_000),
         metavar="N",
-        help=f"how many lines at most, the newest ones (default: {ENTRIES})",
+        help=f"show at most the newest N lines (default: {ENTRIES})",
     )
-    how_much.add_argument("--all", action="store_true", help="from the beginning")
-    parser.add_argument(
-        "--since", type=age, metavar="AGE", help="what happened in the last 30m, 2h or 3d"
-    )
-    parser.flag("--full", help="every event by itself, and nothing is cut")
-    listing = command(actions, "list", _run_list, "List missions, newest first.")
-    listing.add_argument("--status", choices=endings.STATES)
-    listing.add_argument("--project-dir", metavar="DIR", help="only those of this directory")
+    how_much.add_argument("--all", action="store_true", help="show all lines from the beginning")
+    since_option(parser, "only events")
+    parser.flag("--full", help="show each event on its own line, uncut")
+    listing = command(actions, "list", _run_list, "List missions, newest first.", LIST_EXAMPLES)
+    listing.add_argument("--status", choices=endings.STATES, help="only missions in this state")
+    listing.add_argument("--project-dir", metavar="DIR", help="only missions of this directory")
+    agent_option(listing, "only missions that this agent works on, gave a title or has sorties in")
     limit_option(listing, 50)
-    update = command(actions, "update", _run_update, "Change fields of a mission.")
+    update = command(
+        actions,
+        "update",
+        _run_update,
+        "Change the title, the description or the priority of a mission.",
+    )
     update.add_argument("mission_id", completes="mission")
     update.add_argument(
-        "--title", metavar="TEXT", help="what is to be reached; makes a session's own mission yours"
+        "--title",
+        metavar="TEXT",
+        help="the goal of the mission. A mission that a session made becomes yours",
     )
     _detail_options(update)
     command(actions, "current", _run_current, "Show the mission of this directory.")
     delete = command(
-        actions, "delete", _run_delete, "Delete a finished mission with everything in it."
+        actions,
+        "delete",
+        _run_delete,
+        "Delete an ended mission with its sorties and checkpoints.",
     )
     delete.add_argument("mission_id", completes="mission.ended")
     yes_option(delete)
 
 
 def _id_argument(
-    parser: CommandParser, completes: str, meaning: str = "default: the mission of this directory"
+    parser: CommandParser,
+    completes: str,
+    meaning: str = "the mission (default: the one of this directory)",
 ) -> None:
     parser.add_argument("mission_id", completes=completes, nargs="?", help=meaning)
 
 
 def _detail_options(parser: CommandParser) -> None:
-    parser.add_argument("--description", metavar="TEXT", help="what it is about")
+    parser.add_argument("--description", metavar="TEXT", help="a longer description")
     parser.add_argument(
-        "--priority", choices=get_args(Priority), help="default: medium when it is created"
+        "--priority",
+        choices=get_args(Priority),
+        help="the priority (default: medium for a new mission)",
     )
 
 
@@ -218,9 +236,15 @@ def _run_list(args: Namespace) -> int:
     directory = absolute(args.project_dir) if args.project_dir else None
     status, why = endings.of_state(args.status) if args.status else (None, None)
     with Fleet() as client:
-        page = client.call(
-            MissionList(status=status, project_dir=directory, limit=args.limit, closed_reason=why)
-        )
+        terms: dict[str, Any] = {
+            "status": status,
+            "project_dir": directory,
+            "closed_reason": why,
+        }
+        if args.agent:
+            missions = list(islice(_of_agent(client, args.agent, terms), args.limit))
+        else:
+            missions = client.call(MissionList(**terms, limit=args.limit)).missions
     rows = [
         (
             each.id,
@@ -229,14 +253,35 @@ def _run_list(args: Namespace) -> int:
             each.priority,
             titled(each),
         )
-        for each in page.missions
+        for each in missions
     ]
-    return tables.show(args, page.missions, COLUMNS, rows, "No missions found.")
+    return tables.show(args, missions, COLUMNS, rows, "No missions found.")
+
+
+def _of_agent(client: Fleet, agent: str, terms: dict[str, Any]) -> Iterator[Mission]:
+    """Yield the missions that an agent has to do with, newest first, page by page."""
+    try:
+        present = client.call(AgentGet(agent_id=agent)).mission_id
+    except NotFound:
+        present = None  # it was forgotten, or never registered; its sorties remain
+    after: dict[str, Any] = {}
+    while True:
+        page = client.call(MissionList(**terms, **after, limit=PAGE)).missions
+        for mission in page:
+            if agent == mission.author or mission.id == present:
+                yield mission
+            elif mission.total_sorties:
+                request = SortieList(mission_id=mission.id, assigned_to=agent)
+                if client.call(request).sorties:
+                    yield mission
+        if len(page) < PAGE:
+            return
+        after = {"after": page[-1].id}
 
 
 def _run_update(args: Namespace) -> int:
     if args.title is None and args.description is None and args.priority is None:
-        raise UsageError("Nothing to change: use --title, --description or --priority.")
+        raise UsageError("There is nothing to change. Use --title, --description or --priority.")
     mission = call(
         MissionUpdate(
             mission_id=args.mission_id,

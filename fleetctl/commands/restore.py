@@ -21,11 +21,11 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "restore",
         run,
-        "Put a copy of the database in its place while fleetd is stopped; what was there before "
-        "is moved aside.",
+        "Replace the database with a backup while fleetd is stopped. The replaced database is "
+        "moved aside.",
         "  fleetctl daemon stop\n  fleetctl restore ~/fleet-backup.db",
     )
-    restoring.add_argument("file", metavar="FILE", help="a file that fleetctl backup made")
+    restoring.add_argument("file", metavar="FILE", help="a backup by fleetctl backup")
     yes_option(restoring)
 
 

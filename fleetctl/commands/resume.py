@@ -43,20 +43,26 @@ EXAMPLES = """\
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = command(subparsers, "resume", run, "Bring a mission back from a checkpoint.", EXAMPLES)
-    mission_option(parser, "the agent's, else the newest stale one of this directory")
+    parser = command(
+        subparsers,
+        "resume",
+        run,
+        "Recover a mission from a checkpoint, and print its briefing.",
+        EXAMPLES,
+    )
+    mission_option(parser, "that of --agent, else the most recent silent one of this directory")
     parser.add_argument(
         "--checkpoint", completes="checkpoint", help="the checkpoint (default: the latest)"
     )
-    parser.flag("--dry-run", help="show what would be restored")
+    parser.flag("--dry-run", help="show what would be restored, and change nothing")
     yes_option(parser)
-    parser.flag("--rewind", help="also undo what was finished since the checkpoint")
-    parser.flag("--force-locks", help="take locks that others hold by now")
-    parser.add_argument("--agent", completes="agent", help="the agent that is briefed")
+    parser.flag("--rewind", help="also undo work that was completed after the checkpoint")
+    parser.flag("--force-locks", help="take locks that other agents hold now")
+    parser.add_argument("--agent", completes="agent", help="the agent that receives the briefing")
     parser.add_argument(
         "--take-over-from",
         completes="agent.lost",
-        help="a lost agent whose work goes to --agent, whose session moves into the mission",
+        help="move the work of this lost agent to --agent, which joins the mission",
     )
     parser.add_argument(
         "--scope",
@@ -65,7 +71,10 @@ def register(subparsers: Subparsers) -> None:
         "(default: mission; agent with --take-over-from)",
     )
     parser.add_argument(
-        "--requested-by", completes="agent", default="cli", help="who asks (default: cli)"
+        "--requested-by",
+        completes="agent",
+        default="cli",
+        help="the name to record as the requester (default: cli)",
     )
 
 

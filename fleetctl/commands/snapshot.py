@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.patterns import (
     OutcomeKind,
     RunStatus,
@@ -16,8 +17,17 @@ from fleetd.protocol.patterns import (
     WindowPressure,
 )
 
-from ..args import Subparsers, UsageError, command, group, limit_option, whole_number
-from ..client import Fleet, call
+from ..args import (
+    Subparsers,
+    UsageError,
+    agent_option,
+    command,
+    group,
+    limit_option,
+    since_option,
+    whole_number,
+)
+from ..client import Fleet
 from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
@@ -38,7 +48,7 @@ from ..client.models import (
     SystemConfig,
 )
 from ..client.retry import new_key
-from ..context import absolute, cwd, this_agent
+from ..context import absolute, cwd, this_agent, time_before
 from ..output import console, tables
 from ..output.progress import call_with_bar
 from ..output.tables import Column
@@ -50,6 +60,9 @@ EXAMPLES = """\
   fleetctl snapshot record --run build-42 --ordinal 2 --step-status done \\
       --outcome 'shell:make test:PASS:1200' --next "Write the docs"
   echo '{"run_id": "build-42"}' | fleetctl snapshot record --json-in -"""
+LIST_EXAMPLES = """\
+  fleetctl snapshot list build-42
+  fleetctl snapshot list --agent claude-1a2b --since 2h"""
 VERIFY_EXAMPLES = """\
   fleetctl snapshot verify
   fleetctl snapshot verify cp_20260105T120000000Z_42 --repair"""
@@ -58,7 +71,7 @@ PRUNE_EXAMPLES = """\
   fleetctl snapshot prune build-42 --yes"""
 # As a snapshot's id begins; a run that is called so is reached by its snapshots' ids.
 SNAPSHOT = "cp_"
-MINE = "the run of FLEET_AGENT_ID if that is set, else the one under way in this directory"
+MINE = "the run of FLEET_AGENT_ID if that is set, else the current run of this directory"
 COLUMNS = (
     Column("ID"),
     Column("TIME", matters=8, times="ago"),
@@ -71,6 +84,8 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
+# The daemon returns no more in one page.
+MOST = 1_000
 # No line that the daemon takes is longer.
 MOST_BYTES = 1024 * 1024
 # A name may have colons: it ends where the first verdict stands between two.
@@ -93,34 +108,36 @@ def register(subparsers: Subparsers) -> None:
     actions = group(
         subparsers, "snapshot", "Record, list, show, verify and prune snapshots of runs."
     )
-    parser = command(actions, "record", _run_record, "Record where a run stands.", EXAMPLES)
+    parser = command(actions, "record", _run_record, "Record the current state of a run.", EXAMPLES)
     parser.add_argument("--run", dest="run_id", completes="run", help=f"the run (default: {MINE})")
     parser.add_argument(
         "--agent",
         completes="agent",
-        help="whose run it is; its present one, unless --run names one",
+        help="the agent of the run; without --run, its current run is recorded",
     )
     parser.add_argument(
-        "--source", choices=get_args(SnapshotSource), help="what made you record (default: manual)"
+        "--source",
+        choices=get_args(SnapshotSource),
+        help="the reason for the snapshot (default: manual)",
     )
-    parser.add_argument("--status", choices=get_args(RunStatus), help="how the run is")
-    parser.add_argument("--plan", metavar="PATH", help="the file the plan stands in")
+    parser.add_argument("--status", choices=get_args(RunStatus), help="the state of the run")
+    parser.add_argument("--plan", metavar="PATH", help="the file of the plan")
     parser.add_argument("--step", completes="nothing", help="the step of the plan")
     parser.add_argument(
         "--ordinal",
         type=whole_number(1, 1_000_000),
         metavar="N",
-        help="its place in the plan, from 1",
+        help="the number of the step in the plan, from 1",
     )
-    parser.add_argument("--step-status", choices=get_args(StepStatus), help="how the step is")
+    parser.add_argument("--step-status", choices=get_args(StepStatus), help="the state of the step")
     parser.add_argument(
-        "--next", action="append", metavar="TEXT", help="what comes next; may be repeated"
+        "--next", action="append", metavar="TEXT", help="a next step; may be repeated"
     )
     parser.add_argument(
         "--violation",
         action="append",
         metavar="TEXT",
-        help="how the plan is not kept as plans are to be; may be repeated",
+        help="a rule that the plan breaks; may be repeated",
     )
     parser.add_argument(
         "--pressure", choices=get_args(WindowPressure), help="how full the context window is"
@@ -129,43 +146,50 @@ def register(subparsers: Subparsers) -> None:
         "--protect",
         action="append",
         metavar="PATH",
-        help="a path or an id that must not be lost; may be repeated",
+        help="a path or an id that a compaction must keep; may be repeated",
     )
     parser.add_argument(
         "--outcome",
         action="append",
         type=outcome,
         metavar=OUTCOME_SHAPE,
-        help="how a command ended, such as 'shell:make test:FAIL:1200:2 tests failed'; KIND is "
-        f"{_either(OutcomeKind)}, RESULT is PASS, FAIL or WARN; may be repeated",
+        help="the outcome of a command, such as 'shell:make test:FAIL:1200:2 failed'; may be "
+        f"repeated. KIND is {_either(OutcomeKind)}. RESULT is PASS, FAIL or WARN",
     )
-    parser.add_argument("--note", metavar="TEXT", help="say what the snapshot is for")
+    parser.add_argument("--note", metavar="TEXT", help="a remark about the snapshot")
     parser.add_argument(
         "--json-in",
         metavar="FILE",
-        help="the parameters of snapshot.record as a JSON object, instead of the options above "
-        "but --run and --agent; - reads them from stdin",
+        help="read the parameters of snapshot.record from a JSON file, - for stdin. Only --run and "
+        "--agent may be given as well",
     )
-    listing = command(actions, "list", _run_list, "List snapshots, newest first.")
+    listing = command(actions, "list", _run_list, "List snapshots, newest first.", LIST_EXAMPLES)
     listing.add_argument(
-        "run_id", metavar="RUN", completes="run", nargs="?", help="of one run (default: of all)"
+        "run_id",
+        metavar="RUN",
+        completes="run",
+        nargs="?",
+        help="only snapshots of this run (default: all runs)",
     )
+    agent_option(listing, "only those of this agent's runs")
+    since_option(listing, "only those recorded")
     limit_option(listing, 10)
 
-    shown = command(actions, "show", _run_show, "Show what a snapshot holds.")
+    shown = command(actions, "show", _run_show, "Show the contents of a snapshot.")
     shown.add_argument(
         "which",
         metavar="SNAPSHOT|RUN",
         completes="snapshot",
         nargs="?",
-        help=f"a snapshot, or a run for its newest (default: {MINE})",
+        help=f"a snapshot, or a run for its newest snapshot (default: {MINE})",
     )
-    shown.add_argument("--agent", completes="agent", help="the newest of this agent's run")
+    shown.add_argument("--agent", completes="agent", help="the newest snapshot of this agent's run")
     verifying = command(
         actions,
         "verify",
         _run_verify,
-        "Check rows and files against their checksums; exit status 1 when something wrong is left.",
+        "Check the checksums of snapshots in the database and in files. Exit status 1 when a "
+        "problem remains.",
         VERIFY_EXAMPLES,
     )
     verifying.add_argument(
@@ -173,15 +197,23 @@ def register(subparsers: Subparsers) -> None:
         metavar="RUN|SNAPSHOT",
         completes="snapshot",
         nargs="?",
-        help="only this one (default: every run)",
+        help="only this run or snapshot (default: all runs)",
     )
-    verifying.flag("--repair", help="heal one copy from the other")
+    verifying.flag("--repair", help="restore a damaged copy from the good one")
 
     pruning = command(
-        actions, "prune", _run_prune, "Delete snapshots past their retention.", PRUNE_EXAMPLES
+        actions,
+        "prune",
+        _run_prune,
+        "Delete snapshots that are past their retention.",
+        PRUNE_EXAMPLES,
     )
     pruning.add_argument(
-        "run_id", metavar="RUN", completes="run", nargs="?", help="only its (default: of all)"
+        "run_id",
+        metavar="RUN",
+        completes="run",
+        nargs="?",
+        help="only snapshots of this run (default: all runs)",
     )
     options(pruning)
 
@@ -330,9 +362,36 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
 
 
 def _run_list(args: Namespace) -> int:
-    page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    with Fleet() as client:
+        if args.agent or args.since:
+            page = _filtered(client, args)
+        else:
+            page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
     show = partial(_print_list, page, of_all=args.run_id is None)
     return tables.show_list(args, page.snapshots, show, "No snapshots found.")
+
+
+def _filtered(client: Fleet, args: Namespace) -> SnapshotPage:
+    """Return the snapshots of an agent and a time; only whole snapshots name the run's agent."""
+    since = time_before(args.since)
+    page = client.call(SnapshotList(run_id=args.run_id, limit=MOST))
+    found = [each for each in page.snapshots if each.created_at >= since]
+    if page.total > MOST and len(found) == MOST:
+        console.warn(f"Only the newest {MOST} snapshots of {page.total} were searched.")
+    if args.agent:
+        newest = {each.run_id: each.snapshot_id for each in reversed(found)}
+        agents = {run: _agent_of(client, snapshot) for run, snapshot in newest.items()}
+        found = [each for each in found if agents[each.run_id] == args.agent]
+    return SnapshotPage(snapshots=found[: args.limit], total=len(found))
+
+
+def _agent_of(client: Fleet, snapshot_id: str) -> str | None:
+    """Return the agent of a snapshot's run, None for a damaged or deleted snapshot."""
+    try:
+        return client.call(SnapshotGet(snapshot_id=snapshot_id)).agent_id
+    except (Corrupt, NotFound) as error:
+        console.warn(f"{snapshot_id} and its run are left out: {error.message}")
+        return None
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:

@@ -1,6 +1,6 @@
 """``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import get_args
@@ -12,6 +12,7 @@ from ..args import (
     Run,
     Subparsers,
     UsageError,
+    agent_option,
     command,
     group,
     mission_option,
@@ -40,8 +41,11 @@ from ..output.tables import Column
 EXAMPLES = """\
   fleetctl sortie create "Write the form" --file src/form.ts --assign-to alice
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
-  fleetctl sortie progress srt-1a2b3c4d --percent 40 --notes "Fields are there"
+  fleetctl sortie progress srt-1a2b3c4d --percent 40 --note "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
+LIST_EXAMPLES = """\
+  fleetctl sortie list --status blocked
+  fleetctl sortie list --agent alice"""
 COLUMNS = (
     Column("ID"),
     Column("STATUS", matters=3, styles=console.STATES),
@@ -52,67 +56,86 @@ COLUMNS = (
 
 # The commands that report on a sortie: name, summary, what completes its id, request, outcome.
 REPORTS: tuple[tuple[str, str, str, Callable[..., Mutation[Sortie]], str], ...] = (
-    ("block", "Say that a sortie cannot go on.", "sortie.begun", SortieBlock, "blocked"),
+    ("block", "Mark a sortie as blocked.", "sortie.begun", SortieBlock, "blocked"),
     (
         "unblock",
-        "Say that a sortie can go on again.",
+        "Mark a blocked sortie as in progress again.",
         "sortie.blocked",
         SortieUnblock,
         "unblocked",
     ),
     ("complete", "Complete a sortie.", "sortie.open", SortieComplete, "completed"),
-    ("fail", "Give a sortie up.", "sortie.open", SortieFail, "failed"),
+    ("fail", "End a sortie as failed.", "sortie.open", SortieFail, "failed"),
 )
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the group."""
-    actions = group(subparsers, "sortie", "The pieces of a mission.")
+    actions = group(subparsers, "sortie", "Add, assign and complete the sorties of a mission.")
     create = command(actions, "create", _run_create, "Add a sortie to a mission.", EXAMPLES)
-    create.add_argument("title", metavar="TITLE", help="the piece of work")
+    create.add_argument("title", metavar="TITLE", help="the title of the sortie")
     mission_option(create)
-    create.add_argument("--description", metavar="TEXT", help="what is to be done")
+    create.add_argument("--description", metavar="TEXT", help="a longer description")
     create.add_argument(
-        "--file", action="append", default=[], metavar="PATH", help="may be repeated"
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file that the sortie changes; may be repeated",
     )
-    create.add_argument("--assign-to", completes="agent", help="the agent that is to do it")
+    create.add_argument("--assign-to", completes="agent", help="the agent for the sortie")
     create.add_argument(
-        "--priority", choices=get_args(Priority), default="medium", help="default: medium"
+        "--priority",
+        choices=get_args(Priority),
+        default="medium",
+        help="the priority (default: medium)",
     )
     assign = _sortie_command(
-        actions, "assign", _run_assign, "Give a sortie to an agent.", "sortie.waiting"
+        actions, "assign", _run_assign, "Assign a sortie to an agent.", "sortie.waiting"
     )
-    assign.add_argument("agent", metavar="AGENT")
-    start = _sortie_command(actions, "start", _run_start, "Begin a sortie.", "sortie.waiting")
-    start.add_argument("--agent", completes="agent", help="default: the agent it is assigned to")
+    assign.add_argument("agent", metavar="AGENT", help="the agent's name")
+    start = _sortie_command(actions, "start", _run_start, "Start a sortie.", "sortie.waiting")
+    start.add_argument("--agent", completes="agent", help="the agent (default: the assigned one)")
     progress = _sortie_command(
-        actions, "progress", _run_progress, "Report how far a sortie is.", "sortie.begun"
+        actions, "progress", _run_progress, "Report the progress of a sortie.", "sortie.begun"
     )
     progress.add_argument(
-        "--percent", type=whole_number(0, 100), metavar="N", help="how much of it is done"
+        "--percent",
+        type=whole_number(0, 100),
+        metavar="N",
+        help="the completed part of the work in percent",
     )
-    progress.add_argument("--notes", metavar="TEXT", help="what is done, what is missing")
+    progress.add_argument("--note", metavar="TEXT", help="the state of the work in words")
+    # The spelling of before.
+    progress.add_argument("--notes", dest="note", metavar="TEXT", help=SUPPRESS)
     progress.add_argument(
-        "--file", action="append", metavar="PATH", help="what it touches; may be repeated"
+        "--file",
+        action="append",
+        metavar="PATH",
+        help="a file that the sortie changes; may be repeated",
     )
     reports = {
         name: _sortie_command(actions, name, partial(_report, request, verb), summary, completes)
         for name, summary, completes, request, verb in REPORTS
     }
-    reports["block"].add_argument("--reason", metavar="TEXT", required=True, help="why")
-    reports["complete"].add_argument("--result", metavar="TEXT", help="what came of it")
-    reports["fail"].add_argument("--reason", metavar="TEXT", required=True, help="why")
+    reports["block"].add_argument("--reason", metavar="TEXT", required=True, help="the reason")
+    reports["complete"].add_argument("--result", metavar="TEXT", help="the result in words")
+    reports["fail"].add_argument("--reason", metavar="TEXT", required=True, help="the reason")
     for parser in (progress, *reports.values()):
         parser.add_argument(
-            "--agent", completes="agent", help="who reports (default: its own agent)"
+            "--agent", completes="agent", help="the reporting agent (default: the assigned one)"
         )
-    summary = "Take out a sortie that nobody has begun."
+    summary = "Remove a sortie that has not started."
     _sortie_command(actions, "remove", _run_remove, summary, "sortie.waiting")
     _sortie_command(actions, "show", _run_show, "Show a sortie.", "sortie")
-    listing = command(actions, "list", _run_list, "List the sorties of a mission.")
+    listing = command(actions, "list", _run_list, "List the sorties of a mission.", LIST_EXAMPLES)
     mission_option(listing)
-    listing.add_argument("--status", choices=get_args(SortieStatus))
-    listing.add_argument("--assigned-to", completes="agent", help="only those of this agent")
+    listing.add_argument(
+        "--status", choices=get_args(SortieStatus), help="only sorties in this state"
+    )
+    agent_option(listing, "only sorties of this agent")
+    # The spelling of before.
+    listing.add_argument("--assigned-to", dest="agent", completes="agent", help=SUPPRESS)
 
 
 def _sortie_command(
@@ -164,18 +187,18 @@ def _run_start(args: Namespace) -> int:
 def _assigned_agent(client: Fleet, sortie_id: str) -> str:
     agent = client.call(SortieGet(sortie_id=sortie_id)).assigned_to
     if agent is None:
-        raise UsageError(f"Sortie {sortie_id} is assigned to nobody: say who begins it, --agent.")
+        raise UsageError(f"Sortie {sortie_id} has no agent. Name one: --agent ID.")
     return agent
 
 
 def _run_progress(args: Namespace) -> int:
-    if args.percent is None and args.notes is None and args.file is None:
-        raise UsageError("Nothing to report: use --percent, --notes or --file.")
+    if args.percent is None and args.note is None and args.file is None:
+        raise UsageError("There is nothing to report. Use --percent, --note or --file.")
     sortie = call(
         SortieProgress(
             sortie_id=args.sortie_id,
             percent=args.percent,
-            notes=args.notes,
+            notes=args.note,
             files=args.file,
             agent_id=args.agent,
         )
@@ -217,7 +240,7 @@ def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission)
         page = client.call(
-            SortieList(mission_id=chosen, status=args.status, assigned_to=args.assigned_to)
+            SortieList(mission_id=chosen, status=args.status, assigned_to=args.agent)
         )
     rows = [
         (

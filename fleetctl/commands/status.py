@@ -13,9 +13,9 @@ from ..output.tables import Column
 
 # What a recovery that is not over waits for.
 STATES = {
-    "pending": "nobody was briefed yet",
-    "briefed": "briefed, not at work again yet",
-    "unconfirmed": "briefed, and not heard of since",
+    "pending": "no agent is briefed yet",
+    "briefed": "briefed, not active again yet",
+    "unconfirmed": "briefed, silent since",
 }
 MISSIONS = (
     Column(""),
@@ -49,13 +49,14 @@ MACHINES = (
     Column("", matters=2, times="ago"),
     Column("", matters=1),
 )
-SPOOLED = "fleetd tries again all the time, and then takes in what waits by itself:"
+SPOOLED = "fleetd retries, and then records the waiting payloads by itself."
+NEW_AGENT = "NEW: the agent that continues the work; fleetctl agent list shows the agents."
 FIRST = (
     "  To begin:",
     '    fleetctl mission create "Title" --sortie "First piece"',
     "    fleetctl mission start",
 )
-NEXT = ("  fleetctl mission list shows all there are.",)
+NEXT = ("  fleetctl mission list shows all missions.",)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -70,7 +71,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Ask the daemon and print what it says."""
+    """Ask the daemon, and print its state."""
     with Fleet() as client:
         status = client.call(SystemStatus())
         agents = [] if args.json or status.counts is None else _present(client)
@@ -102,7 +103,7 @@ def _show(status: Status, agents: list[Agent]) -> None:
         since = f"{console.span(store.away.for_ms)} (since {store.away.since_at})"
         console.flow("Store away: ", f"for {since}: {store.away.message}", style="red")
         waiting = console.plural(status.spool_files, "payload")
-        console.flow("  ", f"{SPOOLED} {waiting} of hooks in the spool.")
+        console.flow("  ", f"{waiting} of hooks in the spool. {SPOOLED}")
     console.line(
         f"fleetd {status.version} (pid {status.pid}), running for {console.span(status.uptime_ms)}"
     )
@@ -171,12 +172,14 @@ def _show_candidates(status: Status) -> None:
         console.heading("Waiting for recovery")
     for each in status.candidates:
         checkpoint = each.checkpoint_id or "no checkpoint"
-        silent = console.silence(each.inactivity_duration_ms)
+        silent = f"silent {console.span(each.inactivity_duration_ms)}"
         console.headed(f"  {each.mission_id}  {silent}  {checkpoint}  ", each.mission_title)
         if each.lost_agents:
             console.line(f"    {console.lost_agents(each)}")
         if each.checkpoint_id:
-            console.line(f"    {console.resume_command(each)}")
+            console.lines(f"    {command}" for command in console.resume_commands(each))
+            if each.lost_agents and not each.agent_id:
+                console.line(f"    {NEW_AGENT}")
 
 
 def _show_tables(status: Status) -> None:

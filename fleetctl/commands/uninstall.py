@@ -162,18 +162,17 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "uninstall",
         run,
-        "Take fleetd out: hooks, MCP entries, completions, and the service or the daemon in the "
-        "background. What fleetd remembers stays, unless you say otherwise. A second time takes "
-        "out what could not be the first time.",
+        "Remove fleetd's hooks, MCP entries and completions, and its service or its daemon in the "
+        "background. The data stays, except with --delete-data. Run it again to retry a failed "
+        "removal.",
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
-    parser.flag("--dry-run", help="show what goes, change nothing")
+    parser.flag("--dry-run", help="show the changes, and change nothing")
     yes_option(parser)
     parser.flag(
         "--delete-data",
-        help="delete what fleetd remembers on this machine, for good (default: ask; with --yes "
-        "it is kept)",
+        help="delete the data of fleetd on this machine for good (default: ask; with --yes: keep)",
     )
 
 

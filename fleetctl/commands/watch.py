@@ -17,8 +17,8 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "watch",
         run,
-        "Look on: missions, sorties, agents, locks, mail and events, live. Changes nothing.",
-        "  fleetctl watch        ? shows the keys, q leaves",
+        "Show missions, sorties, agents, locks, mail and events live. Changes nothing.",
+        "  fleetctl watch        ? shows the keys, q quits",
         prints=False,
     )
 

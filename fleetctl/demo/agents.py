@@ -77,7 +77,7 @@ class EventFollower(Fleet):
         deadline = time.monotonic() + PATIENCE_S
         while (found := look()) is None:
             if self.next_event(deadline - time.monotonic()) is None:
-                raise NothingCame(f"Waited {PATIENCE_S:.0f} s in vain: {what}")
+                raise NothingCame(f"This did not happen within {PATIENCE_S:.0f} s: {what}")
         return found
 
 

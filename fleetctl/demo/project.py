@@ -166,7 +166,7 @@ def rest(piece: Module, half_written: str, mail: str) -> str:
     hold it, and ValueError when the file is not the one that was left behind.
     """
     if RULING not in mail:
-        raise NoRuling(f"No letter answers the question: {QUESTION}")
+        raise NoRuling(f"No message answers the question: {QUESTION}")
     if not half_written or not piece.code.startswith(half_written):
         raise ValueError(f"{piece.file} does not go on from what was left behind")
     return piece.code[len(half_written) :]

@@ -224,7 +224,7 @@ class Tour:
                 self._narrator.event(event)
             if wanted(event):
                 return event
-        raise StageFailed(f"Waited {PATIENCE_S:.0f} s in vain {what}")
+        raise StageFailed(f"Waited {PATIENCE_S:.0f} s without success {what}")
 
     def _fleetctl(self, *arguments: str, expected: int = 0) -> str:
         """Show a command and return what it printed; raises StageFailed for another status."""

@@ -23,10 +23,12 @@ def add_changing_command(
 ) -> CommandParser:
     """Add a command that changes settings."""
     parser = add_settings_command(actions, name, run, summary, examples)
-    parser.add_argument("--all", action="store_true", help="every agent CLI on this machine")
+    parser.add_argument("--all", action="store_true", help="all agent CLIs on this machine")
     parser.add_argument("--diff", action="store_true", help="also show every line that changes")
     parser.add_argument(
-        "--dry-run", action="store_true", help="show every line that would change, write nothing"
+        "--dry-run",
+        action="store_true",
+        help="show every line that would change, and write nothing",
     )
     yes_option(parser)
     return parser
@@ -43,7 +45,7 @@ def add_settings_command(
     parser.add_argument(
         "--project",
         action="store_true",
-        help="the settings of the project here, instead of the user's",
+        help="use the settings of the project here, not those of the user",
     )
     return parser
 

@@ -25,8 +25,8 @@ def target_of(path: Path, project: Path | None) -> Path:
     if project is not None and not target.is_relative_to(root := os.path.realpath(project)):
         raise InvalidState(
             f"{path} leads to {target}, out of the project {root}.",
-            hint="A link in a project may come with it, from whoever wrote it. Look where it "
-            f"leads, and remove it: ls -ld {path.parent} {path}. Nothing was changed.",
+            hint="The link may be part of the project, and was perhaps not made by you. Look at "
+            f"its target, and remove the link: ls -ld {path.parent} {path}. Nothing was changed.",
         )
     return target
 
@@ -169,7 +169,7 @@ def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> Setting
         return SettingsFile(path, target, None, None, mark, project)
     except OSError as error:
         raise InvalidState(
-            f"{path} cannot be read: {error.strerror}.", hint="Look at what stands there."
+            f"{path} cannot be read: {error.strerror}.", hint=f"Look at this place: ls -ld {path}."
         ) from error
 
 
@@ -184,12 +184,12 @@ def _check_kind(path: Path, info: os.stat_result) -> None:
         places = " ".join(dict.fromkeys((str(path), os.path.realpath(path))))
         raise InvalidState(
             f"{path} is no regular file, and would be replaced by one.",
-            hint=f"Look at what stands there, then move it away: ls -l {places}",
+            hint=f"Look at this place, then move the file away: ls -l {places}",
         )
     if info.st_size > LARGEST:
         raise InvalidState(
-            f"{path} has {info.st_size} bytes; that is no settings file.",
-            hint=f"At most {LARGEST} are read. Look at what stands there. Nothing was changed.",
+            f"{path} has {info.st_size} bytes, more than a settings file can have.",
+            hint=f"The limit is {LARGEST} bytes. Check the file. Nothing was changed.",
         )
 
 

@@ -122,7 +122,7 @@ def complaints(file: config_file.SettingsFile) -> Iterator[None]:
     except (UnusableSettings, ValueError) as error:
         raise InvalidState(
             f"{file.path} cannot be understood: {error}.",
-            hint="Mend the file, then try again. Nothing was changed in it.",
+            hint="Correct the file, then try again. Nothing was changed in it.",
             file=str(file.path),
         ) from error
 

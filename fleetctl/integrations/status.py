@@ -26,11 +26,15 @@ COLUMNS = (
 
 
 class Heard(NamedTuple):
-    """What was heard, by harness; ``complaint`` says why nothing could be asked."""
+    """What was heard, by harness; ``complaint`` says why nothing could be asked.
+
+    ``away`` is set where no daemon runs: hooks then write their payloads to the spool.
+    """
 
     harnesses: Sequence[HarnessStatus] = ()
     spool: SpoolStatus | None = None
     complaint: str = ""
+    away: bool = False
 
     @property
     def answered(self) -> bool:
@@ -53,14 +57,21 @@ class Heard(NamedTuple):
         """Print what there is to say besides the table."""
         if self.complaint:
             complaint = self.complaint.removesuffix(".")
-            console.warn(f"{complaint}. What hooks tell meanwhile waits in the spool.")
+            console.warn(f"{complaint}. Hooks keep their payloads in the spool until it starts.")
         elif self.spool is not None and self.spool.files:
             waiting = console.plural(self.spool.files, "file")
             told = f"{waiting} ({console.size(self.spool.size_bytes)})"
             console.line(f"\nIn the spool {self.spool.directory}: {told}")
 
-    def finding(self) -> Finding:
-        """Return the daemon's presence as the result of a check."""
+    def finding(self, *, spooled: bool) -> Finding:
+        """Return the daemon's presence as the result of a check.
+
+        Its absence is only a note where hooks are ``spooled``: nothing is lost meanwhile.
+        """
+        if self.away and spooled:
+            complaint = self.complaint.removesuffix(".")
+            told = f"{complaint}; hooks keep their payloads in the spool until it starts"
+            return Finding(check="daemon", ok=True, note=True, detail=told)
         told = self.complaint or "fleetd answers"
         return Finding(check="daemon", ok=self.answered, detail=told)
 
@@ -75,9 +86,9 @@ def ask() -> Heard:
         with Fleet() as client:
             status = client.call(HookStatusGet())
     except Unavailable as error:
-        return Heard(complaint=error.message)
+        return Heard(complaint=error.message, away=True)
     except TooSlow as error:
-        return Heard(complaint=f"{error.message} Look at its log, or restart it.")
+        return Heard(complaint=f"{error.message} Read its log, or restart it.")
     except MethodNotFound:
         return Heard(complaint="fleetd is of an older version; restart it.")
     return Heard(status.harnesses, status.spool)

@@ -85,6 +85,8 @@ _VERDICTS = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
 # How much further to the right a line goes on that was broken.
 HANGING = 4
+# A mission that was silent for less time is at work.
+ACTIVE_MS = 60_000
 # How many columns a bar of progress takes.
 BAR = 8
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
@@ -213,15 +215,23 @@ def lost_agents(candidate: "RecoveryCandidate") -> str:
     return f"agent_lost: {', '.join(candidate.lost_agents)}"
 
 
-def resume_command(candidate: "RecoveryCandidate", agent: str | None = None) -> str:
-    """Return what brings a mission back, for ``agent``, by default for who waits.
-
-    Where others are at work again, they must not notice.
-    """
-    text = f"fleetctl resume --mission {candidate.mission_id}"
-    if who := agent or candidate.agent_id:
-        text += f" --agent {who}"
+def resume_command(candidate: "RecoveryCandidate", agent: str) -> str:
+    """Return the command that recovers a mission, or the part of it that waits, for an agent."""
+    text = f"fleetctl resume --mission {candidate.mission_id} --agent {agent}"
     return f"{text} --scope agent" if candidate.agent_id else text
+
+
+def resume_commands(candidate: "RecoveryCandidate") -> list[str]:
+    """Return the commands that recover a mission: one, or one for each lost agent.
+
+    Where others are at work again, they must not notice. A lost agent needs a successor, which
+    the person names in place of ``NEW``: nobody else would be briefed.
+    """
+    if candidate.agent_id:
+        return [resume_command(candidate, candidate.agent_id)]
+    text = f"fleetctl resume --mission {candidate.mission_id}"
+    taken_over = [f"{text} --agent NEW --take-over-from {lost}" for lost in candidate.lost_agents]
+    return taken_over or [text]
 
 
 def rest_of_line(start: str, text: str) -> str:
@@ -300,8 +310,8 @@ def agent_state(status: str, needs: str | None) -> str:
 
 
 def silence(ms: int) -> str:
-    """Return how long a mission has been silent, as people say it."""
-    return f"silent {span(ms)}"
+    """Return how long a mission has been silent; ``active`` for less than a minute."""
+    return "active" if ms < ACTIVE_MS else f"silent {span(ms)}"
 
 
 def span(ms: int) -> str:

@@ -89,7 +89,8 @@ def _make_private(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidState(
-            f"{directory} cannot be made: {error.strerror}.", hint="Look at what stands there."
+            f"{directory} cannot be made: {error.strerror}.",
+            hint=f"Look at this place: ls -ld {directory.parent}.",
         ) from error
     finally:
         os.umask(before)

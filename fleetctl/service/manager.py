@@ -110,7 +110,7 @@ def plan_unit_file(path: Path, text: str | None) -> UnitFile:
     """Return what becomes of a file; raises InvalidState when it may not be touched."""
     if path.is_symlink():
         raise InvalidState(
-            f"{path} is a link, perhaps from whoever packaged fleetd or masked the unit.",
+            f"{path} is a link, perhaps from a package of fleetd or because the unit is masked.",
             hint=f"Look where it leads: ls -l {path}. Remove the link, then try again.",
         )
     change = UnitFile(config_file.read(path), None if text is None else text.encode())

@@ -173,9 +173,9 @@ def event(record: Any, state: WatchState, view: View) -> str:
 
 
 _STATES = {
-    "pending": "nobody was briefed yet",
-    "briefed": "briefed, not at work again yet",
-    "unconfirmed": "briefed, and not heard of since",
+    "pending": "no agent is briefed yet",
+    "briefed": "briefed, not active again yet",
+    "unconfirmed": "briefed, silent since",
 }
 
 
@@ -193,9 +193,9 @@ def waiting(state: WatchState, view: View) -> str:
         told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
-            command = console.resume_command(each)
-            told += [f"  see what it would do:  {command} --dry-run"]
-            told += [f"  bring it back:         {command}"]
+            for command in console.resume_commands(each):
+                told += [f"  see what it would do:  {command} --dry-run"]
+                told += [f"  bring it back:         {command}"]
     for each in visible.under_way(state):
         title = visible.title_of(state, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""

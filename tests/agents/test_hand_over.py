@@ -78,4 +78,4 @@ def test_codex_takes_over_from_claude_compacts_and_is_briefed_about_the_mission(
     assert (own.title, own.status) == (OWN_PROMPT, "cancelled")
     assert memory.sorties(own.id)[0].title == "Look at the greeting"
     status = fleetctl("status")
-    assert "not at work again yet" not in status.out
+    assert "not active again yet" not in status.out

@@ -48,7 +48,7 @@ def test_start_it_with_systemctl_is_not_printed_where_there_is_no_systemd(
         (("undo",), "fleetctl resume --checkpoint ID --rewind"),
         (("undo", "--yes"), "fleetctl resume --checkpoint ID --rewind"),
         (("search", "login"), "fleetctl mission list"),
-        (("ps",), "fleetctl status shows the fleet, fleetctl agent list"),
+        (("ps",), "fleetctl status shows agents and missions, fleetctl agent list"),
         (("log", "-n", "5"), "fleetctl daemon logs"),
         (("help", "undo"), "fleetctl resume --checkpoint ID --rewind"),
     ],

@@ -263,8 +263,8 @@ class TestShells:
         )
         typed(
             completing,
-            "fleet sortie list --assigned-to=al",
-            "fleet sortie list --assigned-to=alice",
+            "fleet sortie list --agent=al",
+            "fleet sortie list --agent=alice",
         )
 
     @pytest.mark.parametrize("columns", [80, 40])

@@ -215,6 +215,17 @@ def test_doctor_without_a_daemon_wants_the_payload_kept_and_leaves_none(
     assert list((home / "state").rglob("*.json")) == []
 
 
+def test_doctor_notes_that_no_daemon_runs_where_hooks_keep_their_payloads(
+    machine: Path, done: Callable[..., Result]
+) -> None:
+    done("hooks", "install", "claude", "--yes")
+
+    told = done("hooks", "doctor")
+    assert told.out.startswith("note   daemon  fleetd is not running")
+    assert "hooks keep their payloads in the spool until it starts" in told.out
+    assert told.out.endswith("Everything is in order.\n")
+
+
 def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
     machine: Path, hook: Callable[[str], None], done: Callable[..., Result],
     run: Callable[..., Result],

@@ -44,7 +44,7 @@ def test_status_lists_agents_first_those_that_wait_for_a_person(done, mission):
 def test_status_shows_progress_and_silence(done, mission):
     row = next(line for line in done("status").out.splitlines() if mission in line)
 
-    assert row.split()[1:4] == ["0%", "(0/2)", "silent"]
+    assert row.split()[1:4] == ["0%", "(0/2)", "active"]
     assert row.endswith("Test")
 
 
@@ -276,12 +276,17 @@ def test_status_lists_a_lost_agent_with_open_work_at_once(done, mission):
     while "agent_lost: spec-1" not in (out := done("status").out):
         assert time.monotonic() < deadline, out
 
-    assert out.count(f"fleetctl resume --mission {mission}\n") == 1
+    command = f"fleetctl resume --mission {mission} --agent NEW --take-over-from spec-1"
+    assert out.count(f"    {command}\n    NEW: the agent that continues the work; ") == 1
     (each,) = done("status", "--json").json["candidates"]
     assert (each["mission_id"], each["reason"]) == (mission, "agent_lost")
     assert each["inactivity_duration_ms"] < 60_000
     assert done("call", "recovery.detect").json["candidates"] == []
-    assert done("resume", "--yes").out.startswith("Found mission of a lost agent: Test\n")
+    followed = done(*command.replace("NEW", "spec-2").split()[1:], "--yes").out
+    assert "Recovery complete:\n" in followed
+    assert [each["id"] for each in done("sortie", "list", "--agent", "spec-2", "--json").json] == [
+        sortie
+    ]
     assert "Waiting for recovery" not in done("status").out
 
 
@@ -293,7 +298,7 @@ def test_status_shows_recoveries_that_were_not_heard_from(done, mission):
 
     assert "\nRecoveries under way\n" in out
     (row,) = [line.split(maxsplit=4) for line in out.splitlines() if line.startswith("  rcv-")]
-    assert row[1:] == [mission, "briefed", "spec-1", "briefed, not at work again yet"]
+    assert row[1:] == [mission, "briefed", "spec-1", "briefed, not active again yet"]
 
 
 def test_context_prints_the_briefing_and_changes_nothing(done, mission):

@@ -134,14 +134,14 @@ def test_without_a_command_there_is_the_whole_list(run, home):
 
     assert (result.status, result.out) == (2, "")
     assert result.err.startswith("Error: COMMAND is required: say what to do.\nusage: ")
-    assert "    checkpoints  list, show, compare, prune" in result.err
+    assert "  checkpoint   take, list, compare, prune" in result.err
 
 
 def test_a_malformed_id_comes_with_the_list_of_those_there_are(run, daemon):
     result = run("mission", "show", "nonsense")
 
     assert result.status == 2
-    assert result.err.endswith("\nHint: fleetctl mission list shows the ids there are.\n")
+    assert result.err.endswith("\nHint: fleetctl mission list shows the ids.\n")
 
 
 def test_long_errors_break_between_words(daemon, home: Path):

@@ -125,7 +125,7 @@ async def test_a_daemon_that_is_killed_and_restarted_is_not_noticed(
 @pytest.mark.parametrize(
     ("options", "status", "told"),
     [
-        (("--agent", "no name"), 2, "is no name of an agent"),
+        (("--agent", "no name"), 2, "is not a name"),
         (("--agent",), 2, "expected one argument"),
         (("begin",), 2, "begin"),
     ],

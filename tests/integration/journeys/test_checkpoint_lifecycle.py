@@ -210,6 +210,6 @@ def test_a_lost_database_comes_back_from_its_files(daemon, mission, home):
             assert now[name] == then[name]
     status = done("status").out
     assert mission in status
-    assert "nobody was briefed yet" in status
+    assert "no agent is briefed yet" in status
     assert f"Checkpoint: {newest}" in done("resume", "--mission", mission, "--yes").out
     assert done("checkpoints", "verify", "--all").status == 0
