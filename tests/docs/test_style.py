@@ -1,5 +1,6 @@
 """README and docs keep the rules of docs/style.md that a program can see."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from . import style
 from .pages import ROOT, name
 
-PAGES = [page for page in style.pages() if name(page) not in style.PENDING]
+PAGES = style.pages()
+# Help and errors are still being rewritten: set it to True to assert them.
+HELP_AND_ERRORS_ARE_PLAIN = False
 README_LINES = 150
 PAGE_LINES = {"docs/hooks.md": 200, "docs/operations.md": 200, "docs/synced.md": 200}
 
@@ -15,6 +18,15 @@ PAGE_LINES = {"docs/hooks.md": 200, "docs/operations.md": 200, "docs/synced.md":
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_is_written_in_plain_words(page: Path) -> None:
     wrong = [each for text in style.of_page(page) for each in style.violations(text)]
+    assert wrong == [], "\n".join(["see docs/style.md", *wrong])
+
+
+@pytest.mark.skipif(not HELP_AND_ERRORS_ARE_PLAIN, reason="help and errors are being rewritten")
+@pytest.mark.parametrize("texts", [style.of_help, style.of_errors])
+def test_help_and_errors_are_written_in_plain_words(
+    texts: Callable[[], Iterator[style.Text]],
+) -> None:
+    wrong = [each for text in texts() for each in style.violations(text)]
     assert wrong == [], "\n".join(["see docs/style.md", *wrong])
 
 

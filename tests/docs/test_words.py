@@ -175,3 +175,34 @@ def test_there_is_one_index_of_all_pages() -> None:
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
     missing = [page for page in PAGES if page not in linked and page.parent == index.parent]
     assert [name(page) for page in missing if page != index] == []
+
+
+CODE_PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "internals.md"]
+MODULE = re.compile(
+    r"(?P<path>[a-z_]+(?:/[a-z_]+)+/?)(?P<suffix>\.(?:py|js|md))?(?:\.(?P<name>\w+))?"
+)
+TREES = ("", "fleetd", "fleetctl", "fleetd/domain", "fleetd/engine")
+
+
+def found(path: str, suffix: str) -> list[Path]:
+    """Return the modules or packages that a path means, in the tree or in one of its rooms."""
+    places = [ROOT / tree / path for tree in TREES]
+    if suffix:
+        return [each for place in places if (each := place.with_suffix(suffix)).is_file()]
+    files = [place.with_suffix(".py") for place in places]
+    return [each for each in (*files, *places) if each.exists()]
+
+
+@pytest.mark.parametrize("page", CODE_PAGES, ids=name)
+def test_modules_that_a_page_names_are_there(page: Path) -> None:
+    for line, text in spans(page):
+        named = MODULE.fullmatch(text)
+        if named is None:
+            continue
+        modules = found(named["path"], named["suffix"] or "")
+        assert modules, f"{name(page)}:{line}: no module {text}"
+        if named["name"]:
+            text_of = "".join(each.read_text("utf-8") for each in modules if each.is_file())
+            assert re.search(rf"^(?:async )?(?:def |class )?{named['name']}\b", text_of, re.M), (
+                f"{name(page)}:{line}: no {text}"
+            )
