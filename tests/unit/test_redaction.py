@@ -329,3 +329,12 @@ def test_however_many_kinds_of_secrets_are_disguised_none_is_left() -> None:
     cleaned = redact(text)
     assert cleaned.count("[redacted:") == len(tokens)
     assert "a1b2" not in cleaned
+
+
+def test_an_entry_of_a_netrc_without_a_password_hides_none_of_the_next() -> None:
+    text = (
+        "machine a.example login alice password\n"
+        "machine b.example login bob password Tr0ub4dor-xyz\n"
+    )
+    assert "Tr0ub4dor" not in redact(text)
+    assert "Tr0ub4dor" not in redact("docker login --password-stdin <<< sudo -S <<< Tr0ub4dor-xyz")

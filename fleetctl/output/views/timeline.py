@@ -151,7 +151,7 @@ def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> No
             today, above = day, None
             title = f"{dash * 2} {day}, {times.zone(entry.begun)} "
             print()
-            print(console.styled(title + dash * max(room - width(title) - 1, 0), "bold"))
+            print(console.styled(title + dash * max(room - width(title), 0), "bold"))
         shown = "" if ago == above else ago
         above = ago
         start = f"{clock:<{max(map(len, clocks))}}  {shown:<{widest}}{gap}"

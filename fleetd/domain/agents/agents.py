@@ -122,6 +122,8 @@ def _current_row(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
     for row in agents_of_process(tx, ctx):
         if agent_id is None or re.fullmatch(rf"{re.escape(agent_id)}(\.\d+)?", row["id"]):
             return row
+    if agent_id is None:
+        return None
     return tx.one(f"SELECT * FROM agents WHERE id = :id AND status IN {LIVING}", id=agent_id)
 
 

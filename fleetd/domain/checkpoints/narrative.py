@@ -75,7 +75,6 @@ def shares(
     return kept, {author: n - most for author, n in made.items() if n > most}
 
 
-TITLE_CHARS = 120
 _Sentence = Callable[[str, dict[str, Any]], str]
 
 _STEP_WORDS = {

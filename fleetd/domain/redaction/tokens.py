@@ -183,12 +183,14 @@ Judge = Callable[[str, str, re.Match[str]], Found | None]
 
 
 def after_each(
-    head: re.Pattern[str], judge: Judge, *, any_case: bool = False
+    head: re.Pattern[str], judge: Judge, *, any_case: bool = False, skip: bool = False
 ) -> Callable[[str], Iterator[Found]]:
-    """Return a search that judges what follows each ``head`` and goes on behind what it found.
+    """Return a search that judges what follows each ``head``.
 
     ``judge`` is given the text, the text that was searched, and the match. ``any_case`` searches
-    in lower case.
+    in lower case. The search goes on behind the head: what was found may hold the next one (in a
+    netrc an entry without a password ends where the next entry begins). With ``skip`` it goes on
+    behind what was found, where that may hold words that look like a head.
     """
 
     def find(text: str) -> Iterator[Found]:
@@ -196,7 +198,8 @@ def after_each(
         while match := head.search(searched, position):
             position = match.end()
             if found := judge(text, searched, match):
-                position = max(position, found[1])
+                if skip:
+                    position = max(position, found[1])
                 yield found
 
     return find

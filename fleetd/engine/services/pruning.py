@@ -177,7 +177,7 @@ class _Pruning:
         What an earlier pruning has left counts as well; that is tried again first.
         """
         outbox = self._engine.outbox
-        for record_id in (await self._stuck()).keys() - self._ids:
+        for record_id in sorted((await self._stuck()).keys() - self._ids):
             outbox.post(RemoveBackup(self._noun, record_id))
         with trio.move_on_after(FILES_WAIT_S):
             await outbox.settled()

@@ -164,8 +164,9 @@ def compare(
             # Streamed once more, up to the first row that is not the same on both sides.
             rows = plan.leaving(table, source.rows(table))
             pairs = itertools.zip_longest(rows, plan.staying_out(table, target.rows(table)))
-            differing = next(pair for pair in pairs if pair[0] != pair[1])
-            first = min(table.key_of(row) for row in differing if row is not None)
+            differing = next((pair for pair in pairs if pair[0] != pair[1]), ())
+            keys = (table.key_of(row) for row in differing if row is not None)
+            first = min(keys, default=None)
         found.append(_check(table.name, here, there, first))
     # The numbers that are given out next, which no row need show.
     here, there = (
