@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="fleetd",
         description="Remembers for fleets of AI coding agents. Runs in the foreground; "
-        "SIGTERM stops it in good order.",
+        "SIGTERM stops it properly.",
         epilog="Settings come from config.toml and FLEET_* variables; fleetctl config shows them.",
     )
     parser.add_argument("--version", action="version", version=f"fleetd {__version__}")
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         "--restore",
         metavar="FILE",
         type=Path,
-        help="put a copy of the database in its place and leave (better: fleetctl restore)",
+        help="replace the database with a copy and exit (better: fleetctl restore)",
     )
     parser.add_argument("--migrate", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--preview", action="store_true", help=argparse.SUPPRESS)

@@ -49,10 +49,8 @@ _SOCKET_SECONDS = 30.0
 _SHUTDOWN_SECONDS = 9.5
 # After a failed sync nothing is stored any more, and a disk that hangs must not hold the end up.
 _LEAVING_SECONDS = 1.0
-_STORAGE_FAILED = (
-    "Storage failed: {} - fleetd stops so that nothing is acknowledged that is not on disk"
-)
-_DAMAGED = "{}{rows} Put a copy in its place: fleetctl restore FILE."
+_STORAGE_FAILED = "Storage failed: {} - fleetd stops, to acknowledge nothing that is not on disk"
+_DAMAGED = "{}{rows} Replace it with a copy: fleetctl restore FILE."
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

@@ -154,7 +154,7 @@ def _outcome(call: ToolCall) -> Outcome:
     wrong = call.result.get("error")
     if wrong:
         told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
-        return False, told or cut(_said(call), ERROR_CHARS) or "it failed and did not say why"
+        return False, told or cut(_said(call), ERROR_CHARS) or "it failed without a reason"
     return (True, None) if call.command is None else _ended(_said(call))
 
 

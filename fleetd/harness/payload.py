@@ -224,7 +224,7 @@ def finished(call: ToolCall) -> ToolFinished:
 
 def tool_failed(call: ToolCall) -> Happenings:
     """Tell that a tool call failed, or that the user stopped it."""
-    error = _error(call.payload) or "it failed and did not say why"
+    error = _error(call.payload) or "it failed without a reason"
     if call.payload.get("is_interrupt") is True:
         error = f"stopped by the user: {error}"[:ERROR_CHARS]
     return (

@@ -137,5 +137,5 @@ def _problem(info: os.stat_result, *, alone: bool) -> str | None:
     if info.st_mode & 0o022:
         return f"{mode}, so others may write to it"
     if alone and info.st_mode & 0o077:
-        return f"{mode}, so others may look into it"
+        return f"{mode}, so others may read it"
     return None

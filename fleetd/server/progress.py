@@ -22,7 +22,7 @@ MORE_S = 60
 _PHASES = {
     "missions": "comparing checkpoints with their files, {} missions",
     "runs": "comparing snapshots with their files, {} runs",
-    "rows": "finishing what was to be forgotten, {} rows",
+    "rows": "finishing an interrupted deletion, {} rows",
     "database": "reading the whole database",
 }
 # Ten times a second is enough for anybody who looks at it, and a burden for nobody.

@@ -210,7 +210,7 @@ def _brackets(line: Line) -> bytes:
 
 
 def _too_many(batch: int) -> LimitExceeded:
-    return _limit_exceeded("batch", batch, f"The batch holds more than {batch} requests.")
+    return _limit_exceeded("batch", batch, f"The batch has more than {batch} requests.")
 
 
 def _limit_exceeded(limit: str, allowed: int, message: str) -> LimitExceeded:

@@ -408,7 +408,7 @@ SPOILT: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "truncated": (_truncated, "is damaged", 1),
     "flipped": (_flipped, "is damaged", 1),
     "newer schema": (_newer, "schema version 99", 1),
-    "orphans": (_orphaned, "belongs to nothing in missions", 1),
+    "orphans": (_orphaned, "has no parent in missions", 1),
     "another program's": (_foreign, "not one of fleetd's", 2),
     "empty": (_empty, "not one of fleetd's", 2),
     "directory": (_directory, "is a directory", 2),
@@ -485,7 +485,7 @@ def test_a_file_that_cannot_be_read_stays_and_is_named(
     said = ok("restore", str(home / "copy.db"), "--yes")
     assert file.read_text() == "{}"
     assert f"{newer}.json" in said.out
-    assert "stays where it is" in said.out
+    assert "stays in place" in said.out
 
 
 KILLED = """
@@ -555,7 +555,7 @@ def test_no_copy_is_put_in_the_place_of_a_store_that_is_on_a_server(
         shared.setenv("FLEET_DATABASE_URL", "postgresql://me:secret@db.example.org/fleet")
         refused = fleetctl("restore", str(home / "copy.db"), "--yes")
         assert refused.status == 1
-        assert "postgresql://me:***@db.example.org/fleet, where no copy" in refused.err
+        assert "postgresql://me:***@db.example.org/fleet, which cannot be restored" in refused.err
         looked = fleetctl("doctor")
         assert "postgresql://me@db.example.org:5432/fleet cannot be used" in looked.out
         assert "secret" not in refused.err + refused.out + looked.err + looked.out

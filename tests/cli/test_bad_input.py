@@ -75,7 +75,7 @@ def test_an_id_cut_to_three_digits_is_answered_with_the_rule(daemon, run, cut):
     result = run("mission", "show", cut)
 
     assert result.status == 4
-    assert "An id may be cut, to four digits at least. fleetctl mission list shows" in result.err
+    assert "to at least four digits. fleetctl mission list shows" in result.err
     assert "four digits" not in run("mission", "show", "msn-1a2b").err
 
 

@@ -250,7 +250,7 @@ def test_a_briefing_says_which_copy_was_no_good(done, mission, home: Path):
     briefing = done("context")
 
     assert f"Corrupted checkpoint file: {stray}" in briefing.err
-    assert "it was left where it is" in briefing.err
+    assert "it stays in place" in briefing.err
     assert done("context", "--json").json["checkpoint_id"] == checkpoint
 
 

@@ -81,7 +81,7 @@ def test_a_project_is_the_repository_here_or_the_directory_that_is_named(
     assert secret in done("forget", "project", "--dry-run").out
     done("forget", "project", "--yes")
     assert done("mission", "list").out == "No missions found.\n"
-    assert "Nothing is remembered of" in run("forget", "project").err
+    assert "has no records of" in run("forget", "project").err
 
 
 def test_a_session_is_named_as_its_agents_named_it(run, done, daemon, connect, home):

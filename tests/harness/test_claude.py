@@ -298,7 +298,7 @@ def test_a_tool_that_the_user_stopped_says_so() -> None:
 
 def test_a_failure_without_a_reason_is_a_failure() -> None:
     told = only(said("PostToolUseFailure", tool_name="Write", tool_input={"file_path": "/p/a"}))
-    assert told == ToolFinished("Write", passed=False, error="it failed and did not say why")
+    assert told == ToolFinished("Write", passed=False, error="it failed without a reason")
 
 
 def test_a_tool_without_a_name_is_still_a_call() -> None:

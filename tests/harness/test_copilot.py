@@ -206,7 +206,7 @@ def test_a_briefing_is_cut_to_what_copilot_takes_whole() -> None:
 def test_a_payload_without_session_or_shape_is_unfit() -> None:
     with pytest.raises(Unfit, match="sessionId"):
         adapter.read({"prompt": "hi"}, "userPromptSubmitted")
-    with pytest.raises(Unfit, match="shape of none"):
+    with pytest.raises(Unfit, match="no known form"):
         adapter.read(payload(), None)
 
 

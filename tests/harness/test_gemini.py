@@ -205,7 +205,7 @@ def test_a_failed_tool_tells_why_and_changed_nothing() -> None:
     for error, said, why in (
         (wrong, "Failed to edit.", "0 occurrences found"),
         ({"type": "unknown"}, "Failed to edit.", "Failed to edit."),
-        (True, None, "it failed and did not say why"),
+        (True, None, "it failed without a reason"),
     ):
         response = {"llmContent": said, "returnDisplay": "no", "error": error}
         failed = only(read("AfterTool", **call, tool_response=response))

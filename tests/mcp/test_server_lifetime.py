@@ -102,7 +102,7 @@ async def test_without_a_daemon_it_says_what_to_do_and_finds_it_later(
     async with agent("--agent", "alice") as alice:
         told = await alice.fails("lock", file="a.py")
         assert told.startswith("fleetd is not running.")
-        assert "Go on with your own work" in told
+        assert "Continue your own work" in told
         assert "fleetctl daemon start" in told
         assert len((await alice.client.list_resources()).resources) == 3
         daemon.start()

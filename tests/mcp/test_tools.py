@@ -68,7 +68,7 @@ async def test_an_agent_works_on_a_mission_from_its_goal_to_its_end(
         assert "No sortie is open" in last
         assert f"{mission.id} completed" in await alice.does("finish", outcome="complete")
         assert await alice.fails("mission") == (
-            "You have no mission. Begin one with plan and a goal, or join one with sortie start."
+            "You have no mission. Start one with plan and a goal, or join one with sortie start."
         )
     states = [each.status for each in connect().call(SortieList(mission.id)).sorties]
     assert states == ["completed", "failed", "completed"]
@@ -87,7 +87,7 @@ async def test_two_missions_at_a_time_are_refused_with_what_to_do(near: Start) -
         await alice.does("plan", goal="Add login")
         assert "Goal: Add login" in await alice.does("plan", goal="Add login")
         told = await alice.fails("plan", goal="Add logout")
-        assert "You have a mission already: msn-" in told
+        assert "You already have a mission: msn-" in told
         assert "finish first" in told
 
 
@@ -285,7 +285,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("lock", {"file": "a.py", "wait_s": 51}, "wait_s: expected an integer of at most 50, got 51"),
     ("lock", {"file": "a\0.py"}, "a path without NUL bytes"),
     ("lock", {"file": 7}, "file: expected a string, got 7"),
-    ("plan", {}, "nothing to plan"),
+    ("plan", {}, "goal and sorties are missing"),
     ("plan", {"goal": "x" * 501}, "goal: expected a string of at most 500 characters"),
     ("plan", {"goal": "x", "sorties": [{"titel": "y"}]}, 'no argument "titel" in sorties'),
     ("plan", {"sorties": ["a"]}, 'sorties[0]: expected an object such as {"title": ...}.'),

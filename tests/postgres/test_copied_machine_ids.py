@@ -102,7 +102,7 @@ def refused(daemon: Daemon) -> str:
 
 def told(log: str) -> None:
     """It says what is the matter, and what to do."""
-    assert f"Another fleetd, on {host_name()}, was heard of just now under the id" in log
+    assert f"Another fleetd, on {host_name()}, uses the id" in log
     assert f"remove {ID_FILE} from its data directory" in log
 
 

@@ -54,11 +54,11 @@ async def met(opened: Opened) -> FleetError:
         ("53100", Storage, "The server's disk is full", False),
         ("53200", Unavailable, "no memory left", True),
         ("57014", Unavailable, "took too long", True),
-        ("55P03", Unavailable, "keeps the store locked", True),
+        ("55P03", Unavailable, "holds a lock on the store", True),
         ("42501", Storage, "refuses: so it was told", False),
-        ("42P01", Incompatible, "another schema", False),
+        ("42P01", Incompatible, "a different schema", False),
         ("XX001", Corrupt, "damaged", False),
-        ("54000", InvalidParams, "may have 2,700 bytes", False),
+        ("54000", InvalidParams, "has at most 2,700 bytes", False),
         ("22003", InvalidParams, "cannot hold a value of this request", False),
     ],
 )
@@ -95,7 +95,7 @@ async def test_who_was_in_the_way_of_others_runs_again(
         assert sorted(await opened.kinds()) == ["bad", "better", "good"]
         run_sql(url, "DROP TRIGGER fail ON events; DROP FUNCTION fail; DROP SEQUENCE times")
         run_sql(url, FAILING.format(code=code, times=ALWAYS))
-        with pytest.raises(Unavailable, match="in the way again and again"):
+        with pytest.raises(Unavailable, match="conflicted repeatedly"):
             await opened.event("bad")
         assert opened.store.availability.away is None
 

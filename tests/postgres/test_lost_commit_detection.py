@@ -40,7 +40,7 @@ def look(lost_commits: LostCommitDetector, *stand: Any) -> None:
 def test_a_server_that_lacks_something_is_told_of_once(
     lost_commits: LostCommitDetector, batch: int, end: int
 ) -> None:
-    with pytest.raises(ServerBehind, match="lacks what was committed last"):
+    with pytest.raises(ServerBehind, match="without the last commits"):
         look(lost_commits, batch, end, "x")
     look(lost_commits, batch, end, "x")
     assert lost_commits.lost is not None

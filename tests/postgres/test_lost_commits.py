@@ -65,7 +65,7 @@ def test_what_files_hold_comes_back_and_a_new_epoch_says_so(
             assert client.call_raw("mission.create", {"title": "after"})["id"]
         log = fleetctl("doctor", "--json").json["findings"]
         (told,) = [each for each in log if each["check"] == "log"]
-        assert "lacks what was committed last" in told["detail"]
+        assert "without the last commits" in told["detail"]
         assert "Commits lost: " in fleetctl("status").out
         daemon.stop()
     finally:

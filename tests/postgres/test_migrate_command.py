@@ -180,4 +180,4 @@ def test_a_store_that_was_moved_away_can_be_gone_on_with(
         assert client.call_raw("mission.get", {"mission_id": mission})["id"] == mission
     running.stop()
     again = fleetctl("migrate", "--to", postgres.url(database))
-    assert "holds another store already" in again.err
+    assert "already holds another store" in again.err

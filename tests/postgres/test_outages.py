@@ -350,7 +350,7 @@ def test_it_ends_in_order_while_its_server_is_away(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("nonsense://x", "no PostgreSQL URL"),
+        ("nonsense://x", "not a PostgreSQL URL"),
         ("{url}&dbname=nowhere", 'database "nowhere" does not exist'),
     ],
 )

@@ -269,7 +269,7 @@ async def test_another_store_is_never_overwritten(moving: Moving, *, there: bool
         mission = await fleet.mission()
         await fleet.checkpoint(mission)
     moving.sql("UPDATE machines SET status = 'left'")
-    with pytest.raises(InvalidState, match="holds another store already") as refused:
+    with pytest.raises(InvalidState, match="already holds another store") as refused:
         moving.there() if there else moving.back()
     assert "1 missions" in refused.value.message
     async with moving.shared() as fleet:
@@ -397,7 +397,7 @@ async def test_a_move_whose_end_nobody_saw_leaves_no_two_stores_in_use(
         patched.setattr("fleetd.engine.offline.migrate_store.note_moved", strike)
         with pytest.raises(Struck):
             go()
-    with pytest.raises(StoreRefused, match=r"was being moved to .* Give the same command again"):
+    with pytest.raises(StoreRefused, match=r"was being moved to .* Run the same command again"):
         async with source():
             pass
     assert go().same
@@ -425,7 +425,7 @@ async def test_a_disk_that_is_full_leaves_everything_as_it_was(
 
     with monkeypatch.context() as patched:
         patched.setattr(f"fleetd.store.transfer.{side}.count_on", full)
-        with pytest.raises(Storage, match=r"no room") as refused:
+        with pytest.raises(Storage, match=r"no space") as refused:
             go()
     place = moving.url.partition("://")[0] if there else str(moving.database.parent)
     assert place in refused.value.message

@@ -58,7 +58,7 @@ def test_a_service_is_named_as_what_answers(
 
 
 def test_a_port_that_is_none_is_not_repeated() -> None:
-    with pytest.raises(StoreRefused, match="a port that is no number") as refused:
+    with pytest.raises(StoreRefused, match="a port that is not a number") as refused:
         display_name("postgresql://ann:hunter2,3@h:x/fleet")
     assert "hunter2" not in str(refused.value)
 
@@ -72,9 +72,9 @@ def test_a_port_that_is_none_is_not_repeated() -> None:
         ("postgresql+psycopg://h/fleet", "begins with postgresql+psycopg://, not with"),
         ("sqlite", "does not begin with postgresql://"),
         ("/tmp/fleet.db", "does not begin with postgresql://"),
-        ("postgresql://", "names no server and no database"),
-        (" ", "names no server and no database"),
-        ("postgresql://?sslmode=require", "names no server and no database"),
+        ("postgresql://", "names neither a server nor a database"),
+        (" ", "names neither a server nor a database"),
+        ("postgresql://?sslmode=require", "names neither a server nor a database"),
     ],
 )
 def test_a_url_that_is_none_says_what_is_wrong_with_it(url: str, told: str) -> None:
@@ -85,7 +85,7 @@ def test_a_url_that_is_none_says_what_is_wrong_with_it(url: str, told: str) -> N
 
 
 def test_a_wrong_port_speaks_of_a_password_only_where_there_is_one() -> None:
-    with pytest.raises(StoreRefused, match="a port that is no number") as refused:
+    with pytest.raises(StoreRefused, match="a port that is not a number") as refused:
         display_name("postgresql://ann@h:abc/fleet")
     assert "password" not in str(refused.value)
 

@@ -340,7 +340,7 @@ async def test_descriptors_used_up_only_delay_new_clients(
         late.sendall(b"\n")
         assert "result" in await client.call("system.health")
         await trio.sleep(0.05)
-        assert "No client can be accepted for now" in caplog.text
+        assert "No connection can be accepted now" in caplog.text
     finally:
         for filler in fillers:
             os.close(filler)

@@ -256,4 +256,4 @@ async def test_blank_lines_and_carriage_returns_are_forgiven(client: Any) -> Non
 def test_what_the_parser_itself_cannot_bear_is_a_parse_error(line: bytes) -> None:
     with pytest.raises(ParseError) as refused:
         rpc.parse(line, depth=50_000, batch=50)
-    assert "too deep" in refused.value.values["detail"]
+    assert "too deeply" in refused.value.values["detail"]

@@ -242,7 +242,7 @@ async def test_who_breaks_a_limit_is_counted_and_named(
         traffic = running.engine.traffic
         assert (traffic.cut_off, traffic.errors) == (1, {"limit": 1})
     (line,) = texts(out)
-    assert line.startswith("[INFO] A client broke a limit and is disconnected: ")
+    assert line.startswith("[INFO] A client exceeded a limit and was disconnected: ")
     assert line.endswith(" (connection 1)")
 
 
@@ -278,4 +278,4 @@ async def test_subscribers_that_cannot_go_on_are_named(
         running.engine.bell.ring()
         assert await client.line() is None
     (line,) = texts(out)
-    assert line == "[WARNING] A subscription cannot go on: The log is gone. (connection 1)"
+    assert line == "[WARNING] A subscription ended: The log is gone. (connection 1)"

@@ -369,7 +369,7 @@ def test_what_stands_in_the_place_is_moved_aside_and_named(
     assert stage.is_latest(stage.first, b"one")
     (aside,) = place.parent.glob(f"{place.name}.aside-*")
     assert os.lstat(aside).st_ino == before
-    assert f"{place} stood in the place of a file" in caplog.text
+    assert f"{place} was in the place of a file" in caplog.text
     assert aside.name in caplog.text
     assert stage.backups.list(stage.owner).files == {stage.first}
     assert list(stage.backups.files()) == [RecordFile(stage.owner, stage.first)]
@@ -429,7 +429,7 @@ def test_a_listing_tells_the_names_apart_without_reading_a_file(
         (lambda place: place.symlink_to("chk-00000001.json"), "points at chk-00000001.json"),
         (
             lambda place: place.symlink_to("chk-9.json"),
-            "points at chk-9.json, which is not there",
+            "points at chk-9.json, which is missing",
         ),
         (lambda place: place.symlink_to("chk-00000002.json"), ""),
     ],

@@ -95,5 +95,5 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
         committer.run([job])
         assert isinstance(committer.failure, apsw.BusyError)
         assert job.result is not None
-        with pytest.raises(Exception, match="keeps the database locked"):
+        with pytest.raises(Exception, match="holds a lock on the database"):
             job.result.unwrap()

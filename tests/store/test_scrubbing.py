@@ -90,7 +90,7 @@ async def test_a_reader_that_stays_is_named_and_the_store_goes_on(
         reader = apsw.Connection(str(database))
         reader.execute("BEGIN").execute("SELECT count(*) FROM store_meta").fetchall()
         store._writer_connection.set_busy_timeout(1)
-        with pytest.raises(Unavailable, match="keeps the database locked"):
+        with pytest.raises(Unavailable, match="holds a lock on the database"):
             await store.scrub()
         await store.write(tools.put("later"))
         reader.close()

@@ -152,8 +152,8 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "goes on": (packed(TWO) + b"more", "it has data after its end"),
     "goes on with zeros": (packed(TWO) + bytes(4), "it has data after its end"),
     "has two members": (packed(TWO) + packed(TWO), "it has data after its end"),
-    "is none": (TWO, "it is no gzip file"),
-    "has a wrong sum": (packed(TWO)[:-8] + bytes(8), "it is no gzip file"),
+    "is none": (TWO, "it is not a gzip file"),
+    "has a wrong sum": (packed(TWO)[:-8] + bytes(8), "it is not a gzip file"),
 }
 
 

@@ -164,7 +164,7 @@ async def test_what_follows_a_commit_and_fails_takes_nothing_back(
         assert await store.write(tools.put("kept")) == "kept"
         assert await store.write(tools.put("next")) == "next"
     assert tools.keys_in(database) == {"kept", "next"}
-    assert "what follows its COMMIT failed" in caplog.text
+    assert "a step after its COMMIT failed" in caplog.text
     assert "Traceback" in caplog.text
 
 

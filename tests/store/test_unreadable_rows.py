@@ -16,7 +16,7 @@ EVENT = (
     " VALUES ({seq}, 'file_read', 'fleet', '2026-01-05T12:00:00.000Z', 0, '{data}')"
 )
 DAMAGES = {
-    "no JSON": (EVENT.format(seq=7, data="{"), "events: row 7 has no JSON in data_json"),
+    "no JSON": (EVENT.format(seq=7, data="{"), "events: row 7 has invalid JSON in data_json"),
     "no end of counting": (
         EVENT.format(seq=2**63 - 1, data="{}"),
         "events: seq has come to 9223372036854775807, where nothing can follow",

@@ -106,7 +106,7 @@ def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     rows = unheard_rows(tx, ctx, agent_id)
     for row in rows:
         silent = duration(ctx.awake_ms - row["seen_awake_ms"])
-        mark_lost(tx, ctx, row, f"not heard of for {silent}")
+        mark_lost(tx, ctx, row, f"no heartbeat for {silent}")
     return bool(rows)
 
 
@@ -183,7 +183,7 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     reclaim_locks(tx, ctx, row["id"])
     if not waiting:
         resume_timer(tx, ctx, row["id"])
-    reason = f"machine {name or ctx.machine} is heard of again"
+    reason = f"machine {name or ctx.machine} sends heartbeats again"
     emit(tx, ctx, AgentReturned(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     tx.after_commit(process)
     tx.after_commit(LogLine("INFO", f"Agent {row['id']} is back: {reason}"))

@@ -265,4 +265,4 @@ def lose_agents_of_other_machines(tx: Tx, ctx: Context) -> None:
         own=ctx.machine,
     )
     for row in rows:
-        mark_lost(tx, ctx, row, "its machine has no part in this store any more")
+        mark_lost(tx, ctx, row, "its machine no longer uses this store")

@@ -80,9 +80,9 @@ def missing(noun: str, record_id: str) -> NotFound:
         "message": "mail list",
         "recovery": "call recovery.list",
     }.get(noun, f"{noun} list")
-    hint = f"fleetctl {lists} shows the ones that exist."
+    hint = f"fleetctl {lists} shows the existing ones."
     if noun in ID_PREFIXES and _TOO_SHORT.match(record_id):
-        hint = f"An id may be cut, to four digits at least. {hint}"
+        hint = f"An id may be shortened to at least four digits. {hint}"
     return NotFound(
         f"{noun.capitalize()} not found: {record_id}",
         hint=hint,

@@ -112,7 +112,7 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
         f"Agent {row['id']} {where} {machine['name']} (process {row['pid']}).",
         hint="Let it finish, or end it there."
         if here
-        else f"fleetd left there in good order; the agent counts as lost when it has not come back"
+        else f"fleetd stopped properly there; the agent counts as lost if fleetd is not back"
         f" {duration(membership.LEFT_MS)} later.",
         pid=row["pid"],
         machine=machine["id"],

@@ -158,7 +158,7 @@ async def _check_latest(engine: Engine, inventory: Inventory) -> _LatestCheck:
     if not trouble and wanted.data not in (None, held):
         trouble = f"does not hold snapshot {wanted.id}, the newest"
         if held is None:
-            trouble = "is a file that cannot be read, or too large for one"
+            trouble = "is unreadable or too large"
     held_id = None
     with contextlib.suppress(Corrupt):
         held_id = id_of(KINDS[noun].from_file(held or b"", LATEST))

@@ -94,9 +94,7 @@ def warnings_of(taken: IngestResult) -> list[str]:
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
         found.append(f"{more} more rows were missing; they were restored from their files")
-    left = [
-        f"{_without_period(error)}; it was left where it is" for error in taken.refused.values()
-    ]
+    left = [f"{_without_period(error)}; it stays in place" for error in taken.refused.values()]
     return found + left
 
 

@@ -147,7 +147,7 @@ async def _parse(
     if engine.session_queue.first_time(f"{request.harness}: {reason}"):
         # Cut afterwards: half a token would be recognised as none.
         beginning = redact(request.payload[:LOOKED_AT])[:SHOWN]
-        text = "A payload of %s fits no shape that is known (%s) and was passed over: %s"
+        text = "A payload of %s has no known form (%s) and was skipped: %s"
         log.warning(text, request.harness, redact(reason), beginning)
     await engine.write(
         deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled

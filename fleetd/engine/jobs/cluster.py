@@ -105,9 +105,9 @@ async def _beats_again(engine: Engine, found: IdHolder) -> bool:
 
 def _id_in_use(engine: Engine, name: str) -> StoreUnready:
     return StoreUnready(
-        f"Another fleetd, on {name}, was heard of just now under the id of this machine"
-        f" ({engine.machine}). Computers that share a home directory need a data directory each"
-        " (FLEET_DB_PATH says where); a copy of another machine needs an id of its own: remove"
+        f"Another fleetd, on {name}, uses the id of this machine"
+        f" ({engine.machine}). Computers with a shared home directory need separate data"
+        " directories (FLEET_DB_PATH). A copy of another machine needs its own id: remove"
         f" {ID_FILE} from its data directory, and start its fleetd again."
     )
 

@@ -226,7 +226,7 @@ _WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {
     "checkpoints": lambda engine: engine.handle(CheckpointPrune(), DAEMON),
     "snapshots": lambda engine: engine.handle(SnapshotPrune(), DAEMON),
     "the history of runs": compress,
-    "what machines left that are gone": _purge_abandoned,
+    "data of removed machines": _purge_abandoned,
     "automatic missions": _drop_missions,
     "sessions": _drop_sessions,
     "runs": _drop_runs,

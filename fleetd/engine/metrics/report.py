@@ -114,9 +114,7 @@ def _daemon(engine: Engine, health: Health) -> list[Family]:
     checks = {check.name: check for check in sorted(health.checks, key=lambda check: not check.ok)}
     return [
         _gauge("build_info", "1, labelled with the version.", 1, version=__version__),
-        _gauge(
-            "start_time_seconds", "When the daemon started, Unix time.", engine.started_ms / 1_000
-        ),
+        _gauge("start_time_seconds", "Start of the daemon, Unix time.", engine.started_ms / 1_000),
         _gauge("healthy", "1 when every vital check of system.health is ok.", int(health.ok)),
         Family(
             "fleetd_check_ok",
@@ -134,9 +132,9 @@ def _fleet(seen: Overview) -> list[Family]:
         _gauge("missions_in_progress", "Missions in progress.", len(seen.missions)),
         _gauge("missions_silent", "Missions that wait for recovery.", len(seen.candidates)),
         _gauge("sorties", "Sorties in the store.", counts.sorties),
-        _gauge("agents", "Agents that are not gone.", counts.agents),
-        _gauge("locks", "Locks that are held.", counts.locks),
-        _gauge("messages_undelivered", "Messages that somebody has not got yet.", counts.messages),
+        _gauge("agents", "Agents, without gone ones.", counts.agents),
+        _gauge("locks", "Locks in force.", counts.locks),
+        _gauge("messages_undelivered", "Messages with a queued delivery.", counts.messages),
         _gauge("checkpoints", "Checkpoints in the store.", counts.checkpoints),
         _gauge("snapshots", "Snapshots in the store.", counts.snapshots),
         _gauge("recoveries", "Recoveries in the store.", counts.recoveries),
@@ -154,23 +152,27 @@ def _daily(last: Rounds) -> list[Family]:
     told: list[tuple[str, str, float | None]] = [
         (
             "housekeeping_last_round_time_seconds",
-            "When the daily work was done last, Unix time.",
+            "Last round of the daily work, Unix time.",
             kept.at_ms / 1_000 if kept else None,
         ),
         (
             "verification_last_round_time_seconds",
-            "When files were verified last by the daily work, Unix time.",
+            "Last verification of files, Unix time.",
             verified.at_ms / 1_000 if verified else None,
         ),
         (
             "verification_files",
-            "Files that the last verification looked at.",
+            "Files that the last verification checked.",
             verified.files if verified else None,
         ),
-        ("verification_healed_files", "Those it healed.", verified.healed if verified else None),
+        (
+            "verification_healed_files",
+            "Files repaired then.",
+            verified.healed if verified else None,
+        ),
         (
             "verification_damaged_files",
-            "Those that stay damaged.",
+            "Files that are still damaged.",
             verified.damaged if verified else None,
         ),
     ]
@@ -190,14 +192,14 @@ def _store(engine: Engine, seen: Overview | None) -> list[Family]:
             "1 while the store cannot be reached, else 0.",
             int(bool(availability.away)),
         ),
-        _gauge("store_away_seconds", "For how long it has not been.", max(0, away_ms) / 1_000),
-        _counter("store_reconnects_total", "How often it came back.", availability.reconnects),
+        _gauge("store_away_seconds", "Length of the present outage.", max(0, away_ms) / 1_000),
+        _counter("store_reconnects_total", "Number of reconnections.", availability.reconnects),
         _gauge("database_size_bytes", "Size of the database file.", database_bytes),
         _gauge("wal_size_bytes", "Size of the write-ahead log.", wal_bytes),
         _gauge("writer_queue_requests", "Requests that wait for the writer.", load.waiting),
         _gauge(
             "writer_queue_max_requests",
-            "Most requests that waited at once since the start.",
+            "Largest number of waiting requests since the start.",
             load.most_waiting,
         ),
     ]
@@ -207,18 +209,18 @@ def _clients(engine: Engine) -> list[Family]:
     traffic = engine.traffic
     errors = [Sample(count, {"kind": kind}) for kind, count in sorted(traffic.errors.items())]
     return [
-        _gauge("connections_open", "Connections now.", traffic.open),
+        _gauge("connections_open", "Open connections.", traffic.open),
         _gauge(
-            "connections_limit", "Connections that are allowed.", engine.config.limits.connections
+            "connections_limit", "Maximum of open connections.", engine.config.limits.connections
         ),
         _counter("connections_accepted_total", "Connections accepted.", traffic.accepted),
         _counter("connections_refused_total", "Connections of other users.", traffic.refused),
         _counter(
             "connections_cut_off_total",
-            "Connections closed because of a limit or of a line not sent or taken in time.",
+            "Connections closed because of a limit, or of a line not sent or read in time.",
             traffic.cut_off,
         ),
-        Family("fleetd_errors_total", "counter", "Errors answered, by their kind.", errors),
+        Family("fleetd_errors_total", "counter", "Error replies, by kind.", errors),
     ]
 
 
@@ -227,21 +229,21 @@ def _distributions(engine: Engine) -> list[Distribution]:
     return [
         Distribution(
             "fleetd_request_duration_seconds",
-            "From a request understood to its reply ready, by method.",
+            "Time from a parsed request to its ready reply, by method.",
             DURATIONS,
             1_000_000,
             [({"method": name}, each) for name, each in sorted(engine.traffic.methods.items())],
         ),
         Distribution(
             "fleetd_commit_duration_seconds",
-            "COMMIT of transactions that changed something: the sync of the disk.",
+            "Duration of COMMIT with changes: the sync of the disk.",
             DURATIONS,
             1_000_000,
             [({}, load.commits)],
         ),
         Distribution(
             "fleetd_batch_size_requests",
-            "Requests that were committed together.",
+            "Requests per group commit.",
             BATCHES,
             1,
             [({}, load.batches)],

@@ -128,7 +128,7 @@ def _read_files(plan: RestorePlan, backups: RecordFiles) -> None:
             data = backups.read(file.owner_id, file.record_id)
             record: FileRecord = kind.from_file(data or b"", where)
         except (FleetError, OSError) as error:
-            becomes = "is written again" if file.record_id in known else "stays where it is"
+            becomes = "is written again" if file.record_id in known else "stays in place"
             plan.warnings.append(f"{error} It {becomes}.")
             continue
         plan.seq = max(plan.seq, seq_of(record))

@@ -220,7 +220,7 @@ async def _other_copies(engine: Engine) -> list[str]:
 
     with contextlib.suppress(OSError):
         found = await engine.outbox.in_thread(look)
-        return [f"{path} may still hold it; remove it when you need it no more." for path in found]
+        return [f"{path} may still hold it; remove it if you can." for path in found]
     return []
 
 
@@ -232,7 +232,7 @@ async def _scrub(engine: Engine) -> list[str]:
         await engine.write(journal.bytes_scrubbed)
     except FleetError as error:
         text = (
-            f"Everything is forgotten, but its bytes still stand in free pages of the database: "
+            f"Everything is forgotten, but its bytes are still in free pages of the database: "
             f"{error.message} fleetd tries again at its next start and the next time something is "
             "forgotten."
         )
@@ -318,15 +318,15 @@ async def _other_machines(engine: Engine, scope: Scope) -> list[str]:
     found = await engine.read(steps.other_machines, scope)
     warnings = []
     if found.keeping:
-        when = "within a minute where one runs, else when it is started"
+        when = "within a minute, or at their next start"
         warnings.append(
-            f"Files on other machines go when their daemons hear of it, {when}:"
+            f"Files on other machines are removed by their daemons, {when}:"
             f" {', '.join(found.keeping)}."
         )
     if found.silent:
         warnings.append(
-            "What hooks have left on machines that are not in touch comes in when these run again;"
-            f" forget it once more then: {', '.join(found.silent)}."
+            "Hooks spooled on disconnected machines are recorded when these run again;"
+            f" repeat this then: {', '.join(found.silent)}."
         )
     return warnings
 
@@ -339,7 +339,7 @@ def _with_files(forgotten: Forgotten, files: Iterable[FilesByOwner]) -> Forgotte
         forgotten,
         files=sum(len(each.names) for each in every),
         bytes=sum(each.bytes for each in every),
-        warnings=[f"{path} is not fleetd's and stays; remove it yourself." for path in left],
+        warnings=[f"{path} is not from fleetd and stays; remove it yourself." for path in left],
     )
 
 
@@ -380,7 +380,7 @@ async def _or_named(engine: Engine, place: Path, work: Callable[[], T]) -> T:
 def _not_removed(error: OSError, place: Path) -> Storage:
     path = str(error.filename) if str(error.filename).startswith("/") else str(place)
     return Storage(
-        f"{path} could not be removed ({error.strerror}); what it belongs to stays.",
+        f"{path} could not be removed ({error.strerror}); its owner stays.",
         hint="Remove the cause, then try again: the work continues where it stopped.",
         path=path,
     )

@@ -151,7 +151,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         if self.latest == LATEST:
             return "points at itself"
-        gone = "" if self.latest.removesuffix(".json") in self.files else ", which is not there"
+        gone = "" if self.latest.removesuffix(".json") in self.files else ", which is missing"
         return f"points at {self.latest}{gone}"
 
 

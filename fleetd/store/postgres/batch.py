@@ -65,8 +65,8 @@ _TURN_S = 0.25
 _CROWDED_S = 1.0
 _SHORT_TURN_S = 0.05
 _SAME_ID = (
-    "another daemon writes under this machine's id. Was its directory copied from there? Remove"
-    " the file machine-id here, and start fleetd again"
+    "another daemon writes under this machine's id. If its directory was copied from there,"
+    " remove the file machine-id here and start fleetd again"
 )
 
 

@@ -20,7 +20,7 @@ _PARAMETER = re.compile(r'invalid URI query parameter: "([a-z_]{1,30})"')
 # Without any of them libpq looks for a database of the user's own name on this computer.
 _PLACES = ("host", "hostaddr", "dbname", "service")
 _ENCODED = (
-    "Its password holds a character that means something in a URL: write @ as %40, / as %2F,"
+    "Its password has a character with a meaning in a URL: write @ as %40, / as %2F,"
     " : as %3A, # as %23, ? as %3F and % as %25, or keep the password in ~/.pgpass."
 )
 

@@ -186,15 +186,15 @@ def _check_checksums(path: Path) -> None:
 
 def _damaged(path: Path) -> StoreRefused:
     return StoreRefused(
-        f"The database {path} is damaged. Put a copy in its place: fleetctl restore FILE. Or move "
-        f"it, {path.name}-wal and {path.name}-shm away and start without one: missions come "
-        "back from their checkpoint files."
+        f"The database {path} is damaged. Replace it with a copy: fleetctl restore FILE. Or move "
+        f"it, {path.name}-wal and {path.name}-shm away and start without it: fleetd restores "
+        "missions from their checkpoint files."
     )
 
 
 def _in_use(path: Path) -> StoreUnready:
     return StoreUnready(
-        f"Another program keeps the database {path} locked. End it (a sqlite3 shell, a copy in "
+        f"Another program holds a lock on the database {path}. Stop it (a sqlite3 shell, a copy in "
         "progress), then start fleetd again."
     )
 
@@ -202,7 +202,7 @@ def _in_use(path: Path) -> StoreUnready:
 def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
     return _refusal(error)(
         f"The database {path} cannot be opened: {error}. Check that its directory exists and "
-        "is yours to write, or set FLEET_DB_PATH to another path."
+        "is writable, or set FLEET_DB_PATH to another path."
     )
 
 

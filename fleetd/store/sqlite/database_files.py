@@ -66,7 +66,7 @@ class FileIdentity:
                 return "nothing that was acknowledged is lost; start fleetd again"
             return self._save_beside(connection)
         except (apsw.Error, OSError) as error:
-            return f"what it held could not be saved ({error}); checkpoints come back from files"
+            return f"its content could not be saved ({error}); checkpoints are restored from files"
 
     def _save_beside(self, connection: apsw.Connection) -> str:
         copy = f"{self._path}.rescued-{secrets.token_hex(4)}"
@@ -76,7 +76,7 @@ class FileIdentity:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        return f"what it held stands in {copy}; put it back with: fleetctl restore {copy}"
+        return f"its former content is in {copy}; restore it with: fleetctl restore {copy}"
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -107,10 +107,10 @@ class HighWaterMark:
         if end >= self._reached:
             return
         kept = _keep_wal(self._database)
-        where = f"; what is left of its WAL is kept as {kept}" if kept else ""
+        where = f"; the rest of its WAL is kept as {kept}" if kept else ""
         why = (
-            f"{self._database} is damaged or was replaced: its log ends at {end}, and it had come"
-            f" to {self._reached}{where}"
+            f"{self._database} is damaged or was replaced: its log ends at {end}, but had reached"
+            f" {self._reached}{where}"
         )
         self.lost = LostCommits(end, self._reached, why)
 

@@ -142,7 +142,7 @@ def damage_of(connection: apsw.Connection) -> list[str]:
     """
     damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({FOUND_MAX})")]
     orphans = (
-        f"{table}: row {row_id} belongs to nothing in {parent}"
+        f"{table}: row {row_id} has no parent in {parent}"
         for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check")
     )
     return [
@@ -180,7 +180,7 @@ def _not_json(
             f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND NOT json_valid("{name}")'
             f" LIMIT {FOUND_MAX}"
         )
-        found += [f"{table}: row {row[0]!a} has no JSON in {name}" for row in rows]
+        found += [f"{table}: row {row[0]!a} has invalid JSON in {name}" for row in rows]
         if kind := _KINDS.get(name):
             rows = connection.execute(
                 f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND json_valid("{name}")'

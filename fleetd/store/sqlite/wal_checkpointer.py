@@ -154,6 +154,6 @@ def check_of(*, alive: bool, size: int) -> Check:
         return Check(name=name, ok=False, detail=detail, vital=False, restart_mends=True)
     detail = f"{size / 1_000_000:.1f} MB"
     if size > LARGE_BYTES:
-        detail += "; does another program keep the database open?"
+        detail += "; another program may have the database open"
     ok = size <= LARGE_BYTES
     return Check(name=name, ok=ok, detail=detail, vital=False, restart_mends=False)

@@ -143,7 +143,7 @@ def opened(url: str, *, make: bool) -> Iterator[PostgresSide]:
     ):
         connection.execute(_PATIENT)
         if not make and not version_of(connection):
-            hint = "Is it the right database?"
+            hint = "Check the URL."
             raise InvalidState(f"{where} holds no store of fleetd.", hint=hint)
         migrate(connection, where)
         # Of the whole session, and before the transaction: what it sees is what others left.

@@ -57,7 +57,7 @@ def test_who_asks_a_failed_daemon_is_told_to_ask_again_and_who_reads_is_answered
             with pytest.raises(Storage) as refusal:
                 client.call_raw("mission.create", {"title": title})
             assert refusal.value.data()["retry"] is True
-            assert "starts it again" in refusal.value.hint
+            assert "restarts it" in refusal.value.hint
         assert client.call_raw("mission.list")["total"] == 1
     running.wait_for_restart()
     assert running.statuses == [1]

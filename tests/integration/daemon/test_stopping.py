@@ -73,7 +73,7 @@ def test_one_that_nobody_can_find_any_more_leaves_its_stores_to_the_next(
         fleet.directory.mkdir(mode=0o700)
         fleet.socket.write_text("somebody's")
     assert lost.wait() == 1
-    assert "no client can come: shutting down" in lost.log
+    assert "no client can connect: shutting down" in lost.log
     assert "Traceback" not in lost.log
     assert connected.line() is None
     if replaced:
@@ -129,7 +129,7 @@ def test_a_second_signal_ends_it_at_once(daemon: Any) -> None:
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 1
     assert time.monotonic() - begun < 4
-    assert "ends at once" in daemon.log
+    assert "exits at once" in daemon.log
 
 
 def test_a_socket_that_is_not_its_own_any_more_stays(fleet: Any, daemon: Any) -> None:

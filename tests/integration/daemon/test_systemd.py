@@ -80,7 +80,7 @@ def test_what_is_no_listening_unix_socket_is_refused(fleet: Any) -> None:
             pass_fds=[file.fileno()],
         )
         assert daemon.wait() == 78
-    assert "which is no socket" in daemon.log
+    assert "which is not a socket" in daemon.log
 
 
 @pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed")

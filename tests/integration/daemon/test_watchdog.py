@@ -142,4 +142,4 @@ async def test_a_check_that_hangs_is_named_in_the_log(
     with trio.move_on_after(100):
         await feed_watchdog(fed, 60, trio.sleep_forever)
     assert fed.times == 0
-    assert caplog.text.count("The health check has not come back for 30 s") == 1
+    assert caplog.text.count("The health check did not answer for 30 s") == 1

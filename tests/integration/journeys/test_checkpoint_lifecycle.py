@@ -114,7 +114,7 @@ def test_damage_to_either_copy_is_found_and_healed(daemon, mission, folder, home
     daemon.start()
     resumed = done("resume", "--checkpoint", checkpoint, "--yes")
     assert "Recovery complete" in resumed.out
-    assert "1 checkpoints had lost their rows and came back from files" in daemon.log.read_text()
+    assert "Restored 1 lost rows of checkpoints from files" in daemon.log.read_text()
     assert done("checkpoints", "verify", "--mission", mission).status == 0
 
 
@@ -203,7 +203,7 @@ def test_a_lost_database_comes_back_from_its_files(daemon, mission, home):
         file.unlink()
     daemon.start()
 
-    assert "The database lies behind its checkpoint files" in daemon.log.read_text()
+    assert "The database is behind its checkpoint files" in daemon.log.read_text()
     after = done("sortie", "list", "--mission", mission, "--json").json
     for then, now in zip(before, after, strict=True):
         for name in ("id", "title", "status", "position", "assigned_to"):

@@ -161,7 +161,7 @@ async def test_a_loss_that_cannot_be_noted_now_is_noted_later(
     end(process)
     await until(lambda: lost(watching, mission))
 
-    assert caplog.text.count("ProcessEnded has to wait: The disk is full.") == 2
+    assert caplog.text.count("ProcessEnded is postponed: The disk is full.") == 2
 
 
 # --- lost with work left open -------------------------------------------------------------------

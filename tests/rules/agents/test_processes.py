@@ -74,7 +74,7 @@ async def test_an_agent_registers_with_a_process_that_lives(fleet: Fleet, mortal
     assert row == {"pid": child.pid, "pid_started": processes.started(child.pid)}
     child.kill()
     child.wait()
-    with pytest.raises(InvalidParams, match=f"pid is {child.pid}, but there is no such process"):
+    with pytest.raises(InvalidParams, match=f"pid is {child.pid}, but no such process exists"):
         await fleet.do(AgentRegister("two", "specialist", pid=child.pid))
     assert [row["id"] for row in fleet.sql("SELECT id FROM agents")] == ["one"]
 

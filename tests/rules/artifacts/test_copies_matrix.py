@@ -45,12 +45,12 @@ def served(way: Way, row: State, file: State) -> Expected:
         # Nothing but the file knows of it: without one, the newest there is is the older one.
         if way == "get":
             return Expected(NotFound if file == "missing" else Corrupt, ("NEWEST",))
-        left = ("Corrupted checkpoint file: PATH", "it was left where it is")
+        left = ("Corrupted checkpoint file: PATH", "it stays in place")
         return Expected("older", left if file == "damaged" else ())
     both = "is damaged in the database" if file == "missing" else "is damaged in both copies"
     more = "it has no file" if file == "missing" else "Corrupted checkpoint file: PATH"
     if way == "recovery":
-        return Expected("older", (f"Checkpoint NEWEST {both}", more, "it was passed over"))
+        return Expected("older", (f"Checkpoint NEWEST {both}", more, "it was skipped"))
     return Expected(Corrupt, (f"Checkpoint NEWEST {both}", more))
 
 
@@ -172,10 +172,10 @@ async def test_what_a_start_makes_of_it(
             assert f"{stage.link} points at" in caplog.text
         # A lost copy is back already; a damaged one shows when it is read.
         if (row, file) == ("missing", "present"):
-            assert "1 checkpoints had lost their rows" in caplog.text
+            assert "Restored 1 lost rows of checkpoints" in caplog.text
             row = "present"
         elif (row, file) == ("present", "missing"):
-            assert f"1 files of {stage.mission.id} are missing" in caplog.text
+            assert f"Writing 1 missing files of {stage.mission.id}" in caplog.text
             assert stage.path.is_file()
         elif (row, file) == ("missing", "damaged"):
             assert f"left where it is: Corrupted checkpoint file: {stage.path}" in caplog.text

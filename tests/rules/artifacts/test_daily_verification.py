@@ -71,7 +71,7 @@ async def test_bit_rot_in_a_checkpoint_file_is_healed_by_the_daily_work_which_sa
     assert second.id not in caplog.text.split("Daily verification", 1)[1].splitlines()[0]
     health = {check.name: check for check in (await fleet.do(SystemHealth())).checks}
     assert health["verification"].detail == (
-        "last done 0s ago: 2 files, 1 healed from their other copy, 0 stay damaged"
+        "last done 0s ago: 2 files, 1 restored from their other copy, 0 still damaged"
     )
     figures = (await fleet.do(SystemMetrics())).text
     assert "fleetd_verification_files 2\n" in figures

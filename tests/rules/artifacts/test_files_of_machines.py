@@ -177,7 +177,7 @@ async def test_checking_compares_own_files_and_the_rows_of_others(
     details = {finding.subject: finding.detail for finding in found.findings}
     assert details == {
         ours.id: "both copies are intact",
-        theirs.id: f"its row is intact; its file lies on {BETA} and was not compared",
+        theirs.id: f"its row is intact; its file is on {BETA} and was not compared",
     }
     (line,) = [f.detail for f in (await a.do(SystemDoctor())).findings if f.check == "checkpoints"]
     assert line == "1 intact in both stores, 1 intact rows with files on other machines"
@@ -195,11 +195,11 @@ async def test_a_damaged_row_of_another_machine_is_left_for_that_one_to_heal(
     a.sql("UPDATE checkpoints SET sorties_json = '[]' WHERE id = :id", id=taken.id)
     with pytest.raises(Corrupt) as refused:
         await a.do(CheckpointGet(taken.id))
-    assert f"its file lies on {BETA}" in refused.value.message
+    assert f"its file is on {BETA}" in refused.value.message
     found = await a.do(CheckpointVerify(repair=True))
     assert not found.ok
     (bad,) = [finding for finding in found.findings if not finding.ok]
-    assert f"its file lies on {BETA}" in bad.detail
+    assert f"its file is on {BETA}" in bad.detail
     assert "delete it" not in bad.detail
     healed = await b.do(CheckpointGet(taken.id))
     assert "restored from its file" in healed.warnings[-1]
@@ -478,7 +478,7 @@ async def test_a_machine_that_lost_its_id_keeps_its_files(
         await b.settle()
         del before[f"{mission.id}/{gone.id}.json"]
         assert b.files() == before | {f"{mission.id}/latest.json": f"{kept.id}.json"}
-        assert "2 checkpoint files of a machine that is gone are kept by this one" in caplog.text
+        assert "This machine now keeps 2 checkpoint files of a removed machine" in caplog.text
         assert b.sql("SELECT id, machine FROM checkpoints") == [
             {"id": kept.id, "machine": "machine-b"}
         ]
@@ -497,7 +497,7 @@ async def test_copies_of_files_that_another_machine_keeps_are_left_alone(
             a.checkpoints, tmp_path / "machine-b/.flightline/checkpoints", symlinks=True
         )
         async with machine(tmp_path, "machine-b", clock) as b:
-            assert "1 checkpoint files lie here that other machines keep" in caplog.text
+            assert "1 checkpoint files here belong to other machines" in caplog.text
             assert b.file_of(taken).is_file()
             found = await b.do(CheckpointVerify())
             assert [each.check for each in found.findings if each.subject == taken.id] == ["row"]

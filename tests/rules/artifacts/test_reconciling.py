@@ -94,7 +94,7 @@ async def test_files_that_are_missing_are_written_again(
     async with opened(tmp_path) as fleet:
         await fleet.settle()
         assert fleet.files() == files
-        assert f"3 files of {mission.id} are missing" in caplog.text
+        assert f"Writing 3 missing files of {mission.id}" in caplog.text
         assert await fleet.events(kind="backup_failed") == []
 
 
@@ -112,7 +112,7 @@ async def test_files_without_a_row_are_taken_in(
         assert fleet.sql("SELECT * FROM store_meta") == epoch
         assert await fleet.events(kind="store_restored") == []
     assert fleet.dump("checkpoints", "events") == state
-    assert "2 checkpoints had lost their rows" in caplog.text
+    assert "Restored 2 lost rows of checkpoints" in caplog.text
 
 
 async def test_a_lost_database_comes_back_from_its_files(
@@ -154,7 +154,7 @@ async def test_a_lost_database_comes_back_from_its_files(
         ids = set(await fleet.checkpoint_ids(mission))
         assert {f"{mission.id}/{i}.json" for i in ids} <= fleet.files().keys()
         assert (await fleet.do(CheckpointLatest(mission.id))).id == taken.id
-    assert "The database lies behind its checkpoint files: its log ends at 0" in caplog.text
+    assert "The database is behind its checkpoint files: its log ends at 0" in caplog.text
     assert f"the files reach {taken.seq}" in caplog.text
     assert "It was lost" in caplog.text
     before = fleet.dump("events")
@@ -485,7 +485,7 @@ async def test_what_is_no_checkpoint_is_left_where_it_is_and_named(
     async with opened(tmp_path) as fleet:
         assert os.lstat(place).st_ino == before.st_ino
         assert await fleet.checkpoint_ids(mission) == [taken.id]
-        assert f"A file without a row is left where it is: Corrupted checkpoint file: {place}" in (
+        assert f"A file without a row was not imported: Corrupted checkpoint file: {place}" in (
             caplog.text
         )
 
@@ -529,8 +529,8 @@ async def test_a_sealed_file_that_the_tables_refuse_keeps_no_other_from_coming_b
         assert visible(await fleet.sorties(mission)) == sorties
         ids = await fleet.checkpoint_ids(mission)
         assert (taken.id in ids, bad.id in ids) == (True, False)
-        assert f"Checkpoint {bad.id} cannot be taken in" in caplog.text
-        assert f"{odd.mission_id} could not be brought to its newest checkpoint" in caplog.text
+        assert f"Checkpoint {bad.id} cannot be imported" in caplog.text
+        assert f"{odd.mission_id} could not be restored to its newest checkpoint" in caplog.text
         assert fleet.file_of(bad).is_file()
         assert (await fleet.do(MissionGet(twin.mission_id))).total_sorties == 0
         assert f"belongs to mission {mission.id}; left there" in caplog.text
@@ -568,7 +568,7 @@ async def test_a_full_disk_at_the_start_stops_nothing(
         patched.setattr("fleetd.domain.artifacts.ingest.insert", full)
         async with opened(tmp_path) as fleet:
             assert (await fleet.do(MissionGet(mission.id))).id == mission.id
-    assert "Rows and files could not be compared: The disk is full" in caplog.text
+    assert "The comparison of rows and files failed: The disk is full" in caplog.text
     async with opened(tmp_path) as fleet:
         assert await fleet.checkpoint_ids(mission) == [taken.id]
 

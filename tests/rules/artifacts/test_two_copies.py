@@ -113,7 +113,7 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
         (gone,) = [f for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
         assert (gone.check, gone.detail) == (
             "latest",
-            f"points at {taken.id}.json, which is not there",
+            f"points at {taken.id}.json, which is missing",
         )
         assert (await fleet.do(CheckpointVerify(repair=True))).ok
         assert (await fleet.do(CheckpointVerify())).ok
@@ -143,9 +143,7 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
 
 
 def way_out(checkpoint: Checkpoint) -> str:
-    return (
-        f"; nothing is left to heal it from, delete it: fleetctl checkpoints delete {checkpoint.id}"
-    )
+    return f"; no intact copy is left, delete it: fleetctl checkpoints delete {checkpoint.id}"
 
 
 @pytest.mark.parametrize("row", [damage_row, garble_row])
@@ -190,7 +188,7 @@ async def test_no_way_out_is_told_while_one_copy_may_still_be_good(fleet: Fleet)
     damage_file(fleet, other)
     details = [f.detail for f in (await fleet.do(CheckpointVerify())).findings if not f.ok]
     assert len(details) >= 2
-    assert not any("nothing is left" in detail for detail in details)
+    assert not any("no intact copy is left" in detail for detail in details)
 
 
 async def test_no_way_out_is_told_of_a_file_of_a_newer_version(fleet: Fleet) -> None:
@@ -200,7 +198,7 @@ async def test_no_way_out_is_told_of_a_file_of_a_newer_version(fleet: Fleet) -> 
     file.write_bytes(file.read_bytes().replace(b'"version":"', b'"version":"9'))
     (bad,) = [f for f in (await fleet.do(CheckpointVerify())).findings if f.subject == taken.id]
     assert "version" in bad.detail
-    assert "nothing is left" not in bad.detail
+    assert "no intact copy is left" not in bad.detail
 
 
 async def test_verify_can_be_narrowed_to_a_mission_or_a_checkpoint(fleet: Fleet) -> None:
@@ -260,8 +258,8 @@ async def test_of_many_intact_ones_only_the_number_is_told(
     assert [f.check for f in found[:2]] == ["checkpoint", "checkpoint"]
     told = [(f.subject, f.detail) for f in found[2:]]
     assert told == [
-        (missions[1].id, "2 checkpoints and names in order"),
-        (missions[2].id, "1 checkpoints and names in order"),
+        (missions[1].id, "2 checkpoints and names correct"),
+        (missions[2].id, "1 checkpoints and names correct"),
         (second.id, "the file is missing"),
     ]
 

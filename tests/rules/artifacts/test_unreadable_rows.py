@@ -17,4 +17,4 @@ async def test_a_row_that_cannot_be_decoded_is_damage_for_whoever_reads_it(fleet
         await fleet.do(EventList())
     found = (await fleet.do(SystemDoctor())).findings
     told = [each.detail for each in found if each.check == "database"]
-    assert told == [f"events: row {seq} has no JSON in data_json"]
+    assert told == [f"events: row {seq} has invalid JSON in data_json"]

@@ -133,6 +133,9 @@ async def test_EDGE_008_more_than_100_sorties_are_worth_a_warning(fleet, caplog)
     large = await fleet.checkpoint(await fleet.mission(101))
 
     assert small.warnings == []
-    assert large.warnings == ["101 sorties; over 100 a checkpoint takes longer"]
-    assert f"Checkpoint {large.id}: 101 sorties; over 100 a checkpoint takes longer" in caplog.text
+    assert large.warnings == ["101 sorties; a checkpoint of more than 100 takes longer"]
+    assert (
+        f"Checkpoint {large.id}: 101 sorties; a checkpoint of more than 100 takes longer"
+        in caplog.text
+    )
     assert (await fleet.do(CheckpointGet(large.id))).warnings == large.warnings

@@ -243,4 +243,4 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(tmp_path, away, cap
     async with opened(tmp_path, machine=NORTH) as north:
         await heartbeat(north.engine)
         away.add(NORTH)
-    assert "do not know that this one leaves: The store is away." in caplog.text
+    assert "do not see that this one left: The store is away." in caplog.text

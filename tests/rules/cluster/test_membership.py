@@ -410,7 +410,7 @@ async def test_agents_found_at_work_are_back_with_their_locks(machines, mortal):
     assert await status(north, "spec-1") == "active"
     (event,) = await north.events(mission, "agent_returned")
     assert event.agent_id == "spec-1"
-    assert event.data["reason"].endswith("is heard of again")
+    assert event.data["reason"].endswith("sends heartbeats again")
     assert north.sql("SELECT id, orphaned_at FROM locks") == [{"id": lock.id, "orphaned_at": None}]
     await touch(south)
     assert len(await north.events(mission, "agent_returned")) == 1
@@ -634,7 +634,7 @@ async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
 
     await north.engine.write(start_up)
 
-    with pytest.raises(NotFound, match="or its machine was not heard of"):
+    with pytest.raises(NotFound, match="machine was lost"):
         await north.engine.write(queue.take_turn, here)
     assert await south.engine.write(queue.take_turn, there) is None
 

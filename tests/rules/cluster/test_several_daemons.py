@@ -117,7 +117,7 @@ async def test_cleaning_up_side_by_side_is_cleaning_up_once(machines, caplog):
         for fleet in machines:
             nursery.start_soon(daily.tidy, fleet.engine)
 
-    assert "has to wait" not in caplog.text
+    assert "is postponed" not in caplog.text
     assert "failed" not in caplog.text
     assert [each.id for each in (await north.do(MissionList())).missions] == [mission.id]
     deleted = [event.data["deleted"] for event in await north.events(kind="checkpoints_pruned")]
@@ -145,7 +145,7 @@ async def test_a_mission_that_another_machine_deletes_keeps_no_other_from_going(
     monkeypatch.setattr(north.engine, "handle", late)
     await daily.tidy(north.engine)
 
-    assert "has to wait" not in caplog.text
+    assert "is postponed" not in caplog.text
     assert (await north.do(MissionList())).missions == []
 
 

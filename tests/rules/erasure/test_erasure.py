@@ -184,7 +184,7 @@ async def test_a_project_goes_with_everything_below_it_and_nothing_beside_it(
     assert not places_of(fleet.database.parent, SECRET, here.id, below.id, f"{root}/")
     keys = [row["key"] for row in fleet.sql("SELECT key FROM idempotency_keys")]
     assert keys == ["kept"]
-    with pytest.raises(InvalidState, match="Nothing is remembered"):
+    with pytest.raises(InvalidState, match="has no records"):
         await fleet.do(SystemForget(project_dir=root))
 
 
@@ -252,7 +252,7 @@ async def test_what_a_person_put_beside_the_files_stays_and_is_named(fleet: Flee
 
     done = await fleet.do(SystemForget(mission.id))
 
-    assert done.warnings == [f"{notes} is not fleetd's and stays; remove it yourself."]
+    assert done.warnings == [f"{notes} is not from fleetd and stays; remove it yourself."]
     assert list(notes.parent.iterdir()) == [notes]
 
 
@@ -266,9 +266,7 @@ async def test_what_a_restore_or_an_import_put_aside_is_named(fleet: Fleet) -> N
         directory.mkdir(parents=True)
     old = fleet.database.with_name("squawk.json.backup")
     old.write_text("{}")
-    told = [
-        f"{path} may still hold it; remove it when you need it no more." for path in [*aside, old]
-    ]
+    told = [f"{path} may still hold it; remove it if you can." for path in [*aside, old]]
 
     assert (await fleet.do(SystemForget(mission.id, dry_run=True))).warnings == told
     assert (await fleet.do(SystemForget(mission.id))).warnings == told
@@ -434,7 +432,7 @@ async def test_bytes_that_cannot_be_scrubbed_now_are_scrubbed_later(
 
     done = await fleet.do(SystemForget(first.id))
 
-    assert "its bytes still stand in free pages" in done.warnings[0]
+    assert "its bytes are still in free pages" in done.warnings[0]
     assert (await fleet.do(MissionList())).total == 1
     reader.close()
     assert (await fleet.do(SystemForget(second.id))).warnings == []

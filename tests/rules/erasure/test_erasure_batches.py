@@ -133,7 +133,7 @@ async def test_a_stop_between_two_pieces_is_finished_at_the_next_start(
             fleet.engine.stop_waiting()
 
         after_each_piece(fleet, monkeypatch, stop)
-        with pytest.raises(Unavailable, match="goes at its next start"):
+        with pytest.raises(Unavailable, match="at its next start"):
             await fleet.do(request)
         left = fleet.sql("SELECT count(*) AS left FROM events")[0]["left"]
         assert 0 < before - left <= ROWS

@@ -156,7 +156,7 @@ async def test_reading_a_cursor_writes_once_an_hour_at_most(
     fleet.clock.pass_by(DAY)
     monkeypatch.setattr(fleet.engine.store, "write", full)
     assert (await fleet.do(CursorGet("reader", "fleet"))).position == 0
-    assert "could not be noted: The disk is full" in caplog.text
+    assert "could not be recorded: The disk is full" in caplog.text
 
 
 async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
@@ -179,7 +179,7 @@ async def test_the_doctor_lists_cursors(fleet: Fleet) -> None:
     end = (await fleet.seqs())[-1]
     assert found[0].detail == (
         f"at {mine[0]} of {end}, last used at {then}: it no longer keeps events;"
-        f" events up to {mine[-1]} went before it came to them"
+        f" events up to {mine[-1]} were deleted unread"
     )
     assert found[1].detail == f"at {last} of {end}, last used at {fleet.clock.now}"
     fleet.engine.batches = BatchSizes(listed_cursors=1)

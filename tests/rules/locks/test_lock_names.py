@@ -97,7 +97,7 @@ async def test_a_list_of_locks_can_be_limited_to_the_repository_here(
     assert await told(fleet, other, here=True, held_by="one") == []
     assert await told(fleet, beside, here=True) == [str(beside / "form.py")]
     assert len(await told(fleet, "/", here=True)) == (1 if shared_store.SERVER else 3)
-    with pytest.raises(InvalidParams, match="no cwd") as refused:
+    with pytest.raises(InvalidParams, match="cwd is missing") as refused:
         await fleet.do(LockList(here=True))
     assert refused.value.values["field"] == "cwd"
 

@@ -57,7 +57,7 @@ async def test_sorties_are_added_by_one_update_and_applied_once_under_one_key(
 async def test_a_mission_that_is_over_takes_no_sorties_and_keeps_its_title(fleet: Fleet) -> None:
     mission = await fleet.do(MissionCreate("Add login"))
     await fleet.do(MissionCancel(mission.id, "Not now"))
-    with pytest.raises(InvalidState, match="takes no more sorties"):
+    with pytest.raises(InvalidState, match="accepts no more sorties"):
         await fleet.do(MissionUpdate(mission.id, title="Login", sorties=PIECES))
     assert (await fleet.do(MissionGet(mission.id))).title == "Add login"
     with pytest.raises(InvalidParams, match="Nothing to change"):

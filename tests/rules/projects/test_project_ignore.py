@@ -76,7 +76,7 @@ async def test_a_request_about_an_ignored_directory_is_refused_and_leaves_no_tra
     with pytest.raises(InvalidState) as caught:
         await careful.do(msgspec.structs.replace(request_, **changes))
     assert f"project_ignore names {private}." in caught.value.message
-    assert "take the directory out of project_ignore" in caught.value.hint
+    assert "remove the directory from project_ignore" in caught.value.hint
     assert careful.dump() == before
 
 

@@ -295,7 +295,7 @@ async def test_a_git_that_is_too_slow_is_an_error_that_says_what_needs_none(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(asked, "SECONDS", 0.05)
-    with pytest.raises(Unavailable, match="Git did not say") as error:
+    with pytest.raises(Unavailable, match="Git did not report") as error:
         await key(one / "src/a.py", machine)
     assert hint in error.value.hint
     assert await Projects({}, HERE, FileSystem(inline=True)).shared_names(str(one)) == ()

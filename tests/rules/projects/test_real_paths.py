@@ -110,7 +110,7 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr("fleetd.host.git.SECONDS", 0.05)
     assert await repositories.summary(str(repository)) == ()
     # Another key than the right one would let two agents hold one file.
-    with pytest.raises(Unavailable, match="Git did not say"):
+    with pytest.raises(Unavailable, match="Git did not report"):
         await Projects({}, "", FileSystem(inline=True)).key(
             str(repository / "src" / "a.py"), "project"
         )

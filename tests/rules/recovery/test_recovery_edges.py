@@ -276,7 +276,7 @@ async def test_one_agent_does_not_reopen_a_mission(fleet):
     await fleet.complete(mission, 0)
     await fleet.do(MissionComplete(mission.id))
 
-    with pytest.raises(InvalidState, match="one agent cannot reopen it"):
+    with pytest.raises(InvalidState, match="scope agent cannot reopen it"):
         await fleet.restore(checkpoint, agent_id="spec-1", scope="agent", rewind=True)
 
 

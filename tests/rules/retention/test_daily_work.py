@@ -223,7 +223,7 @@ async def test_a_disk_that_is_full_leaves_the_log_as_it_is_until_the_next_day(
         await fleet.settle()
     assert await fleet.seqs() == list(range(BATCH + 1, last + 1))
     assert f"Removed {BATCH} events" in caplog.text
-    assert "Cleaning up events has to wait for a day: The disk is full" in caplog.text
+    assert "The cleanup of events is postponed for a day: The disk is full" in caplog.text
     await trio.sleep(DAY_S + LOOK_S)
     assert await fleet.seqs() == [last]
 

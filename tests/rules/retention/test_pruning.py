@@ -633,7 +633,7 @@ async def test_a_full_house_does_not_end_the_daemon_and_is_tried_again_the_next_
         fleet.clock.follow_trio()
         nursery.start_soon(run_daily_work, fleet.engine)
         await fleet.settle()
-    assert "Cleaning up checkpoints has to wait for a day: The disk is full" in caplog.text
+    assert "The cleanup of checkpoints is postponed for a day: The disk is full" in caplog.text
     assert rows(fleet) == ids
     await trio.sleep(DAY_S + 1)
     assert rows(fleet) == ids[2:]

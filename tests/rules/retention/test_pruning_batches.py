@@ -163,7 +163,7 @@ async def test_a_disk_that_fills_up_in_the_middle_ends_it_with_a_typed_error(
     assert caught.value.values["deleted"] == 5
     assert kind.rows(fleet)[:-1] == old[5:]
     assert f"Pruned 5 {kind.noun}s" in caplog.text
-    assert "No event tells of the pruning: The disk is full" in caplog.text
+    assert "The event of the pruning could not be written: The disk is full" in caplog.text
     assert await fleet.do(kind.get(old[5]))
     assert any(old[5] in name for name in fleet.files())
     assert (await fleet.do(kind.prune)).deleted == len(old) - 5

@@ -234,7 +234,7 @@ async def check_served(stage: SnapshotStage, *, named: bool) -> None:
         got = await stage.fleet.do(request)
         stage.is_older(got)
         said = "\n".join(got.warnings)
-        assert ("it was left where it is" in said) == case.named, case
+        assert ("it stays in place" in said) == case.named, case
     elif case.named:
         assert (await stage.refused(request)).kind == case.file_code, case
     else:

@@ -358,7 +358,7 @@ async def test_with_a_damaged_file_among_them_the_others_come_back(
         assert sorted(await codes(fleet)) == ["checkpoint_schema_invalid"] * 2
         newest = await fleet.do(SnapshotLatest(RUN))
         assert newest.snapshot_id == taken[2].snapshot_id
-        assert sum("it was left where it is" in said for said in newest.warnings) == 2
+        assert sum("it stays in place" in said for said in newest.warnings) == 2
 
 
 @pytest.mark.parametrize("checkpoint_too", [False, True])
@@ -493,7 +493,7 @@ async def test_a_file_that_counts_beyond_all_measure_stops_no_start(
     path = fleet.file_of(checkpoint)
     path.write_bytes(forged(path, seq=2**63 - 1))
     async with opened(tmp_path, clock=clock) as fleet:
-        assert caplog.text.count("counts further than anything can") == 2
+        assert caplog.text.count("holds a number beyond the limit") == 2
         assert await ids(fleet) == [taken.snapshot_id]
         new = await record(fleet, note="new")
         assert (await fleet.do(SnapshotLatest(RUN))).snapshot_id == new.snapshot_id

@@ -220,4 +220,4 @@ async def test_rows_that_belong_to_nothing_are_damage(fleet: Fleet) -> None:
     )
     (found,) = await wrong(fleet)
     assert found.check == "database"
-    assert "belongs to nothing in missions" in found.detail
+    assert "has no parent in missions" in found.detail

@@ -165,7 +165,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning_with_its_reason(
         detail = found["backups"].detail
         assert not found["backups"].ok
         assert detail.startswith("files still to write: 1; ")
-        assert f"{made.id} failed, and is tried again" in detail
+        assert f"{made.id} failed; fleetd tries again" in detail
         assert "No space left on device" in detail
         assert "the oldest has waited for 1m" in detail
         assert (health.ok, health.restart_mends) == (True, False)

@@ -286,12 +286,12 @@ async def test_what_was_committed_and_not_renamed_is_not_imported_again(
         patched.setattr(Path, "rename", refuse)
         async with opened(tmp_path) as fleet:
             before = fleet.dump()
-    assert f"{file} was imported and could not be renamed (Permission denied)" in caplog.text
+    assert f"{file} was imported but could not be renamed (Permission denied)" in caplog.text
     assert file.exists()
     caplog.clear()
     async with opened(tmp_path) as fleet:
         assert fleet.dump() == before
-    assert f"It was imported before; {file} is now squawk.json.backup" in caplog.text
+    assert f"The file was imported before; {file} is now squawk.json.backup" in caplog.text
     assert not file.exists()
 
 
@@ -331,7 +331,7 @@ async def test_counts_that_differ_take_everything_back(
         assert fleet.sql("SELECT * FROM events") == []
         assert fleet.sql("SELECT * FROM agents") == []
     assert file.exists()
-    assert "3 events were to be stored, 2 were" in caplog.text
+    assert "3 events had to be stored, only 2 were" in caplog.text
 
 
 async def test_a_name_that_is_taken_is_left_alone(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ async def test_a_backup_that_cannot_be_made_private_is_a_warning(
         assert len(await history(fleet)) == 4
     backup = file.with_name("squawk.json.backup")
     assert json.loads(backup.read_text()) == FULL
-    assert f"{backup} stays open to others (Operation not permitted)" in caplog.text
+    assert f"{backup} is readable by other users (Operation not permitted)" in caplog.text
 
 
 async def test_a_file_that_was_not_imported_keeps_its_mode(tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_a_file_that_changed_meanwhile_is_not_renamed(tmp_path: Path) -> None:
     file = LegacyFile(path)
     assert file.read() == path.read_bytes()
     path.write_text(json.dumps({}))
-    with pytest.raises(LegacyRefused, match="it has changed since"):
+    with pytest.raises(LegacyRefused, match="it changed during the import"):
         file.put_away()
     assert path.exists()
 
@@ -599,7 +599,7 @@ async def test_two_names_never_become_one(tmp_path: Path, caplog: pytest.LogCapt
     async with opened(tmp_path) as fleet:
         assert fleet.sql("SELECT * FROM agents") == []
     assert file.exists()
-    assert "2 mailboxes were to be stored, 1 were" in caplog.text
+    assert "2 mailboxes had to be stored, only 1 were" in caplog.text
 
 
 async def test_only_locks_that_still_hold_are_imported(

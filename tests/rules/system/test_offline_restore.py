@@ -200,7 +200,7 @@ def test_files_that_were_taken_back_lie_where_they_were(
     assert scene.restore() == 1
     assert _tree(root) == before
     assert set(os.listdir(scene.root / "now" / "data")) - LOCKS == {"squawk.db", "squawk.db-mark"}
-    assert "Everything is as it was" in capsys.readouterr().err
+    assert "Nothing was changed" in capsys.readouterr().err
 
 
 def _tree(root: Path) -> dict[str, str | bytes]:

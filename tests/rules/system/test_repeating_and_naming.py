@@ -51,7 +51,7 @@ async def test_a_lock_that_was_waited_for_is_granted_once_per_key(fleet):
 async def test_a_key_with_other_parameters_is_refused(fleet):
     await fleet.do(MissionCreate("One", idempotency_key="k"))
 
-    with pytest.raises(InvalidParams, match="k was used with other parameters") as refused:
+    with pytest.raises(InvalidParams, match="k was already used with other parameters") as refused:
         await fleet.do(MissionCreate("Two", idempotency_key="k"))
 
     assert refused.value.values["field"] == "idempotency_key"
