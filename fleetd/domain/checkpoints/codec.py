@@ -88,7 +88,7 @@ def from_file(data: bytes, where: str) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Corrupted checkpoint file: {where} {_why(error)}.",
-            hint="fleetctl checkpoints verify --all --repair writes it again from the database.",
+            hint="fleetctl checkpoint verify --all --repair writes it again from the database.",
             path=where,
         ) from error
 
@@ -117,7 +117,7 @@ def from_row(row: Row) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
-            hint=f"fleetctl checkpoints verify {row['id']} --repair heals it from its file.",
+            hint=f"fleetctl checkpoint verify {row['id']} --repair heals it from its file.",
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error

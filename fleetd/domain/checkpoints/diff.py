@@ -69,7 +69,7 @@ def compare(
         raise InvalidParams(
             f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}; "
             "only checkpoints of one mission can be compared.",
-            hint=f"fleetctl checkpoints list --mission {before.mission_id} shows the others.",
+            hint=f"fleetctl checkpoint list --mission {before.mission_id} shows the others.",
             field="after",
         )
     now = _present(tx, ctx, before.mission_id) if after is None else _side(after)

@@ -84,7 +84,7 @@ def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     if wanted.purpose == "recovery":
         raise InvalidState(
             "No missions need recovery.",
-            hint="fleetctl checkpoints list shows what could be restored.",
+            hint="fleetctl checkpoint list shows what could be restored.",
         )
     raise InvalidState(
         "No active mission found. Use --mission <id> to specify.",

@@ -255,7 +255,7 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport)
     if ctx.facts.unreadable:
         raise Corrupt(
             f"No checkpoint of mission {mission_id} can be used: {'; '.join(report.warnings)}.",
-            hint="fleetctl checkpoints verify --all shows what is wrong; an expired one can be "
+            hint="fleetctl checkpoint verify --all shows what is wrong; an expired one can be "
             "named: fleetctl resume --checkpoint <id>",
             mission_id=mission_id,
         )

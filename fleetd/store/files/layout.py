@@ -98,7 +98,7 @@ LAYOUTS: dict[Noun, Layout] = {
         copies=False,
         unfit=Corrupt,
         mismatch=Corrupt,
-        hint="Move it away; fleetctl checkpoints verify --all --repair writes it again.",
+        hint="Move it away; fleetctl checkpoint verify --all --repair writes it again.",
     ),
     "snapshot": Layout(
         noun="snapshot",

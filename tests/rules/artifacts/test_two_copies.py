@@ -144,7 +144,7 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
 
 def way_out(checkpoint: Checkpoint) -> str:
     return (
-        f"; nothing is left to heal it from, delete it: fleetctl checkpoints delete {checkpoint.id}"
+        f"; nothing is left to heal it from, delete it: fleetctl checkpoint delete {checkpoint.id}"
     )
 
 
