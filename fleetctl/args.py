@@ -168,7 +168,9 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; where a command is missing, with those there are."""
         if message.endswith(f"are required: {COMMAND}"):
-            raise UsageError(f"{COMMAND} is required: say what to do.", self.format_help().strip())
+            raise UsageError(
+                f"{COMMAND} is required: choose one of these.", self.format_help().strip()
+            )
         raise UsageError(message, self.format_usage().strip())
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
@@ -223,7 +225,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def _not_empty(text: str) -> str:
     """Refuse an empty id: it comes from a variable that is not set, and means no default."""
     if not text:
-        raise argparse.ArgumentTypeError("it is empty; leave it out, or say which one is meant")
+        raise argparse.ArgumentTypeError("the value is empty; give one, or leave it out")
     return text
 
 

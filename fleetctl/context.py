@@ -35,7 +35,7 @@ def cwd() -> str:
         return str(Path.cwd())
     except FileNotFoundError as error:
         raise NotFound(
-            "The current directory does not exist any more.", hint="Change to one that does."
+            "The current directory does not exist any more.", hint="Change to another directory."
         ) from error
 
 

@@ -30,7 +30,7 @@ def confirm(question: str) -> bool:
     """
     if not interactive():
         raise InvalidParams(
-            f"Cannot ask {question!r} without a terminal. Use --yes to go on without asking.",
+            f"Cannot ask {question!r} without a terminal. Use --yes to continue.",
             hint="Add --yes, or run the command in a terminal.",
         )
     sys.stdout.flush()

@@ -111,9 +111,8 @@ def require_object(value: Any, what: str) -> PlainRecord:
 def incompatible(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
     """Return the error of an answer that has another form than expected."""
     return kind(
-        f"fleetd answered something this fleetctl does not understand: {why}.",
-        hint="Are both of the same version? Compare: fleetctl --version; "
-        "fleetctl call system.hello",
+        f"fleetctl cannot read the reply of fleetd: {why}.",
+        hint="Compare the versions: fleetctl --version; fleetctl call system.hello",
     )
 
 

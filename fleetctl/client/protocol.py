@@ -22,7 +22,7 @@ class TooSlow(LimitExceeded):
     """The daemon did not answer in time."""
 
     def __init__(self) -> None:
-        super().__init__("fleetd did not answer in time.", hint="Look at its log, then try again.")
+        super().__init__("fleetd did not answer in time.", hint="Read its log, then try again.")
 
 
 class Reply(NamedTuple):
@@ -68,9 +68,9 @@ def progress_of(notice: Notice) -> tuple[str, Progress] | None:
     token, what = notice.params.token, notice.params.what
     done, total = notice.params.done, notice.params.total
     if not isinstance(token, str) or not isinstance(what, str):
-        raise incompatible("progress has a token and says of what")
+        raise incompatible("a progress notification needs a token and a subject")
     if not isinstance(done, int) or not isinstance(total, int | None):
-        raise incompatible("progress is in whole numbers")
+        raise incompatible("progress needs whole numbers")
     return token, Progress(what, done, total)
 
 
@@ -124,7 +124,7 @@ class RpcProtocol:
             raise incompatible(error) from error
         require_object(incoming, "a message")
         if isinstance(method := incoming.get("method"), str):
-            return Notice(method, require_object(incoming.params, "what a notification tells"))
+            return Notice(method, require_object(incoming.params, "the params of a notification"))
         return self._reply(incoming)
 
     def _reply(self, incoming: PlainRecord) -> Reply | None:
@@ -143,7 +143,7 @@ def _error_of(value: Any) -> FleetError:
     error = require_object(value, "an error")
     code, message = error.code, error.message
     if not isinstance(code, int) or not isinstance(message, str):
-        raise incompatible("an error has a number and a sentence")
+        raise incompatible("an error needs a code and a message")
     return from_wire(code, message, error.get("data"))
 
 

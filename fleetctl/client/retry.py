@@ -70,8 +70,9 @@ async def retried(
             await reconnect(open_one, time, deadline)
         except Unavailable as error:
             raise ConnectionLost(
-                "fleetd went away before it answered; whether it acted is not known.",
-                hint="Start it again and look: fleetctl status",
+                "The connection to fleetd ended before the reply. The request may have been"
+                " carried out.",
+                hint="Start fleetd, then check the result: fleetctl status",
             ) from error
 
 

@@ -116,9 +116,9 @@ class ConsumerCursor:
         self.gap = found.gap
         if self.gap is not None:
             warnings.warn(
-                f"The cursor of {self._consumer} on {self._stream} was not used for long, and"
-                f" events up to {self.gap.missed_until} are not there any more that it had not come"
-                f" to; the first one that follows is {self.gap.first_available}.",
+                f"The cursor of {self._consumer} on {self._stream} was unused for a long time."
+                f" Events up to {self.gap.missed_until} were deleted before it read them. It"
+                f" continues with event {self.gap.first_available}.",
                 EventsMissed,
                 stacklevel=2,
             )
@@ -301,7 +301,7 @@ class LogSubscription:
         now = self._transport.now()
         if self._asked is not None:
             if now - max(self._asked, self._heard_at) > READ_S:
-                raise ConnectionLost("fleetd does not answer any more.")
+                raise ConnectionLost("fleetd no longer answers.")
         elif now - self._heard_at > QUIET_S:
             await self._ask(SystemHello())
 

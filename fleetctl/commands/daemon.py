@@ -90,10 +90,9 @@ def _run_install(args: Namespace) -> int:
     with _log_shown(args):
         if (manager := service()) is None:
             raise InvalidState(
-                "This machine has neither systemd nor launchd, so there is nobody to run a"
-                " service.",
-                hint="Start it with: fleetctl daemon start;"
-                " have your session do that when it begins.",
+                "This machine has neither systemd nor launchd, so fleetd cannot run as a service.",
+                hint="Start it with fleetctl daemon start,"
+                " and add this command to the start of your session.",
             )
         report = install.install(args, manager, this_spec())
     return _show_report(args, report)

@@ -134,11 +134,11 @@ def _obstacle(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"cannot be looked at: {error.strerror}"
+        return f"cannot be examined: {error.strerror}"
     if not stat.S_ISSOCK(info.st_mode):
         return "is no socket, so fleetd cannot listen there; move it away"
     if info.st_uid != os.getuid():
-        return f"belongs to uid {info.st_uid}, not to us; check FLEET_SOCKET and XDG_RUNTIME_DIR"
+        return f"belongs to uid {info.st_uid}, not to you; check FLEET_SOCKET and XDG_RUNTIME_DIR"
     return ""
 
 
@@ -155,7 +155,7 @@ def _database(path: Path) -> list[Finding]:
                 return []
             detail = "is not a SQLite database; move it away: missions come back from their files"
     except OSError as error:
-        detail = f"cannot be looked at: {error.strerror}"
+        detail = f"cannot be examined: {error.strerror}"
     return [Finding(check="database", ok=False, subject=str(path), detail=detail)]
 
 
@@ -168,12 +168,12 @@ def _permissions(path: Path) -> Finding:
     except FileNotFoundError:
         above = next(each for each in path.parents if each.exists())
         if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-            return found("is not there yet; fleetd makes it", ok=True)
-        return found(f"is not there, and {above} is no directory that you may write into")
+            return found("does not exist yet; fleetd creates it", ok=True)
+        return found(f"does not exist, and {above} is no directory that you can write to")
     except OSError as error:
-        return found(f"cannot be looked at: {error.strerror}")
+        return found(f"cannot be examined: {error.strerror}")
     if info.st_uid != os.getuid():
-        return found(f"belongs to uid {info.st_uid}, not to us")
+        return found(f"belongs to uid {info.st_uid}, not to you")
     mode = stat.S_IMODE(info.st_mode)
     # A home directory may be open for others to enter.
     if mode & (0o022 if Path.home().is_relative_to(path) else 0o077):

@@ -98,7 +98,7 @@ def _listed(client: Fleet, args: Namespace) -> list[Event]:
         events = list(islice(_after(client, args, min(one_more, PAGE)), one_more))
         if len(events) == one_more:
             onward = events[limit - 1].seq
-            console.warn(f"There are more events; go on with --since {onward}.")
+            console.warn(f"There are more events; continue with --since {onward}.")
         return events[:limit]
     # Without an age nobody asks how far back the log goes.
     wanted = one_more if args.since else limit
@@ -106,8 +106,8 @@ def _listed(client: Fleet, args: Namespace) -> list[Event]:
     events = list(islice(found, wanted))
     if len(events) > limit:
         console.warn(
-            f"There are more events of that age, and these are the newest {limit}:"
-            f" --limit prints up to {PAGE}, --follow prints all and goes on."
+            f"There are more events of that age. These are the newest {limit}:"
+            f" --limit prints up to {PAGE}, --follow prints all and new ones."
         )
     return events[:limit][::-1]
 
@@ -166,7 +166,7 @@ def _position(fleet: Fleet, since: int | str | None) -> int | None:
 
 def _tell(link: "Link") -> None:
     if link.state == "away":
-        console.warn("fleetd went away; waiting for it to come back.")
+        console.warn("The connection to fleetd ended; waiting until it is back.")
 
 
 def _print(event: Event) -> None:

@@ -79,7 +79,7 @@ def run(args: Namespace) -> int:
         text = script.read_text("utf-8")
         return console.show(args, {"sql": text}, lambda _: print(text, end=""))
     if args.source and args.to != "sqlite":
-        raise UsageError("--from names the server that is left, with --to sqlite only.")
+        raise UsageError("--from is allowed only with --to sqlite.")
     if what == "undo" and not args.yes:
         confirm_or_cancel(QUESTION, "Nothing was changed.")
     with progress_bar(args, "Moving") as drawn:

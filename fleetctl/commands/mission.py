@@ -347,7 +347,9 @@ def _run_timeline(args: Namespace) -> int:
         return 0
     show_timeline(mission, sorties, entries, whole=args.full)
     if not entries:
-        console.line("Nothing happened in that time." if args.since else "Nothing happened yet.")
+        console.line(
+            "There are no events in that time." if args.since else "There are no events yet."
+        )
     elif left_out and console.human_readable():
         print()
         known = console.plural(left_out, "line") if complete else f"More than {left_out} lines"

@@ -85,7 +85,7 @@ def run(args: Namespace) -> int:
         ("--scope agent", args.scope == "agent"),
     ):
         if given and not args.agent:
-            raise UsageError(f"{option} needs --agent: who is to go on with the work?")
+            raise UsageError(f"{option} needs --agent, the agent that continues the work.")
     with Fleet() as client:
         target = _choose(client, args)
         if not args.dry_run:

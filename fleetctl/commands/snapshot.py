@@ -292,7 +292,7 @@ def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
     for name in DESCRIBING:
         if getattr(args, name) is not None:
             option = "--" + name.replace("_", "-")
-            raise UsageError(f"argument {option}: not allowed with --json-in, which says it all")
+            raise UsageError(f"argument {option}: not allowed with --json-in")
     return _completed(_read(args.json_in), args)
 
 
@@ -332,7 +332,7 @@ def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
     """Return the parameters with what names the run, unless they do so themselves."""
     for name, value in (("run_id", args.run_id), ("agent_id", args.agent)):
         if value is not None and name in parameters:
-            raise UsageError(f"argument --json-in: {name} is given twice, there and here")
+            raise UsageError(f"argument --json-in: {name} is in the file and among the options")
     named = {"run_id", "agent_id", "cwd"} & parameters.keys()
     # The directory goes along whatever else names the run: nothing is recorded of an ignored one.
     parameters = {"cwd": cwd(), **parameters}

@@ -83,7 +83,7 @@ def _delete(config: "Config", stored: list[Path]) -> list[str]:
         except OSError as error:
             raise Storage(
                 f"{error.filename or path} cannot be removed: {error.strerror}.",
-                hint=f"Look there: ls -la {path.parent}. Then run the command again.",
+                hint=f"Look at the directory: ls -la {path.parent}. Then run the command again.",
             ) from error
     for directory in {path.parent for path in stored}:
         with suppress(OSError):  # something of somebody else's is in it
@@ -103,7 +103,7 @@ def _check_unused(config: "Config") -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InvalidState(
-                f"A fleetd uses {what}; nothing of it was removed.",
+                f"A running fleetd uses {what}; it was not removed.",
                 hint="Stop it, then run the command again: fleetctl daemon stop",
             ) from error
         finally:
@@ -225,7 +225,7 @@ def _daemon() -> Iterator[UninstallStep]:
         yield UninstallStep(removal.title, ", ".join(removal.shown()), removal.carry_out)
     if removal.foreign:
         raise InvalidState(
-            "A service manager runs fleetd by files that are not yours, which stay.",
+            "The service files of fleetd do not belong to you, so they stay.",
             hint=f"To stop it: {STOP_UNITS}",
         )
 
@@ -274,7 +274,7 @@ def _document(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> dic
 def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
     console.lines(plan.notes)
     if not plan.removals and not plan.errors:
-        console.line("Nothing of fleetd is installed here.")
+        console.line("fleetd is not installed here.")
     if args.dry_run:
         console.line("[DRY RUN] Nothing was changed.")
     sys.stdout.flush()
@@ -283,7 +283,7 @@ def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
         if error.hint:
             console.print_error("Hint:", error.hint)
     if plan.errors:
-        console.print_error("Hint:", "When that is mended, run fleetctl uninstall again.")
+        console.print_error("Hint:", "Correct this, then run fleetctl uninstall again.")
     console.bullets(
         "Left",
         [f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "") for each in left],
@@ -296,7 +296,7 @@ def _left(settings: "Loaded", *, data: bool) -> Iterator[Leftover]:
         yield Leftover(each.what, each.where, "fleetctl uninstall --delete-data")
     if settings.config.store:
         shown = next(str(each.value) for each in settings.settings() if each.key == "store")
-        yield Leftover("store", shown, "it is on a server, for the other machines as well")
+        yield Leftover("store", shown, "it is on a server that other machines use")
     if settings.file.exists():
         yield Leftover("settings", str(settings.file), f"rm {shlex.quote(str(settings.file))}")
     for name in (".bashrc", ".zshrc"):
@@ -308,9 +308,9 @@ def _left(settings: "Loaded", *, data: bool) -> Iterator[Leftover]:
     manager = service()
     if manager is not None and manager.lingering():
         how = "loginctl disable-linger, if nothing else of yours needs it"
-        yield Leftover("lingering", "your services go on when you log out", how)
+        yield Leftover("lingering", "your services continue after you log out", how)
     how = "there: fleetctl hooks uninstall --all --project; fleetctl mcp uninstall --all --project"
-    yield Leftover("projects", "settings of single projects, where --project put anything", how)
+    yield Leftover("projects", "settings of projects that --project changed", how)
     yield Leftover("program", f"{PACKAGE} in {sys.prefix}", _package_command(Path(sys.prefix)))
 
 

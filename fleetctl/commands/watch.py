@@ -51,7 +51,6 @@ def _check_terminal() -> None:
         raise InvalidState("fleetctl watch needs a terminal.", hint=HINT)
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         raise InvalidState(
-            "fleetctl watch needs a terminal that can move its cursor; TERM says that this one"
-            " cannot.",
+            "fleetctl watch needs a terminal that can move its cursor; TERM names one that cannot.",
             hint=HINT,
         )

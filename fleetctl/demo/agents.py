@@ -111,7 +111,7 @@ def read(prompt: str) -> PromptFacts:
     """Return the facts of a recovery prompt; raises ValueError when it names no mission."""
     mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
     if mission is None:
-        raise ValueError("The prompt names no mission.")
+        raise ValueError("The briefing names no mission.")
     parts = _SECTION.split(prompt)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     mail = sections.get("Messages Awaiting You", "")

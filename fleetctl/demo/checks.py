@@ -141,7 +141,7 @@ def _files(final: FinalState) -> str:
     missing = [each.id for each in final.checkpoints if each.id not in final.files]
     if missing:
         return f"no file for {', '.join(missing)}"
-    return "" if final.seen.checkpoints_intact else "fleetctl checkpoints verify found damage"
+    return "" if final.seen.checkpoints_intact else "fleetctl checkpoint verify found damage"
 
 
 def _locks(final: FinalState) -> str:

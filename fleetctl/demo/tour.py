@@ -252,14 +252,14 @@ class Tour:
             "fleetd takes a checkpoint at each quarter, in the transaction that reaches it: "
             "sorties, locks, unread mail and what it takes to go on."
         )
-        self._fleetctl("checkpoints", "list")
+        self._fleetctl("checkpoint", "list")
 
     def _lose_one(self, client: EventFollower) -> None:
         self._scene("The loss")
         pid = self._stage.kill(SECOND)
         self._tell(
             f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is "
-            "orphaned, its file breaks off in the middle of a line, and its mail lies unread. "
+            "orphaned, its file breaks off in the middle of a line, and its mail is unread. "
             "fleetd watches the processes of its agents, and keeps the state:"
         )
         self._narrator.print()
@@ -288,8 +288,8 @@ class Tour:
 
     def _fence(self) -> None:
         self._tell(
-            "Should the killed agent come back from the dead, its fencing token gives it away: "
-            "whoever guards the file refuses it."
+            "Should the killed agent come back, its fencing token is no longer valid: a program "
+            "that guards the file refuses it."
         )
         file, old, new = self._tokens()
         self._fleetctl("lock", "check", file, str(old), expected=1)
@@ -309,7 +309,7 @@ class Tour:
     def _finish(self, client: EventFollower) -> None:
         self._scene("The successor")
         self._tell(
-            f"{SUCCESSOR} is a new process. It gets the recovery prompt on stdin and nothing else: "
+            f"{SUCCESSOR} is a new process. It gets the briefing on stdin and nothing else: "
             "from it, it learns its sorties, its lock, its mail and which file is half written."
         )
         self._narrator.print()
@@ -325,10 +325,8 @@ class Tour:
         self._scene("The end")
         self._fleetctl("mission", "show", mission)
         self._fleetctl("agent", "list")
-        self._fleetctl("checkpoints", "list", "--mission", mission)
-        self._seen.checkpoints_intact = (
-            self._typed("checkpoints", "verify", "--all").returncode == 0
-        )
+        self._fleetctl("checkpoint", "list", "--mission", mission)
+        self._seen.checkpoints_intact = self._typed("checkpoint", "verify", "--all").returncode == 0
         self._git("log", "--format=%h %an: %s")
         self._seen.all_committed = not self._git("status", "--short")
         self._seen.tests_pass = self._test()

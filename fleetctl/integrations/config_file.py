@@ -205,7 +205,7 @@ def check_writable(file: SettingsFile) -> None:
     above = next(each for each in target.parents if each.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise InvalidState(
-            f"{file.path} cannot be written: {above} is no directory that you may write into.",
+            f"{file.path} cannot be written: {above} is no directory that you can write to.",
             hint=f"Look at its owner and mode: ls -ld {above}",
         )
 

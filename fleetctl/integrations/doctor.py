@@ -189,7 +189,7 @@ def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -
     A project's settings may come with it, and there are some that others may write.
     """
     if foreign and not seen.current:
-        told = "not tried: others may have written the command, and it is not ours"
+        told = "not run: another user may have written the command"
         return _finding(harness, "run", told, ok=False)
     return _run(harness, seen.commands[0], daemon=daemon)
 
@@ -215,22 +215,22 @@ def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
             took_ms = (time.monotonic() - begun) * 1_000
             kept = any(Path(directory).rglob("*.json"))
     except OSError as error:
-        return _finding(harness, "run", f"it did not end well: {error}", ok=False)
+        return _finding(harness, "run", f"it failed: {error}", ok=False)
     complaint = _complaint(done, daemon=daemon, kept=kept)
     if complaint:
         return _finding(harness, "run", f"{complaint}; the command is: {command}", ok=False)
     reached = "reached fleetd" if daemon else "kept its payload for fleetd"
-    return _finding(harness, "run", f"it ended in order and {reached}, in {took_ms:.0f} ms")
+    return _finding(harness, "run", f"it succeeded and {reached}, in {took_ms:.0f} ms")
 
 
 def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool, kept: bool) -> str:
     if done.returncode != 0:
-        return f"it ended with status {done.returncode}, which an agent would feel"
+        return f"it ended with status {done.returncode}, which the agent CLI would report"
     if done.stderr:
-        return f"it complained on stderr: {done.stderr.strip()[:200]}"
+        return f"it wrote to stderr: {done.stderr.strip()[:200]}"
     expected = "fleetd" if daemon else ""
     if done.stdout.strip() == expected:
-        return "" if daemon or kept else "it kept nothing for fleetd, which is away"
+        return "" if daemon or kept else "it kept no payload for fleetd"
     if not done.stdout:
-        return "it ended in silence, without having reached fleetd"
+        return "it printed nothing, and did not reach fleetd"
     return f"it printed {done.stdout[:200]!r}"

@@ -84,7 +84,7 @@ def plan_install(
     names = [event.name for event in events]
     if harness.plain_json and not is_plain(after.decode()):
         said.append(
-            f"{harness.title} reads neither comments nor trailing commas: as it is, it ignores "
+            f"{harness.title} reads neither comments nor trailing commas, and now ignores "
             "the whole file."
         )
     change = PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
@@ -133,8 +133,7 @@ def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> l
         notes.append(f"{harness.title} was not found on this machine; the hooks wait for it.")
     if enforce and not harness.enforces_at:
         notes.append(
-            f"{harness.title} cannot be told to deny an edit, so it was set up without "
-            "--enforce-locks."
+            f"{harness.title} cannot deny edits, so its hooks are set up without --enforce-locks."
         )
     if project is not None and not harness.project_file.endswith(".local.json"):
         notes.append(f"{harness.project_file} names paths of this machine: keep it out of commits.")

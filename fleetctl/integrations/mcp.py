@@ -136,5 +136,5 @@ def _notes(harness: Harness, project: Path | None, after: str) -> list[str]:
             f"{harness.mcp.project_file} names paths of this machine: keep it out of commits."
         )
     if harness.plain_json and not harness.mcp.toml and not is_plain(after):
-        notes.append(f"{harness.title} reads no comments: as it is, it ignores the file.")
+        notes.append(f"{harness.title} reads no comments, and now ignores the file.")
     return notes

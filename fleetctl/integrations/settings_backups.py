@@ -54,7 +54,7 @@ def _keep(copy: Path, old: bytes) -> Path:
     except OSError as error:
         raise Storage(
             f"{copy} cannot be written: {error.strerror}.",
-            hint="It is the copy of a settings file that was to be changed. Nothing was changed.",
+            hint="This file was to be the backup of a settings file. Nothing was changed.",
         ) from error
     return copy
 

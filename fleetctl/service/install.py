@@ -111,7 +111,7 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
         return
     report.said.append(manager.waiting())
     if process.look(path) is not None:
-        report.said.append("Until then, the fleetd that runs goes on.")
+        report.said.append("Until then, the running fleetd continues.")
     elif args.yes or (interactive() and confirm("Start fleetd in the background until then?")):
         found = process.start(path)
         report.said.append(f"Until then, fleetd runs in the background (pid {found.pid}).")
@@ -126,14 +126,14 @@ def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
         return
     question = "A user service ends at logout. Let yours go on after it (loginctl enable-linger)?"
     if not args.linger and (args.yes or not interactive() or not confirm(question)):
-        report.said.append("It ends when you log out; with lingering it stays: add --linger.")
+        report.said.append("It stops when you log out. To keep it running, add --linger.")
         return
     try:
         manager.linger()
     except FleetError as error:
         report.said.append(f"Lingering could not be switched on: {error.message}")
     else:
-        report.said.append("Lingering is on: fleetd stays when you log out.")
+        report.said.append("Lingering is on: fleetd keeps running after you log out.")
 
 
 def _unheard(spec: ServiceSpec) -> list[str]:
@@ -145,7 +145,7 @@ def _unheard(spec: ServiceSpec) -> list[str]:
         )
     if spec.unheard:
         names = ", ".join(spec.unheard)
-        said.append(f"A service does not see {names} of this shell; config.toml can say the same.")
+        said.append(f"A service does not see {names} of this shell; set it in config.toml.")
     return said
 
 
@@ -219,7 +219,7 @@ def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
         return report
     _ask(args, "Remove this?" if removal.pending else "Stop it?")
     report.said.extend(removal.carry_out())
-    report.said.append("What fleetd remembers is left where it is: fleetctl config says where.")
+    report.said.append("The data of fleetd stays: fleetctl config shows where.")
     return report
 
 

@@ -57,7 +57,7 @@ class Silent(LimitExceeded):
         end = "fleetctl daemon restart" if pid is None else f"kill -KILL {pid}"
         super().__init__(
             f"{who} does not answer.",
-            hint="It may have much to do, or hang: fleetctl daemon logs. If it hangs, end it with "
+            hint="It may be busy, or hang: fleetctl daemon logs. If it hangs, end it with "
             f"{end}; nothing that was acknowledged is lost.",
         )
 
@@ -218,7 +218,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, logged: in
         time.sleep(START_PAUSE_S)
     raise LimitExceeded(
         f"fleetd (pid {process.pid}) does not answer after {READY_S:.0f} s; it goes on starting.",
-        hint=f"A start may find much to do. Its log says what: {log_file()}",
+        hint=f"A start can take long. Its log shows the progress: {log_file()}",
     )
 
 

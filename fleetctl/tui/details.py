@@ -1,6 +1,6 @@
 """Detail pages: what they ask the daemon, and what they say.
 
-A checkpoint and a difference read as ``fleetctl checkpoints show`` and ``diff`` print them: it is
+A checkpoint and a difference read as ``fleetctl checkpoint show`` and ``diff`` print them: it is
 the same code that tells them.
 """
 

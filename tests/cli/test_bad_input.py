@@ -328,7 +328,7 @@ def test_an_id_from_a_variable_that_is_not_set_is_not_the_default(run, home, com
     refused = run(*command)
 
     assert refused.status == 2
-    assert ": it is empty; leave it out, or say which one is meant\n" in refused.err
+    assert ": the value is empty; give one, or leave it out\n" in refused.err
 
 
 def test_a_command_that_prints_nothing_offers_no_form_of_it(run, home):

@@ -1,4 +1,4 @@
-"""``fleetctl checkpoints diff``: what was done between two checkpoints, in words."""
+"""``fleetctl checkpoint diff``: what was done between two checkpoints, in words."""
 
 import json
 

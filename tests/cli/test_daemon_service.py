@@ -221,7 +221,7 @@ def test_without_a_manager_the_links_are_made_and_fleetd_runs_in_the_background_
         assert link.readlink() == socket
         again = done("daemon", "install", "--yes")
         assert "installed already" in again.out
-        assert "the fleetd that runs goes on" in again.out
+        assert "the running fleetd continues" in again.out
         status = done("daemon", "status")
         assert "runs in the background" in status.out
         assert "systemd of this user does not run now" in status.out

@@ -93,7 +93,7 @@ def test_the_demo_shows_the_product_as_a_person_would_use_it(place: Place) -> No
 
     for command in (
         "status",
-        "checkpoints list",
+        "checkpoint list",
         "resume --dry-run --agent specialist-3 --take-over-from specialist-2",
         "resume --yes --agent specialist-3 --take-over-from specialist-2",
     ):

@@ -52,7 +52,7 @@ def test_without_a_daemon_it_examines_what_a_start_would_meet(
     assert seen.status == 1
     assert verdicts(seen) == {"WRONG": {"daemon"}, "ok": {"settings", "socket", "permissions"}}
     assert "fleetd is not running" in seen.out
-    assert f"{home / 'flightline' / 'checkpoints'}  is not there yet" in seen.out
+    assert f"{home / 'flightline' / 'checkpoints'}  does not exist yet" in seen.out
 
 
 def wrong(result: Result) -> dict[str, str]:
@@ -78,7 +78,7 @@ def test_what_fleetd_could_not_make_is_wrong(
 ) -> None:
     monkeypatch.setattr("fleetctl.commands.doctor.os.access", lambda *_: False)
     found = wrong(run("doctor", "--json"))
-    assert f"{home} is no directory that you may write into" in found["permissions"]
+    assert f"{home} is no directory that you can write to" in found["permissions"]
 
 
 def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
@@ -94,7 +94,7 @@ def test_a_socket_that_cannot_be_ours_is_a_finding_and_no_end(
         assert "belongs to another user" in found["daemon"]
     uid = os.getuid()
     monkeypatch.setattr("fleetctl.commands.doctor.os.getuid", lambda: uid + 1)
-    assert f"belongs to uid {uid}, not to us" in wrong(run("doctor", "--json"))["socket"]
+    assert f"belongs to uid {uid}, not to you" in wrong(run("doctor", "--json"))["socket"]
 
 
 def test_a_socket_path_that_is_too_long_is_a_finding(

@@ -138,7 +138,7 @@ def test_events_of_an_age_are_its_newest_and_those_after_a_number_its_first(done
 
     recent = done("events", "--since", "1h", "--json")
     assert recent.json == whole[-50:]
-    assert "There are more events of that age, and these are the newest 50" in recent.err
+    assert "There are more events of that age. These are the newest 50" in recent.err
     assert "--limit" in recent.err
     one = done("events", "--since", "1h", "--type", "sortie_created", "--limit", "1")
     assert "Sortie 59" in one.out
@@ -147,7 +147,7 @@ def test_events_of_an_age_are_its_newest_and_those_after_a_number_its_first(done
 
     first = done("events", "--since", "0", "--json")
     assert first.json == whole[:50]
-    assert f"There are more events; go on with --since {whole[49]['seq']}." in first.err
+    assert f"There are more events; continue with --since {whole[49]['seq']}." in first.err
     rest = done("events", "--since", str(whole[49]["seq"]), "--json")
     assert (first.json + rest.json, rest.err) == (whole, "")
     assert done("events", "--limit", "1").err == ""
@@ -175,7 +175,7 @@ def test_follow_goes_on_after_the_daemon_was_restarted(done, daemon, follow):
     assert next_event(process)["data"]["title"] == "After"
     assert process.wait(PATIENCE_S) == 0
     assert process.stderr is not None
-    assert "waiting for it to come back" in process.stderr.read()
+    assert "waiting until it is back" in process.stderr.read()
 
 
 def test_ctrl_c_ends_following_quietly(done, mission, follow):
@@ -200,7 +200,7 @@ def test_following_a_store_that_was_replaced_starts_at_its_end(done, daemon, fol
         file.unlink()
     daemon.start()
     assert process.stderr is not None
-    assert "went away" in process.stderr.readline()
+    assert "The connection to fleetd ended" in process.stderr.readline()
     assert "from the end of the new log" in process.stderr.readline()
     # The subscription that follows this line may come after the next event: offer several.
     while process.poll() is None:

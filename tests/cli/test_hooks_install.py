@@ -252,7 +252,7 @@ def test_lock_enforcement_is_switched_on_kept_and_switched_off(
 
 def test_who_cannot_deny_an_edit_is_named(machine: Path, done: Callable[..., Result]) -> None:
     said = done("hooks", "install", "cursor", "gemini", "--enforce-locks", "--yes").out
-    assert "Cursor cannot be told to deny an edit" in said
+    assert "Cursor cannot deny edits" in said
     assert "Gemini CLI cannot be told" not in said
     assert " enforce-locks " in commands(machine / ".gemini/settings.json", "BeforeTool")[0]
 
@@ -334,7 +334,7 @@ def test_what_is_no_file_is_refused(settings: Path, run: Callable[..., Result]) 
     settings.unlink()
     settings.parent.rmdir()
     settings.parent.write_text("in the way")
-    assert "is no directory that you may write" in run("hooks", "install", "claude", "--yes").err
+    assert "is no directory that you can write" in run("hooks", "install", "claude", "--yes").err
 
 
 def test_pipes_and_devices_are_neither_waited_for_nor_replaced(

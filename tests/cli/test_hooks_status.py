@@ -134,7 +134,7 @@ def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
     assert "fleetd did not answer in time." in seen.err
     told = findings(checked)
     assert told["daemon"].startswith("WRONG: fleetd did not answer in time.")
-    assert told["run"].startswith("it ended in order and kept its payload for fleetd")
+    assert told["run"].startswith("it succeeded and kept its payload for fleetd")
 
 
 def test_status_tells_what_the_daemon_heard(
@@ -173,7 +173,7 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(
     hook("import sys; sys.stdin.read(); assert 'doctor' in sys.argv; print('fleetd')")
     done("hooks", "install", "claude", "--yes")
     seen = findings(done("hooks", "doctor", "claude", "--json"))
-    assert seen["run"].startswith("it ended in order and reached fleetd, in ")
+    assert seen["run"].startswith("it succeeded and reached fleetd, in ")
     assert seen["installed"] == str(settings)
     assert seen["command"] == "it is the one of this installation"
     assert seen["heard"].startswith("nothing yet")
@@ -183,8 +183,8 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("raise SystemExit(0)", "it ended in silence, without having reached fleetd"),
-        ("raise ImportError", "it ended in silence, without having reached fleetd"),
+        ("raise SystemExit(0)", "it printed nothing, and did not reach fleetd"),
+        ("raise ImportError", "it printed nothing, and did not reach fleetd"),
         ("print('{}')", "it printed '{}"),
     ],
 )
@@ -209,7 +209,7 @@ def test_doctor_without_a_daemon_wants_the_payload_kept_and_leaves_none(
 
     hook("")
     done("hooks", "install", "claude", "--yes")
-    assert "it kept nothing for fleetd" in ran("")
+    assert "it kept no payload for fleetd" in ran("")
     spool = "import os; d = os.environ['XDG_STATE_HOME'] + '/fleet/spool'; os.makedirs(d);"
     assert "kept its payload for fleetd" in ran(spool + "open(d + '/1-a.json', 'w').close()")
     assert list((home / "state").rglob("*.json")) == []
@@ -233,7 +233,7 @@ def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
     hook("import sys; sys.stderr.write('oh'); raise SystemExit(2)")
     done("hooks", "install", "claude", "--yes")
     file = machine / ".claude" / "settings.json"
-    for ending, told in ((" 2>/dev/null", "status 2"), (" || true", "complained on stderr: oh")):
+    for ending, told in ((" 2>/dev/null", "status 2"), (" || true", "wrote to stderr: oh")):
         file.write_text(file.read_text().replace(" 2>/dev/null || true", ending))
         seen = findings(run("hooks", "doctor", "claude", "--json"))
         assert seen["command"].startswith("WRONG: it is not what this installation would write")

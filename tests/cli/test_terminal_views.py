@@ -133,7 +133,7 @@ def test_without_a_command_there_is_the_whole_list(run, home):
     result = run()
 
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("Error: COMMAND is required: say what to do.\nusage: ")
+    assert result.err.startswith("Error: COMMAND is required: choose one of these.\nusage: ")
     assert "  checkpoint   take, list, compare, prune" in result.err
 
 

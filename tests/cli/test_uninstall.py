@@ -107,7 +107,7 @@ def test_uninstall_removes_all_that_was_put_anywhere_and_keeps_the_data(
         "uninstall fleetd)",
     ):
         assert what in gone.out
-    assert "Nothing of fleetd is installed here." in done("uninstall", "--yes").out
+    assert "fleetd is not installed here." in done("uninstall", "--yes").out
     again = done("uninstall", "--yes", "--json").json
     assert (again["changed"], again["removed"], again["errors"]) == (False, [], [])
     assert [each["what"] for each in again["left"]][:2] == ["database", "checkpoints"]
@@ -179,7 +179,7 @@ def test_data_that_another_fleetd_uses_is_not_deleted(
     monkeypatch.setenv("FLEET_SOCKET", str(home / "another" / "d.sock"))
     refused = run("uninstall", "--yes", "--delete-data")
     assert refused.status == 1
-    assert f"A fleetd uses the database {home}/data/squawk.db; nothing of it" in refused.err
+    assert f"A running fleetd uses the database {home}/data/squawk.db; it was" in refused.err
     assert (home / "data" / "squawk.db").exists()
     assert (home / "flightline" / "checkpoints").exists()
 

@@ -10,7 +10,7 @@ from .pages import ROOT, name
 
 PAGES = style.pages()
 # Help and errors are still being rewritten: set it to True to assert them.
-HELP_AND_ERRORS_ARE_PLAIN = False
+HELP_AND_ERRORS_ARE_PLAIN = True
 README_LINES = 150
 PAGE_LINES = {"docs/hooks.md": 200, "docs/operations.md": 200, "docs/synced.md": 200}
 

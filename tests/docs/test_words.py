@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.args import UsageError
-from fleetctl.cli import COMMANDS, build_parser
+from fleetctl.cli import COMMANDS, SPELLINGS, build_parser
 from fleetd.protocol.methods import METHODS
 
 from .pages import PAGES, ROOT, anchors, blocks, links, name, spans
@@ -163,7 +163,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{name(page)}: {link}"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - SPELLINGS.keys()))
 def test_every_command_is_told_of_where_a_person_reads(command: str) -> None:
     written = [page for page in PAGES if "Written by make generate" not in page.read_text("utf-8")]
     said = re.compile(rf"\bfleetctl {command}\b(?!-)")

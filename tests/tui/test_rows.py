@@ -205,10 +205,8 @@ def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     assert "agent_lost" in plain(told)
     page = details.waiting(alone, shown_at())
     assert "\n  agent_lost: bob\n" in page
-    assert (
-        "bring it back:         fleetctl resume --mission msn-00000001 --agent NEW --take-over-from bob\n"
-        in f"{page}\n"
-    )
+    command = "fleetctl resume --mission msn-00000001 --agent NEW --take-over-from bob"
+    assert f"bring it back:         {command}\n" in f"{page}\n"
 
     others = state_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
     page = details.waiting(others, shown_at())

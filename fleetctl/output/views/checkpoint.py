@@ -1,4 +1,4 @@
-"""The page of ``fleetctl checkpoints show``."""
+"""The page of ``fleetctl checkpoint show``."""
 
 from ...client.models import Checkpoint
 from .. import console

@@ -1,4 +1,4 @@
-"""The page of ``fleetctl checkpoints diff``."""
+"""The page of ``fleetctl checkpoint diff``."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any

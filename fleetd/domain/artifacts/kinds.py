@@ -146,9 +146,9 @@ register_kind(
         " size_bytes",
         pruned=CheckpointsPruned,
         announced=True,
-        list="fleetctl checkpoints list",
-        verify="fleetctl checkpoints verify --all",
-        way_out=lambda record_id: f"delete it: fleetctl checkpoints delete {record_id}",
+        list="fleetctl checkpoint list",
+        verify="fleetctl checkpoint verify --all",
+        way_out=lambda record_id: f"delete it: fleetctl checkpoint delete {record_id}",
     )
 )
 

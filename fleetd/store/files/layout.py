@@ -98,7 +98,11 @@ LAYOUTS: dict[Noun, Layout] = {
         copies=False,
         unfit=Corrupt,
         mismatch=Corrupt,
+<<<<<<< HEAD
         hint="Move it away. Then fleetctl checkpoints verify --all --repair writes it again.",
+=======
+        hint="Move it away; fleetctl checkpoint verify --all --repair writes it again.",
+>>>>>>> w2
     ),
     "snapshot": Layout(
         noun="snapshot",

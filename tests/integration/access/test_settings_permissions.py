@@ -169,7 +169,7 @@ def test_hooks_doctor_runs_no_command_that_somebody_else_may_have_written(
     assert not (home / "pwned").exists()
     found = {each["check"]: each for each in seen.json["findings"]}
     assert found["run"]["ok"] is False
-    assert found["run"]["detail"].startswith("not tried: others may have written the command")
+    assert found["run"]["detail"].startswith("not run: another user may have written the command")
     # What this installation would write is its own word, and what only the person writes.
     assert run("hooks", "install", "claude", "--yes", *project).status == 0
     seen = run("hooks", "doctor", "claude", "--json", *project)

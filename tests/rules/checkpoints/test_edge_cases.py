@@ -61,7 +61,7 @@ async def test_EDGE_004_both_missing_is_an_error_with_options_and_no_recovery(fl
     for option in (
         str(fleet.engine.store.where),
         str(fleet.checkpoints),
-        "fleetctl checkpoints list",
+        "fleetctl checkpoint list",
     ):
         assert option in refused.value.hint
     assert fleet.dump() == before
