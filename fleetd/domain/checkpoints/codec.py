@@ -88,11 +88,7 @@ def from_file(data: bytes, where: str) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Corrupted checkpoint file: {where} {_why(error)}.",
-<<<<<<< HEAD
-            hint="fleetctl checkpoints verify --all --repair rewrites it from the database.",
-=======
-            hint="fleetctl checkpoint verify --all --repair writes it again from the database.",
->>>>>>> w2
+            hint="fleetctl checkpoint verify --all --repair rewrites it from the database.",
             path=where,
         ) from error
 
@@ -121,11 +117,7 @@ def from_row(row: Row) -> Checkpoint:
     except _UNREADABLE as error:
         raise Corrupt(
             f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
-<<<<<<< HEAD
-            hint=f"fleetctl checkpoints verify {row['id']} --repair restores it from its file.",
-=======
-            hint=f"fleetctl checkpoint verify {row['id']} --repair heals it from its file.",
->>>>>>> w2
+            hint=f"fleetctl checkpoint verify {row['id']} --repair restores it from its file.",
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error

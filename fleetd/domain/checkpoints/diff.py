@@ -67,15 +67,9 @@ def compare(
     """
     if after is not None and before.mission_id != after.mission_id:
         raise InvalidParams(
-<<<<<<< HEAD
             f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}. "
             "Only checkpoints of one mission can be compared.",
-            hint=f"fleetctl checkpoints list --mission {before.mission_id} shows the others.",
-=======
-            f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}; "
-            "only checkpoints of one mission can be compared.",
             hint=f"fleetctl checkpoint list --mission {before.mission_id} shows the others.",
->>>>>>> w2
             field="after",
         )
     now = _present(tx, ctx, before.mission_id) if after is None else _side(after)

@@ -87,11 +87,7 @@ def _refusal(version: object, where: str, values: Plain) -> FleetError:
         return Corrupt(
             f"{where} has no version, but {version!r} in its place.",
             reason="has no version",
-<<<<<<< HEAD
-            hint="fleetctl checkpoints verify --all --repair restores it from the other copy.",
-=======
-            hint="fleetctl checkpoint verify --all --repair heals it from the other copy.",
->>>>>>> w2
+            hint="fleetctl checkpoint verify --all --repair restores it from the other copy.",
             **values,
         )
     newer = numbers > (_numbers(CHECKPOINT_VERSION) or ())

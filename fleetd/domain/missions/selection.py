@@ -84,11 +84,7 @@ def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     if wanted.purpose == "recovery":
         raise InvalidState(
             "No missions need recovery.",
-<<<<<<< HEAD
-            hint="fleetctl checkpoints list shows all checkpoints.",
-=======
-            hint="fleetctl checkpoint list shows what could be restored.",
->>>>>>> w2
+            hint="fleetctl checkpoint list shows all checkpoints.",
         )
     raise InvalidState(
         "No active mission found. Use --mission <id> to specify.",

@@ -255,13 +255,8 @@ def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport)
     if ctx.facts.unreadable:
         raise Corrupt(
             f"No checkpoint of mission {mission_id} can be used: {'; '.join(report.warnings)}.",
-<<<<<<< HEAD
-            hint="fleetctl checkpoints verify --all shows the damage. To use an expired "
+            hint="fleetctl checkpoint verify --all shows the damage. To use an expired "
             "checkpoint: fleetctl resume --checkpoint <id>",
-=======
-            hint="fleetctl checkpoint verify --all shows what is wrong; an expired one can be "
-            "named: fleetctl resume --checkpoint <id>",
->>>>>>> w2
             mission_id=mission_id,
         )
     raise checkpoints.none_for(mission_id)

@@ -98,11 +98,7 @@ LAYOUTS: dict[Noun, Layout] = {
         copies=False,
         unfit=Corrupt,
         mismatch=Corrupt,
-<<<<<<< HEAD
-        hint="Move it away. Then fleetctl checkpoints verify --all --repair writes it again.",
-=======
-        hint="Move it away; fleetctl checkpoint verify --all --repair writes it again.",
->>>>>>> w2
+        hint="Move it away. Then fleetctl checkpoint verify --all --repair writes it again.",
     ),
     "snapshot": Layout(
         noun="snapshot",

@@ -143,13 +143,7 @@ async def test_verify_tells_what_is_bad_and_repair_mends_what_one_good_copy_can(
 
 
 def way_out(checkpoint: Checkpoint) -> str:
-<<<<<<< HEAD
-    return f"; no intact copy is left, delete it: fleetctl checkpoints delete {checkpoint.id}"
-=======
-    return (
-        f"; nothing is left to heal it from, delete it: fleetctl checkpoint delete {checkpoint.id}"
-    )
->>>>>>> w2
+    return f"; no intact copy is left, delete it: fleetctl checkpoint delete {checkpoint.id}"
 
 
 @pytest.mark.parametrize("row", [damage_row, garble_row])
