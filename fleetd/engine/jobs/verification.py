@@ -39,10 +39,10 @@ class _Tally:
         """Count a finding, and say in the log what is wrong."""
         if finding.ok:
             return
+        healed = " healed" if finding.fixed else ":"
         self.healed += finding.fixed
         self.damaged += not finding.fixed
-        text = "Daily verification healed %s: %s" if finding.fixed else "Daily verification: %s: %s"
-        log.warning(text, finding.subject, finding.detail)
+        log.warning("Daily verification%s %s: %s", healed, finding.subject, finding.detail)
 
 
 async def verify_some(engine: Engine) -> Round:
