@@ -289,7 +289,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"goal": "x" * 501}, "goal: expected a string of at most 500 characters"),
     ("plan", {"goal": "x", "sorties": [{"titel": "y"}]}, 'no argument "titel" in sorties'),
     ("plan", {"sorties": ["a"]}, 'sorties[0]: expected an object such as {"title": ...}.'),
-    ("note", {}, "nothing to note"),
+    ("note", {}, "The note is empty"),
     ("send", {"to": [], "subject": "x"}, "to: expected an array with at least one item"),
     ("ack", {"message_ids": ["msg-00000000"]}, "msg-00000000"),
     ("mission", {"mission_id": "msn-00000000"}, "msn-00000000"),

@@ -272,7 +272,7 @@ def test_a_file_that_is_no_database_is_refused_and_untouched(
 
 def test_a_place_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreRefused, match=r"file/fleet\.db cannot be opened.*is yours to write"):
+    with pytest.raises(StoreRefused, match=r"file/fleet\.db cannot be opened.*is writable"):
         SqliteStore(tmp_path / "file" / "fleet.db", lambda _: None)
     (tmp_path / "directory.db").mkdir()
     with pytest.raises(StoreRefused, match="cannot be opened"):

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_named(env, tmp_path):
 def test_a_pipe_in_the_place_of_the_file_hangs_nobody(env, tmp_path):
     os.mkfifo(tmp_path / "config.toml")
 
-    with pytest.raises(config.ConfigError, match=r"config\.toml is no regular file"):
+    with pytest.raises(config.ConfigError, match=r"config\.toml is not a regular file"):
         config.load(env)
 
 

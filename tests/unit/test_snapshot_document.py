@@ -176,7 +176,9 @@ def test_parser_and_validation_errors_have_the_reason_code_checkpoint_schema_inv
 def test_an_unknown_format_version_is_named(tmp_path: Any) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         codec.from_file(changed(integrity={"format_version": 2}), "here")
-    assert "format version is 2 with sha256; 1 with sha256 is read" in caught.value.message
+    assert (
+        "format version is 2 with sha256; this fleetd reads 1 with sha256" in caught.value.message
+    )
 
 
 def test_another_content_has_the_reason_code_checkpoint_integrity_mismatch() -> None:

@@ -179,7 +179,7 @@ def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
 
 def unheard_for(ctx: Context, machine: Row) -> str:
     """Say of a machine for how long it has not been heard of."""
-    return f"has not been heard of for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
+    return f"has sent no heartbeat for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
 
 
 def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:

@@ -107,7 +107,7 @@ def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
         mark_lost(restore.tx, restore.ctx, row, f"its work went to {restore.request.agent_id}")
         return
     here = machine["status"] == "here"
-    where = "runs on" if here else "ran, when it was last heard of, on"
+    where = "runs on" if here else "last ran on"
     raise InvalidState(
         f"Agent {row['id']} {where} {machine['name']} (process {row['pid']}).",
         hint="Let it finish, or end it there."

@@ -162,7 +162,7 @@ def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
     if plan_steps.all_done(known.plan):
         return "completed", None
     if agent["status"] == "lost":
-        return "failed", f"{agent['id']} ended without a word"
+        return "failed", f"{agent['id']} ended without notice"
     broken = _broken_turn(tx, agent["id"])
     if broken is not None:
         return "failed", broken

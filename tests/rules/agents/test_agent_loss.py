@@ -77,7 +77,7 @@ async def test_a_lost_agent_leaves_an_error_checkpoint_with_its_locks(watching, 
 
     (checkpoint_id,) = await watching.checkpoint_ids(mission, "error")
     kept = await watching.do(CheckpointGet(checkpoint_id))
-    told = f"spec-1 ended without a word (process {process.pid} is gone)"
+    told = f"spec-1 ended without notice (process {process.pid} is gone)"
     assert kept.trigger_details == f"AgentLost: {told}"
     assert kept.recovery_context.blockers[0] == f"Error: {told}"
     assert kept.created_by == "fleetd"
@@ -379,7 +379,7 @@ async def test_an_agent_without_a_process_is_lost_after_five_minutes_unheard(
 
     (event,) = await lost(virtual, mission)
     assert event.agent_id == "spec-1"
-    assert event.data == {"reason": "not heard of for 5m 0s"}
+    assert event.data == {"reason": "no heartbeat for 5m 0s"}
     assert await status(virtual, "spec-1") == "lost"
 
 

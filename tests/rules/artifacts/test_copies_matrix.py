@@ -178,6 +178,6 @@ async def test_what_a_start_makes_of_it(
             assert f"Writing 1 missing files of {stage.mission.id}" in caplog.text
             assert stage.path.is_file()
         elif (row, file) == ("missing", "damaged"):
-            assert f"left where it is: Corrupted checkpoint file: {stage.path}" in caplog.text
+            assert f"was not imported: Corrupted checkpoint file: {stage.path}" in caplog.text
         await stage.check("get", served("get", row, file))
         assert (await fleet.do(CheckpointGet(stage.older.id))).warnings == []

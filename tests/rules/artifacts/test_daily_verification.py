@@ -67,7 +67,7 @@ async def test_bit_rot_in_a_checkpoint_file_is_healed_by_the_daily_work_which_sa
     await fleet.settle()
     assert fleet.file_of(first).read_bytes() == whole
     assert f"Daily verification repaired {first.id}: " in caplog.text
-    assert "Verified 2 checkpoint and snapshot files: 1 healed, 0 stay damaged" in caplog.text
+    assert "Verified 2 checkpoint and snapshot files: 1 restored, 0 still damaged" in caplog.text
     assert second.id not in caplog.text.split("Daily verification", 1)[1].splitlines()[0]
     health = {check.name: check for check in (await fleet.do(SystemHealth())).checks}
     assert health["verification"].detail == (
@@ -112,7 +112,7 @@ async def test_bit_rot_in_both_copies_is_a_warning_until_it_is_dealt_with(
     health = await fleet.do(SystemHealth())
     (found,) = [check for check in health.checks if check.name == "verification"]
     assert (found.ok, found.vital, health.ok) == (False, False, True)
-    assert "1 stay damaged; fleetctl doctor names them" in found.detail
+    assert "1 still damaged; fleetctl doctor names them" in found.detail
 
 
 @pytest.mark.parametrize("batches", [BatchSizes(records=3, verified_daily=4)])

@@ -201,7 +201,7 @@ async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     await heartbeat(north.engine)
 
     monkeypatch.setattr(operations, "host_name", lambda: "another")
-    with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
+    with pytest.raises(StoreUnready, match=f"uses the id of this machine .{NORTH}."):
         async with opened(tmp_path / "twin", **again):
             pass
     north.clock.pass_by(UNBROKEN_MS + 1)
@@ -233,7 +233,7 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
         instance=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
     )
     began = trio.current_time()
-    with pytest.raises(StoreUnready, match=f"under the id of this machine .{NORTH}."):
+    with pytest.raises(StoreUnready, match=f"uses the id of this machine .{NORTH}."):
         await refuse_duplicate_id(copied)
     assert trio.current_time() - began <= BEAT_S + 1
     nursery.cancel_scope.cancel()

@@ -181,5 +181,5 @@ async def test_forgetting_names_machines_that_may_still_have_something_in_their_
 
     done = await north.do(SystemForget(mission.id))
 
-    (told,) = [text for text in done.warnings if "not in touch" in text]
-    assert "forget it once more" in told
+    (told,) = [text for text in done.warnings if "disconnected machines" in text]
+    assert "repeat this then" in told

@@ -336,7 +336,7 @@ async def test_the_log_tells_of_the_delivery_and_not_of_who_has_the_spool_emptie
         await tidy_spool(fleet.engine)
         assert str(trace.current()) == "connection 12, request 7 hook.deliver"
     complaint, summary = out.getvalue().splitlines()
-    assert complaint.endswith(f'passed over: no object (delivery "{1:032x}")')
+    assert complaint.endswith(f'skipped: no object (delivery "{1:032x}")')
     assert summary.endswith(" (connection 12, request 7 hook.deliver)")
 
 

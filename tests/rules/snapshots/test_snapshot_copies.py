@@ -457,7 +457,7 @@ async def test_a_latest_json_that_cannot_be_read_is_noticed_and_written_again(
     os.truncate(latest, FILE_MAX + 1)  # also root, who reads everything, does not read that
     (told,) = [f for f in (await fleet.do(SnapshotVerify())).findings if not f.ok]
     assert (told.check, told.reason_code) == ("latest", MISMATCH)
-    assert "cannot be read" in told.detail
+    assert "is unreadable" in told.detail
     assert (await fleet.do(SnapshotVerify(repair=True))).ok
     assert latest.read_bytes() == whole
 

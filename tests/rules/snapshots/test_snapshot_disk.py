@@ -353,7 +353,7 @@ async def test_with_a_damaged_file_among_them_the_others_come_back(
     (history(fleet) / "cp_20260105T120000000Z_9.json").mkdir()
     async with opened(tmp_path, clock=clock) as fleet:
         assert await ids(fleet) == [taken[2].snapshot_id, taken[0].snapshot_id]
-        assert f"left where it is: The snapshot file {bad}" in caplog.text
+        assert f"was not imported: The snapshot file {bad}" in caplog.text
         assert bad.read_bytes()
         assert sorted(await codes(fleet)) == ["checkpoint_schema_invalid"] * 2
         newest = await fleet.do(SnapshotLatest(RUN))

@@ -199,7 +199,7 @@ async def test_status_is_failed_when_the_agent_was_lost(fleet: Fleet) -> None:
     snapshot = await record(fleet, agent_id="spec-1")
     assert snapshot.status == "failed"
     first, *_ = snapshot.step_state.resume_hints.next_actions
-    assert first == "Look into what failed: spec-1 ended without a word"
+    assert first == "Look into what failed: spec-1 ended without notice"
 
 
 async def test_integrity_is_a_checksum_and_format_version_metadata(fleet: Fleet) -> None:
