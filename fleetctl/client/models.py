@@ -111,7 +111,7 @@ def require_object(value: Any, what: str) -> PlainRecord:
 def incompatible(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
     """Return the error of an answer that has another form than expected."""
     return kind(
-        f"fleetctl cannot read the reply of fleetd: {why}.",
+        f"The client cannot read the reply of fleetd: {why}.",
         hint="Compare the versions: fleetctl --version; fleetctl call system.hello",
     )
 

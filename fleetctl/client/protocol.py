@@ -124,7 +124,7 @@ class RpcProtocol:
             raise incompatible(error) from error
         require_object(incoming, "a message")
         if isinstance(method := incoming.get("method"), str):
-            return Notice(method, require_object(incoming.params, "the params of a notification"))
+            return Notice(method, require_object(incoming.params, "params"))
         return self._reply(incoming)
 
     def _reply(self, incoming: PlainRecord) -> Reply | None:

@@ -27,7 +27,7 @@ from ..args import (
     since_option,
     whole_number,
 )
-from ..client import Fleet
+from ..client import Fleet, call
 from ..client.models import (
     DeclaredCompliance,
     DeclaredDigest,
@@ -362,11 +362,11 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
 
 
 def _run_list(args: Namespace) -> int:
-    with Fleet() as client:
-        if args.agent or args.since:
+    if args.agent or args.since:
+        with Fleet() as client:
             page = _filtered(client, args)
-        else:
-            page = client.call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    else:
+        page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
     show = partial(_print_list, page, of_all=args.run_id is None)
     return tables.show_list(args, page.snapshots, show, "No snapshots found.")
 

@@ -135,7 +135,7 @@ def test_a_report_that_says_nothing_is_a_usage_error(run, home, command):
     result = run(*command)
 
     assert result.status == 2
-    assert "Nothing to" in result.err
+    assert "There is nothing to" in result.err
 
 
 def test_an_agent_from_start_to_leaving(run, done, mission):

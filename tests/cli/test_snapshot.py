@@ -159,7 +159,7 @@ def test_a_run_that_is_a_path_is_refused(run, home: Path, run_id):
     for words in (("record", f"--run={run_id}"), ("list", run_id), ("show", run_id)):
         result = run("snapshot", *words)
         assert (result.status, result.out) == (2, ""), (words, result)
-        assert ("run_id" if run_id else "it is empty") in result.err
+        assert ("run_id" if run_id else "the value is empty") in result.err
         assert not controls(result.err)
     for words in (("verify", run_id), ("prune", run_id)):
         assert run("snapshot", *words).status == 2, words

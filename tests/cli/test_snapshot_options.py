@@ -378,7 +378,7 @@ def test_a_run_is_named_once(run, home):
     result = run("snapshot", "record", "--json-in", "run.json", "--run", "b")
 
     assert result.status == 2
-    assert "run_id is given twice" in result.err
+    assert "run_id is in the file and among the options" in result.err
 
 
 def test_show_takes_a_name_or_an_agent(run, home):

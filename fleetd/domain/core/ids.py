@@ -75,7 +75,7 @@ def _find_by_prefix(tx: Tx, noun: str, prefix: str) -> Row:
 def missing(noun: str, record_id: str) -> NotFound:
     """Return the error for an id that does not exist."""
     lists = {
-        "checkpoint": "checkpoints list",
+        "checkpoint": "checkpoint list",
         "snapshot": "snapshot list",
         "message": "mail list",
         "recovery": "call recovery.list",
