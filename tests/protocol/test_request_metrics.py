@@ -261,7 +261,7 @@ async def test_a_request_that_nobody_waits_for_any_more_has_its_line_too(
         await trio.sleep(1)
     (line,) = texts(debug)
     assert line.endswith(" (connection 1, request 9 wait)")
-    assert "Given up" in line
+    assert "Cancelled" in line
 
 
 async def test_subscribers_that_cannot_go_on_are_named(
