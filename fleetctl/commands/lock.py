@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import Any
 
 from ..args import CommandParser, Run, Subparsers, command, group, whole_number
-from ..client import call
+from ..client import Fleet, call
 from ..client.models import (
     Lock,
     LockAcquire,
@@ -111,11 +111,11 @@ def _absolute_file(file: str) -> str:
     return file if file.startswith((*LOCK_KEY_PREFIXES, "~/")) else absolute(file)
 
 
-def _lock_id(lock: str) -> str:
+def _lock_id(client: Fleet, lock: str) -> str:
     """Return the id of a lock that is given by its id, or by the file it is on."""
     if lock.startswith("lck-"):
         return lock
-    found = call(LockList(file=_absolute_file(lock))).locks
+    found = client.call(LockList(file=_absolute_file(lock))).locks
     return found[0].id if found else lock
 
 
@@ -152,19 +152,25 @@ def _path_of(lock: Lock) -> str:
 
 
 def _run_renew(args: Namespace) -> int:
-    lock_id = _lock_id(args.lock_id)
-    request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
-    return _granted(args, call(request), "renewed")
+    with Fleet() as client:
+        lock_id = _lock_id(client, args.lock_id)
+        request = LockRenew(lock_id=lock_id, agent_id=args.agent, timeout_ms=args.timeout_ms)
+        lock = client.call(request)
+    return _granted(args, lock, "renewed")
 
 
 def _run_release(args: Namespace) -> int:
-    lock = call(LockRelease(lock_id=_lock_id(args.lock_id), agent_id=args.agent))
+    with Fleet() as client:
+        lock_id = _lock_id(client, args.lock_id)
+        lock = client.call(LockRelease(lock_id=lock_id, agent_id=args.agent))
     return console.result(args, lock, f"Lock released: {lock.id}  {_path_of(lock)}")
 
 
 def _run_force_release(args: Namespace) -> int:
-    lock_id = _lock_id(args.lock_id)
-    lock = call(LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason))
+    with Fleet() as client:
+        lock_id = _lock_id(client, args.lock_id)
+        request = LockForceRelease(lock_id=lock_id, agent_id=args.agent, reason=args.reason)
+        lock = client.call(request)
     taken = f"Lock released by force: {lock.id}  {_path_of(lock)} (was held by {lock.held_by})"
     return console.result(args, lock, taken)
 
@@ -180,7 +186,7 @@ def _run_list(args: Namespace) -> int:
     paths: dict[str, str] = {}
 
     def page(**more: Any) -> list[Lock]:
-        found = call(
+        found = client.call(
             LockList(
                 mission_id=args.mission,
                 held_by=args.agent,
@@ -194,7 +200,8 @@ def _run_list(args: Namespace) -> int:
         paths.update(found.paths)
         return found.locks
 
-    locks = all_pages(page)
+    with Fleet() as client:
+        locks = all_pages(page)
     # When a lock ended that is not active any more, only exact output says.
     exact = not console.human_readable()
     rows = [

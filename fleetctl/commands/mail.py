@@ -6,7 +6,7 @@ from typing import Any, get_args
 from fleetd.protocol.patterns import Priority
 
 from ..args import Subparsers, agent_option, command, group, limit_option, since_option
-from ..client import call
+from ..client import Fleet, call
 from ..client.models import (
     Message,
     MessageAck,
@@ -121,10 +121,11 @@ def _run_ack(args: Namespace) -> int:
 def _run_list(args: Namespace) -> int:
     terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
     since = time_before(args.since)
-    if since:
-        messages = _newer(since, terms)
-    else:
-        messages = all_pages(lambda **more: call(MessageList(**terms, **more)).messages)
+    with Fleet() as client:
+        if since:
+            messages = _newer(client, since, terms)
+        else:
+            messages = all_pages(lambda **more: client.call(MessageList(**terms, **more)).messages)
     if args.agent:
         messages = [each for each in messages if args.agent in (each.sender, *each.to)]
     rows = [
@@ -141,12 +142,12 @@ def _run_list(args: Namespace) -> int:
     return tables.show(args, messages, COLUMNS, rows, "No messages found.")
 
 
-def _newer(since: str, terms: dict[str, Any]) -> list[Message]:
+def _newer(client: Fleet, since: str, terms: dict[str, Any]) -> list[Message]:
     """Return the messages sent since a time, oldest first; reads no page of older ones."""
     found: list[Message] = []
     after: dict[str, Any] = {}
     while True:
-        page = call(MessageList(**terms, **after, limit=PAGE, newest=True)).messages
+        page = client.call(MessageList(**terms, **after, limit=PAGE, newest=True)).messages
         found += [each for each in page if each.sent_at >= since]
         if len(page) < PAGE or page[-1].sent_at < since:
             return found[::-1]

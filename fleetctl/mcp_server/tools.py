@@ -284,7 +284,7 @@ async def _refuse_others(session: Session, agent: Agent, mission: Mission) -> No
     if all(each.assigned_to != agent.id for each in await session.sorties(mission)):
         raise InvalidState(
             f"{mission.id} ({_goal(mission, agent)}) is not yours to end: no sortie is yours.",
-            hint="Start one of its sorties, or leave the mission to its agents.",
+            hint="Start a sortie of the mission, or leave it to the mission's agents.",
         )
 
 

@@ -24,7 +24,7 @@ def _alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ((), 2, "the setting store is empty"),
         (("--to", "sqlite"), 2, "the setting store is empty"),
         (("--to", "mysql://h/d"), 1, "not a PostgreSQL URL"),
-        (("--to", "postgresql://h/d", "--from", "postgresql://i/d"), 2, "--from names"),
+        (("--to", "postgresql://h/d", "--from", "postgresql://i/d"), 2, "--from is allowed only"),
         (("--to", "postgresql:///d?host=/nowhere&password=geheim"), 1, "/nowhere"),
         (("--check", "--undo"), 2, "not allowed with"),
     ],
