@@ -107,7 +107,7 @@ def test_wrong_ids_and_options_are_refused(run, done, mission):
     assert run("checkpoints", "diff", taken, "--last").status == 2
     strangers = run("checkpoints", "diff", taken, other)
     assert strangers.status == 2
-    assert "only checkpoints of one mission can be compared" in strangers.err
+    assert "Only checkpoints of one mission can be compared" in strangers.err
 
 
 def a_side(**more: object) -> dict[str, object]:

@@ -112,7 +112,7 @@ def test_a_store_that_went_long_ago_is_asked_for_once_more_and_not_waited_for(se
     long_away = {"kind": "unavailable", "retry": True, "away_ms": 60_000}
     received = serve(ending(1, -32008, **long_away), ending(2, -32008, **long_away))
 
-    with Fleet(path) as client, pytest.raises(Unavailable, match="fleetd stops"):
+    with Fleet(path) as client, pytest.raises(Unavailable, match="fleetd ends"):
         client.call(DELETE)
 
     assert len(received) == 2
@@ -133,7 +133,7 @@ def test_a_store_that_just_went_is_waited_for(serve, path):
 def test_a_disk_that_is_full_is_told_at_once(serve, path):
     received = serve(ending(1, -32005, kind="storage"))
 
-    with Fleet(path) as client, pytest.raises(Storage, match="fleetd stops"):
+    with Fleet(path) as client, pytest.raises(Storage, match="fleetd ends"):
         client.call(DELETE)
 
     assert len(received) == 1
@@ -142,7 +142,7 @@ def test_a_disk_that_is_full_is_told_at_once(serve, path):
 def test_a_daemon_that_only_says_that_it_ends_is_believed_in_the_end(serve, path):
     serve(ending(1, -32005, retry=True), ending(2, -32005, retry=True))
 
-    with Fleet(path, restart_s=0.0) as client, pytest.raises(Storage, match="fleetd stops"):
+    with Fleet(path, restart_s=0.0) as client, pytest.raises(Storage, match="fleetd ends"):
         client.call(DELETE)
 
 

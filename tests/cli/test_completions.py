@@ -231,7 +231,7 @@ class TestShells:
     def test_commands_options_words_and_files_are_completed(self, completing: Terminal) -> None:
         Path("a file.txt").touch()
         Path("a-directory").mkdir()
-        typed(completing, "fleetctl checkpoints pr", "fleetctl checkpoint prune")
+        typed(completing, "fleetctl checkpoint pr", "fleetctl checkpoint prune")
         typed(completing, "fleet mission list --stat", "fleet mission list --status")
         typed(
             completing, "fleet mission list --status comp", "fleet mission list --status completed"

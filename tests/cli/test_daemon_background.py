@@ -117,7 +117,7 @@ def test_a_pipe_that_somebody_reads_is_no_log(
     os.mkfifo(log)
     reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        assert "it is not a regular file" in run("daemon", "start").err
+        assert "it is no regular file" in run("daemon", "start").err
     finally:
         os.close(reader)
 

@@ -7,7 +7,7 @@ from wcwidth import wcswidth
 
 from fleetctl.commands import (
     agent,
-    checkpoints,
+    checkpoint,
     config,
     lock,
     mail,
@@ -107,7 +107,7 @@ PRINTED = {
     "agent": agent.COLUMNS,
     "lock": lock.COLUMNS,
     "mail": mail.COLUMNS,
-    "checkpoints": checkpoints.COLUMNS,
+    "checkpoints": checkpoint.COLUMNS,
     "snapshot": (*snapshot.COLUMNS, snapshot.RUN),
     "config": config.COLUMNS,
     "missions in progress": status.MISSIONS,

@@ -91,7 +91,7 @@ def test_nothing_is_restored_where_a_daemon_writes(
     said = fleetctl("restore", str(home / "copy.db"), "--yes")
     assert said.status == 1
     assert f"already running (pid {daemon.process.pid}) and uses the" in said.err
-    assert "Stop it first" in said.err
+    assert "stop it before a restore" in said.err
     assert not (home / "other" / "squawk.db").exists()
     assert not list(home.glob("**/replaced-*"))
 
