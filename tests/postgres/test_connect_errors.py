@@ -174,7 +174,7 @@ async def test_a_newer_schema_stops_whoever_is_older(
         run_sql(postgres.url(database), "UPDATE schema_version SET version = version + 1")
         with pytest.raises(StoreAway, match="has schema version") as refused:
             await store.event("never")
-        assert "mend it" in refused.value.hint
+        assert "needs a repair" in refused.value.hint
         run_sql(postgres.url(database), "UPDATE schema_version SET version = version - 1")
         await store.until(away=False)
         assert await store.kinds() == ["before"]

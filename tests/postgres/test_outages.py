@@ -110,7 +110,7 @@ def test_it_starts_without_its_server_and_takes_in_what_hooks_left(
         monkeypatch.delenv("NOTIFY_SOCKET")
         monkeypatch.delenv("WATCHDOG_USEC")
         (ready,) = [each for each in heard(manager) if b"READY=1" in each]
-        assert b"the store is away: postgresql://" in ready
+        assert b"the store is unreachable: postgresql://" in ready
         for number in (1, 2):
             assert hook(session(home, number=number)).silent
             assert hook(session(home, "UserPromptSubmit", number)).silent
@@ -185,7 +185,7 @@ def test_whoever_needs_the_store_is_refused_at_once_and_told_why(
     found = fleetctl("doctor", "--json")
     assert found.status == 1
     (database,) = [each for each in found.json["findings"] if each["check"] == "database"]
-    assert "away for" in database["detail"]
+    assert "unreachable for" in database["detail"]
     # Who asks in the first 8 s is kept waiting for the rest of them.
     monkeypatch.setitem(Fleet.__init__.__kwdefaults__, "restart_s", 0.0)
     capsys.readouterr()
