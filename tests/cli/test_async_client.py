@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from fleetctl.client import AsyncFleet, ConnectionLost, Link, StoreReplaced, TooSlow
+from fleetctl.client import AsyncFleet, ConnectionLost, Link, StoreReplaced, TooSlow, subscription
 from fleetd.protocol.errors import (
     Incompatible,
     LimitExceeded,
@@ -88,7 +88,9 @@ async def test_calls_outlive_a_daemon_that_is_killed_and_are_applied_once(daemon
     assert sorted(appended) == [event.seq for event in found.events]
 
 
-async def test_events_are_followed_over_restarts_of_the_daemon(daemon):
+async def test_events_are_followed_over_restarts_of_the_daemon(daemon, monkeypatch):
+    # A restart may be quicker than an absence that is worth telling.
+    monkeypatch.setattr(subscription, "LINK_GRACE_S", 0.0)
     links: list[Link] = []
     seen: list[int] = []
 
