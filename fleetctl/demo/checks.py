@@ -194,11 +194,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("finished sorties stay with the agent that did them", _credit),
     ("the successor finished what the killed agent left", _successor),
     ("checkpoints at 25, 50, 75 and 100%, one each", _checkpoints),
-    ("every checkpoint has its file, all digests match", _files),
+    ("every checkpoint has its file, all checksums match", _files),
     ("there was one recovery", _recovered_once),
     ("the killed agent's fencing token is refused", _stale_token),
     ("no lock is left", _locks),
-    ("every letter is acknowledged", _mail),
+    ("every message is acknowledged", _mail),
     ("the killed agent is lost, the others left in order", _agents),
 )
 

@@ -133,7 +133,7 @@ def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -
             _tell(outcome, operation, dry_run=args.dry_run)
         if args.dry_run:
             console.line("[DRY RUN] Nothing was written.")
-        _tell_todo(pending)
+        _tell_todo([each.pending for each in outcomes if each.pending])
     return 1 if any(each.error for each in outcomes) else 0
 
 

@@ -254,7 +254,7 @@ def forgotten_lock(good: FinalState) -> FinalState:
     return replaced(good, locks=[lock])
 
 
-def unread_letter(good: FinalState) -> FinalState:
+def unread_message(good: FinalState) -> FinalState:
     first, *others = good.messages
     delivery = replaced(first.deliveries[0], status="queued")
     return replaced(good, messages=[replaced(first, deliveries=[delivery]), *others])
@@ -275,15 +275,15 @@ def living_dead(good: FinalState) -> FinalState:
         (done_by_another, "the successor finished what the killed agent left"),
         (open_mission, "the mission is completed at 100%"),
         (no_final_checkpoint, "checkpoints at 25, 50, 75 and 100%, one each"),
-        (no_file, "every checkpoint has its file, all digests match"),
+        (no_file, "every checkpoint has its file, all checksums match"),
         (two_recoveries, "there was one recovery"),
         (forgotten_lock, "no lock is left"),
-        (unread_letter, "every letter is acknowledged"),
+        (unread_message, "every message is acknowledged"),
         (living_dead, "the killed agent is lost, the others left in order"),
         (seen("tests_pass"), "every unit test passes; at the beginning they failed"),
         (seen("tests_failed_before"), "every unit test passes; at the beginning they failed"),
         (seen("all_committed"), "everything is committed"),
-        (seen("checkpoints_intact"), "every checkpoint has its file, all digests match"),
+        (seen("checkpoints_intact"), "every checkpoint has its file, all checksums match"),
         (seen("stale_token_refused"), "the killed agent's fencing token is refused"),
         (seen("new_token_accepted"), "the killed agent's fencing token is refused"),
     ],

@@ -380,6 +380,20 @@ def test_a_write_that_fails_leaves_the_file_and_no_leftovers(
     assert os.listdir(settings.parent) == ["settings.json"]
 
 
+def test_a_step_left_to_the_person_is_not_told_when_the_write_failed(
+    machine: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    (machine / ".codex").mkdir()
+    monkeypatch.setattr(config_file.os, "fsync", full)
+    refused = run("hooks", "install", "codex", "--yes")
+    assert refused.status == 1
+    assert "No space left on device" in refused.err
+    assert "You still have to do this" not in refused.out
+
+
 def test_edits_between_install_and_uninstall_stay(
     settings: Path, done: Callable[..., Result]
 ) -> None:

@@ -70,7 +70,7 @@ def _restore(loaded: Loaded, file: Path, *, preview: bool) -> OfflineRestoreRepo
     except AlreadyRunning as error:
         raise InvalidState(
             f"{error}; stop it before a restore: {STOP}",
-            hint="Without systemd: fleetctl daemon stop. Then try again.",
+            hint="Then run the restore again.",
         ) from None
 
 
