@@ -106,10 +106,10 @@ def loaded_settings() -> "Loaded":
         raise InvalidState(str(error), hint="Correct the value, then try again.") from error
 
 
-def time_before(age_ms: int | None) -> str:
-    """Return the time an age ago as records have it; an empty text, before all times, for None."""
+def time_before(age_ms: int | None) -> str | None:
+    """Return the time an age ago as records have it; None for None."""
     if age_ms is None:
-        return ""
+        return None
     # Imported here: only lists by time need times of the wire.
     from fleetd.protocol.timestamps import iso
 

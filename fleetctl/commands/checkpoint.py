@@ -3,7 +3,7 @@
 from argparse import Namespace
 from functools import partial
 
-from fleetd.protocol.errors import Corrupt, InvalidState, NotFound
+from fleetd.protocol.errors import InvalidState
 
 from ..args import (
     HERE,
@@ -53,8 +53,6 @@ DIFF_EXAMPLES = """\
   fleetctl checkpoint diff --last          # the two newest checkpoints"""
 # A mission keeps no more checkpoints than this by default; some of them are for undoing.
 NEWEST = 100
-# The daemon returns no more in one page.
-MOST = 1_000
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 COLUMNS = (
     Column("ID"),
@@ -199,31 +197,15 @@ def run(args: Namespace) -> int:
 def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         mission = mission_id(client, args.mission)
-        if args.agent or args.since:
-            page = _filtered(client, mission, args)
-        else:
-            page = client.call(CheckpointList(mission_id=mission, limit=args.limit))
+        wanted = CheckpointList(
+            mission_id=mission,
+            agent_id=args.agent,
+            since_time=time_before(args.since),
+            limit=args.limit,
+        )
+        page = client.call(wanted)
     show = partial(_print_list, page)
     return tables.show_list(args, page.checkpoints, show, "No checkpoints found.")
-
-
-def _filtered(client: Fleet, mission: str, args: Namespace) -> CheckpointPage:
-    """Return the checkpoints of an agent and a time; only their documents name who took them."""
-    since = time_before(args.since)
-    page = client.call(CheckpointList(mission_id=mission, limit=MOST))
-    found = [each for each in page.checkpoints if each.timestamp >= since]
-    if args.agent:
-        found = [each for each in found if _taken_by(client, each.id) == args.agent]
-    return CheckpointPage(checkpoints=found[: args.limit], total=len(found))
-
-
-def _taken_by(client: Fleet, checkpoint_id: str) -> str | None:
-    """Return who took a checkpoint, None when both copies are damaged or it was deleted."""
-    try:
-        return client.call(CheckpointGet(checkpoint_id=checkpoint_id)).created_by
-    except (Corrupt, NotFound) as error:
-        console.warn(f"{checkpoint_id} is left out: {error.message}")
-        return None
 
 
 def _print_list(page: CheckpointPage) -> None:

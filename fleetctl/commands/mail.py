@@ -15,7 +15,7 @@ from ..client.models import (
     MessageRequeue,
     MessageSend,
 )
-from ..client.pagination import PAGE, all_pages
+from ..client.pagination import all_pages
 from ..context import time_before
 from ..output import console, tables
 from ..output.tables import Column
@@ -119,15 +119,14 @@ def _run_ack(args: Namespace) -> int:
 
 
 def _run_list(args: Namespace) -> int:
-    terms: dict[str, Any] = {"mission_id": args.mission, "pending": True if args.pending else None}
-    since = time_before(args.since)
+    terms: dict[str, Any] = {
+        "mission_id": args.mission,
+        "pending": True if args.pending else None,
+        "agent_id": args.agent,
+        "since_time": time_before(args.since),
+    }
     with Fleet() as client:
-        if since:
-            messages = _newer(client, since, terms)
-        else:
-            messages = all_pages(lambda **more: client.call(MessageList(**terms, **more)).messages)
-    if args.agent:
-        messages = [each for each in messages if args.agent in (each.sender, *each.to)]
+        messages = all_pages(lambda **more: client.call(MessageList(**terms, **more)).messages)
     rows = [
         (
             each.id,
@@ -140,18 +139,6 @@ def _run_list(args: Namespace) -> int:
         for each in messages
     ]
     return tables.show(args, messages, COLUMNS, rows, "No messages found.")
-
-
-def _newer(client: Fleet, since: str, terms: dict[str, Any]) -> list[Message]:
-    """Return the messages sent since a time, oldest first; reads no page of older ones."""
-    found: list[Message] = []
-    after: dict[str, Any] = {}
-    while True:
-        page = client.call(MessageList(**terms, **after, limit=PAGE, newest=True)).messages
-        found += [each for each in page if each.sent_at >= since]
-        if len(page) < PAGE or page[-1].sent_at < since:
-            return found[::-1]
-        after = {"after": page[-1].id}
 
 
 def _run_requeue(args: Namespace) -> int:

@@ -4,10 +4,10 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from fleetd.protocol import endings
-from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import Priority
 
 from ..args import (
@@ -24,7 +24,6 @@ from ..args import (
 )
 from ..client import Fleet, call
 from ..client.models import (
-    AgentGet,
     Event,
     Mission,
     MissionCancel,
@@ -40,7 +39,7 @@ from ..client.models import (
     NewSortie,
     SortieList,
 )
-from ..client.pagination import PAGE, newest_events
+from ..client.pagination import newest_events
 from ..context import (
     absolute,
     machine_name,
@@ -235,16 +234,14 @@ def _directory(client: Fleet, mission: Mission) -> str | None:
 def _run_list(args: Namespace) -> int:
     directory = absolute(args.project_dir) if args.project_dir else None
     status, why = endings.of_state(args.status) if args.status else (None, None)
-    with Fleet() as client:
-        terms: dict[str, Any] = {
-            "status": status,
-            "project_dir": directory,
-            "closed_reason": why,
-        }
-        if args.agent:
-            missions = list(islice(_of_agent(client, args.agent, terms), args.limit))
-        else:
-            missions = client.call(MissionList(**terms, limit=args.limit)).missions
+    wanted = MissionList(
+        status=status,
+        project_dir=directory,
+        closed_reason=why,
+        agent_id=args.agent,
+        limit=args.limit,
+    )
+    missions = call(wanted).missions
     rows = [
         (
             each.id,
@@ -256,27 +253,6 @@ def _run_list(args: Namespace) -> int:
         for each in missions
     ]
     return tables.show(args, missions, COLUMNS, rows, "No missions found.")
-
-
-def _of_agent(client: Fleet, agent: str, terms: dict[str, Any]) -> Iterator[Mission]:
-    """Yield the missions that an agent has to do with, newest first, page by page."""
-    try:
-        present = client.call(AgentGet(agent_id=agent)).mission_id
-    except NotFound:
-        present = None  # it was forgotten, or never registered; its sorties remain
-    after: dict[str, Any] = {}
-    while True:
-        page = client.call(MissionList(**terms, **after, limit=PAGE)).missions
-        for mission in page:
-            if agent == mission.author or mission.id == present:
-                yield mission
-            elif mission.total_sorties:
-                request = SortieList(mission_id=mission.id, assigned_to=agent)
-                if client.call(request).sorties:
-                    yield mission
-        if len(page) < PAGE:
-            return
-        after = {"after": page[-1].id}
 
 
 def _run_update(args: Namespace) -> int:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from fleetd.protocol.errors import Corrupt, NotFound
 from fleetd.protocol.patterns import (
     OutcomeKind,
     RunStatus,
@@ -84,8 +83,6 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
-# The daemon returns no more in one page.
-MOST = 1_000
 # No line that the daemon takes is longer.
 MOST_BYTES = 1024 * 1024
 # A name may have colons: it ends where the first verdict stands between two.
@@ -362,36 +359,15 @@ def _recorded(snapshot: Snapshot, folder: str) -> list[str]:
 
 
 def _run_list(args: Namespace) -> int:
-    if args.agent or args.since:
-        with Fleet() as client:
-            page = _filtered(client, args)
-    else:
-        page = call(SnapshotList(run_id=args.run_id, limit=args.limit))
+    wanted = SnapshotList(
+        run_id=args.run_id,
+        agent_id=args.agent,
+        since_time=time_before(args.since),
+        limit=args.limit,
+    )
+    page = call(wanted)
     show = partial(_print_list, page, of_all=args.run_id is None)
     return tables.show_list(args, page.snapshots, show, "No snapshots found.")
-
-
-def _filtered(client: Fleet, args: Namespace) -> SnapshotPage:
-    """Return the snapshots of an agent and a time; only whole snapshots name the run's agent."""
-    since = time_before(args.since)
-    page = client.call(SnapshotList(run_id=args.run_id, limit=MOST))
-    found = [each for each in page.snapshots if each.created_at >= since]
-    if page.total > MOST and len(found) == MOST:
-        console.warn(f"Only the newest {MOST} snapshots of {page.total} were searched.")
-    if args.agent:
-        newest = {each.run_id: each.snapshot_id for each in reversed(found)}
-        agents = {run: _agent_of(client, snapshot) for run, snapshot in newest.items()}
-        found = [each for each in found if agents[each.run_id] == args.agent]
-    return SnapshotPage(snapshots=found[: args.limit], total=len(found))
-
-
-def _agent_of(client: Fleet, snapshot_id: str) -> str | None:
-    """Return the agent of a snapshot's run, None for a damaged or deleted snapshot."""
-    try:
-        return client.call(SnapshotGet(snapshot_id=snapshot_id)).agent_id
-    except (Corrupt, NotFound) as error:
-        console.warn(f"{snapshot_id} and its run are left out: {error.message}")
-        return None
 
 
 def _print_list(page: SnapshotPage, *, of_all: bool) -> None:

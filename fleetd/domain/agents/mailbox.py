@@ -195,6 +195,10 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
     if request.pending is not None:
         queued = "IN (SELECT d.message_id FROM deliveries d WHERE d.status = 'queued')"
         where.add(f"id {queued}" if request.pending else f"id NOT {queued}")
+    if request.agent_id:
+        received = "id IN (SELECT message_id FROM deliveries WHERE agent_id = :agent)"
+        where.add(f"(sender = :agent OR {received})", agent=request.agent_id)
+    where.since("sent_at", request.since_time)
     if request.after:
         last = find(tx, "message", request.after)
         behind = f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)"

@@ -29,6 +29,11 @@ class Where:
             if value is not None:
                 self.add(f"{column} = :{column}", **{column: value})
 
+    def since(self, column: str, time: str | None) -> None:
+        """Have a column of times be a time or later; None leaves it free."""
+        if time is not None:
+            self.add(f"{column} >= :since_time", since_time=time)
+
     def __str__(self) -> str:
         return " AND ".join(self._conditions)
 

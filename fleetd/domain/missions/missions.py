@@ -272,6 +272,14 @@ def get(tx: Tx, ctx: Context, request: MissionGet) -> Mission:
     return _get(tx, request.mission_id)
 
 
+# Whether an agent works in a mission, gave it its title or has sorties in it.
+_INVOLVES = (
+    "(author = :agent OR id IN (SELECT a.mission_id FROM agents a WHERE a.id = :agent)"
+    " OR EXISTS (SELECT 1 FROM sorties s WHERE s.mission_id = missions.id"
+    " AND s.assigned_to = :agent))"
+)
+
+
 @method(MissionList)
 def list_missions(tx: Tx, ctx: Context, request: MissionList) -> MissionPage:
     """Return missions, newest first."""
@@ -279,7 +287,9 @@ def list_missions(tx: Tx, ctx: Context, request: MissionList) -> MissionPage:
     where.equal(status=request.status, closed_reason=request.closed_reason)
     if request.project_dir:
         where.equal(machine=ctx.machine, project_dir=os.path.normpath(request.project_dir))
-    if request.project_dir or request.closed_reason:
+    if request.agent_id:
+        where.add(_INVOLVES, agent=request.agent_id)
+    if request.project_dir or request.closed_reason or request.agent_id:
         total = tx.value(f"SELECT count(*) FROM missions WHERE {where}", **where.params)
     else:
         total = tally(tx, "missions", request.status)

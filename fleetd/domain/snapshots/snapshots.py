@@ -266,12 +266,13 @@ def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
     """Return summaries, newest first, without touching the documents."""
     where = Where()
     where.add(LIVE)
-    if request.run_id is None:
+    where.equal(run_id=request.run_id, agent_id=request.agent_id)
+    where.since("timestamp", request.since_time)
+    if request.run_id and not (run_row(tx, request.run_id) or session_of_run(tx, request.run_id)):
+        raise without_snapshots(request.run_id)
+    if request.run_id is None and request.agent_id is None and request.since_time is None:
         total = tally(tx, "snapshots")
     else:
-        if not (run_row(tx, request.run_id) or session_of_run(tx, request.run_id)):
-            raise without_snapshots(request.run_id)
-        where.equal(run_id=request.run_id)
         total = tx.value(f"SELECT count(*) FROM snapshots WHERE {where}", **where.params)
     rows = tx.all(
         f"SELECT {_SUMMARY} FROM snapshots WHERE {where} ORDER BY seq DESC LIMIT :limit",

@@ -15,6 +15,7 @@ from ..types import (
     MissionId,
     Path,
     Text,
+    Timestamp,
     Trigger,
 )
 from .mission import Deleted
@@ -83,6 +84,8 @@ class CheckpointList(Query[CheckpointPage], frozen=True):
     mission_id: MissionId | None = None
     trigger: Trigger | None = None
     limit: Limit = 10
+    agent_id: AgentId | None = None
+    since_time: Timestamp | None = None
 
 
 class CheckpointDelete(Mutation[Deleted], frozen=True):

@@ -6,7 +6,7 @@ from msgspec import Meta, field
 
 from ..records import Message, Record
 from ..request import Mutation, Query
-from ..types import AgentId, Limit, MessageId, MissionId, Priority, Text, Title
+from ..types import AgentId, Limit, MessageId, MissionId, Priority, Text, Timestamp, Title
 
 ThreadId = Annotated[str, Meta(min_length=1, max_length=200)]
 Recipients = Annotated[list[AgentId], Meta(min_length=1, max_length=1_000)]
@@ -60,6 +60,8 @@ class MessageList(Query[MessagePage], frozen=True):
     limit: Limit = 1_000
     after: MessageId | None = None
     newest: bool = False
+    agent_id: AgentId | None = None
+    since_time: Timestamp | None = None
 
 
 class MessageRequeue(Mutation[Message], frozen=True):

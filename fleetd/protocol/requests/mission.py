@@ -124,6 +124,7 @@ class MissionList(Query[MissionPage], frozen=True):
     limit: Limit = 50
     after: MissionId | None = None
     closed_reason: ClosedReason | None = None
+    agent_id: AgentId | None = None
 
 
 class CurrentMission(Record, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from ..types import (
     SnapshotId,
     SnapshotSource,
     StepStatus,
+    Timestamp,
     Title,
     Verdict,
     WindowPressure,
@@ -131,6 +132,8 @@ class SnapshotList(Query[SnapshotPage], frozen=True):
     method: ClassVar[str] = "snapshot.list"
     run_id: RunId | None = None
     limit: Limit = 10
+    agent_id: AgentId | None = None
+    since_time: Timestamp | None = None
 
 
 class PrunedSnapshot(Record, frozen=True, kw_only=True):
