@@ -10,7 +10,7 @@ from typing import Generic
 import pytest
 
 from tests.agents import packages
-from tests.agents.machines import Claude, Codex, Gemini, M
+from tests.agents.machines import Claude, Codex, Copilot, Gemini, M
 from tests.agents.memory import Memory
 from tests.agents.packages import Package, installed
 from tests.agents.project import repository
@@ -72,6 +72,11 @@ def gemini_package() -> Package:
     return installed(packages.GEMINI)
 
 
+@pytest.fixture(scope="session")
+def copilot_package() -> Package:
+    return installed(packages.COPILOT)
+
+
 @pytest.fixture
 def commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a directory of a person's own commands, where a shell looks first."""
@@ -96,4 +101,10 @@ def codex(codex_package: Package, daemon: Daemon, commands: Path) -> Iterator[De
 @pytest.fixture
 def gemini(gemini_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Gemini]]:
     with _desk(Gemini, daemon, commands) as desk:
+        yield desk
+
+
+@pytest.fixture
+def copilot(copilot_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Copilot]]:
+    with _desk(Copilot, daemon, commands) as desk:
         yield desk

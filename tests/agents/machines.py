@@ -147,3 +147,25 @@ class Gemini:
 
     def go_on(self, text: str, **variables: str) -> Run:
         return self.prompt(text, "--resume", "latest", **variables)
+
+
+class Copilot:
+    harness, package, dialect = "copilot", packages.COPILOT, anthropic
+
+    def __init__(self, url: str, proxy: Outside) -> None:
+        self._proxy = proxy
+        self._settings = {
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_TYPE": "anthropic",
+            "COPILOT_PROVIDER_BASE_URL": url,
+            "COPILOT_PROVIDER_API_KEY": "none",
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "200000",
+            "COPILOT_MODEL": "claude-sonnet-4.5",
+        }
+
+    def prompt(self, text: str, *words: str, **variables: str) -> Run:
+        argv = [*self.package.argv, "--allow-all-tools", *words, "-p", text]
+        return run(argv, self._proxy, self._settings | variables)
+
+    def go_on(self, text: str, **variables: str) -> Run:
+        return self.prompt(text, "--continue", **variables)

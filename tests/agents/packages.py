@@ -67,6 +67,14 @@ GEMINI = Package(
     needs_node=True,
 )
 
+COPILOT = Package(
+    "copilot",
+    "@github/copilot@1.0.102",
+    "1.0.102",
+    ("@github/copilot", "npm-loader.js"),
+    needs_node=True,
+)
+
 
 def installed(package: Package) -> Package:
     """Return a package that is there, in its pinned version; skip the test where it cannot be."""
@@ -86,7 +94,7 @@ def installed(package: Package) -> Package:
             check=True,
             env={**os.environ, "HOME": home},
         )
-    assert package.version in said.stdout.split(), said.stdout
+    assert package.version in [word.rstrip(".") for word in said.stdout.split()], said.stdout
     return package
 
 
