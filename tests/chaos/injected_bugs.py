@@ -60,11 +60,11 @@ def reply_before_commit() -> None:
         told.difference_update(id(job) for job in batch)
 
     def together(self: group_commit.SqliteCommitter, jobs: list[Job]) -> bool:
-        done: list[tuple[Job, Any]] = []
+        done: list[tuple[Job, Any, int]] = []
         self._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
             self._one(job, done)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         told.update(id(job) for job in jobs)
         with committing:

@@ -226,10 +226,10 @@ class _Hasty:
         committer._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
             committer._one(job, done)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         told = threading.Event()
-        self._soon(self._tell, [job for job, _ in done], told)
+        self._soon(self._tell, [job for job, *_ in done], told)
         told.wait(10)
         committer._connection.execute("COMMIT")
         return True

@@ -63,6 +63,7 @@ def append(
     """Append an event of any type; activity keeps up its mission, its agent and their leases."""
     columns = _columns(ctx, kind, data, mission_id, agent_id, activity=activity)
     seq = tx.value(f"{_INSERT} RETURNING seq", **columns)
+    tx.log_end = seq
     tx.after_commit(Ring())
     if activity:
         _keep_up(tx, ctx, kind, mission_id, agent_id, seq)

@@ -21,6 +21,7 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
+from .connect import STATEMENTS
 from .database_files import FileIdentity, FileReplaced, HighWaterMark
 from .errors import classify, leaves_doubt, read_failed, translate
 
@@ -36,39 +37,57 @@ _STEPS = 200_000
 class SqliteExecutor:
     """What a Tx runs its statements with, on one connection.
 
-    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError.
+    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError. The names of a
+    statement's columns are kept by its text: SQLite takes as long to tell them as to find a row.
     """
 
     def __init__(self, connection: apsw.Connection, limit_s: float = STATEMENT_S) -> None:
         self._connection = connection
         self._limit_s = limit_s
-        self._until = math.inf
-        connection.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
+        self._until: float | None = math.inf
+        """When the statement at work is ended; None until its first look at the clock."""
+        self._names: dict[str, tuple[str, ...]] = {}
+        connection.set_progress_handler(self._takes_too_long, _STEPS)
+
+    def _takes_too_long(self) -> bool:
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._limit_s
+        return now > self._until
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
-        self._until = time.monotonic() + self._limit_s
+        self._until = None
         try:
-            return self._rows(sql, params)
+            cursor = self._connection.execute(sql, params)
+            first = next(cursor, None)
+            if first is None:
+                return []
+            names = self._names.get(sql)
+            # Another program may have added a column since; ours change the schema at a start only.
+            if names is None or len(names) != len(first):
+                names = self._learn(sql, cursor)
+            rows = [dict(zip(names, first, strict=True))]
+            rows += [dict(zip(names, row, strict=True)) for row in cursor]
+            return rows
         finally:
             self._until = math.inf
 
-    def _rows(self, sql: str, params: Row) -> list[Row]:
-        cursor = self._connection.execute(sql, params)
-        first = next(cursor, None)
-        if first is None:
-            return []
-        # Read before the last row is taken: then the statement, and its description, are gone.
-        names = [column[0] for column in cursor.get_description()]
-        rows = [dict(zip(names, first, strict=True))]
-        rows.extend(dict(zip(names, row, strict=True)) for row in cursor)
-        return rows
+    def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
+        """Keep the names of a statement's columns.
+
+        Its last row must not have been taken: then the statement, and its description, are gone.
+        """
+        if len(self._names) >= STATEMENTS:  # texts with lists in them have no end
+            self._names.clear()
+        names = self._names[sql] = tuple(column[0] for column in cursor.get_description())
+        return names
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as they come."""
-        self._until = time.monotonic() + self._limit_s
+        self._until = None
         try:
-            return list(self._connection.execute(sql, params))
+            return self._connection.execute(sql, params).fetchall()
         finally:
             self._until = math.inf
 
@@ -100,12 +119,11 @@ class SqliteCommitter:
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
-        self._changes = connection.total_changes()
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is None and (problem := self._identity.problem()):
-            self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
+        if self.failure is None and not self._identity.intact:
+            self._look_at_files()
         for outside, group in itertools.groupby(
             jobs, lambda job: isinstance(job.fn, OutsideTransaction)
         ):
@@ -117,6 +135,11 @@ class SqliteCommitter:
             elif not self._together(members):
                 for job in members:
                     self._together([job])
+
+    def _look_at_files(self) -> None:
+        """Stop when a file of the database was taken away; one may be new, or may be away."""
+        if problem := self._identity.problem():
+            self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
 
     def _alone(self, jobs: list[Job]) -> None:
         """Run jobs that SQLite allows outside a transaction only."""
@@ -130,14 +153,17 @@ class SqliteCommitter:
 
     def _together(self, jobs: list[Job]) -> bool:
         """Run jobs in one transaction; False when they should be tried one by one."""
-        done: list[tuple[Job, Any]] = []
+        done: list[tuple[Job, Any, int]] = []
         self.landed = False
         _roll_back(self._connection)  # what the last one left, if its own end failed
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                self._one(job, done)
-            self._commit()
+            if len(jobs) == 1:  # it has the transaction for a savepoint
+                self._carry_out(jobs[0], done)
+            else:
+                for job in jobs:
+                    self._one(job, done)
+            self._commit(done[-1][2] if done else 0)
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
         except BaseException as error:
@@ -147,27 +173,24 @@ class SqliteCommitter:
             log.exception("A batch was committed, but a step after its COMMIT failed")
         if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
             return self._refuse(jobs, self.failure)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         return True
 
-    def _commit(self) -> None:
-        changes = self._connection.total_changes()
-        if changes == self._changes:  # nothing to sync would not say how long a sync takes
-            self._connection.execute("COMMIT")
-            return
-        end = self._mark.end_at_commit(self._connection)
+    def _commit(self, end: int) -> None:
+        """Commit; ``end`` is how far the log has come by then, 0 when it has to be asked for."""
+        end = end or self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
-        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._mark.note(end)
-        self._changes = changes
+        if self.landed:  # with nothing to sync it would not say how long a sync takes
+            self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+            self._mark.note(end)
 
-    def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:
+    def _one(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
+        """Run one of several jobs, in a savepoint of its own."""
         self._connection.execute("SAVEPOINT request")
-        tx = Tx(self._execute)
         try:
-            value = job.run(tx)
+            self._carry_out(job, done)
         except Exception as raised:
             error = self._classify(raised)
             if leaves_doubt(error):
@@ -175,12 +198,14 @@ class SqliteCommitter:
             if not self._connection.in_transaction:
                 raise _TransactionLost(error) from raised
             self._connection.execute("ROLLBACK TO request")
-            job.effects = []
             job.fail(translate(error))
-        else:
-            job.effects = tx.effects
-            done.append((job, value))
         self._connection.execute("RELEASE request")
+
+    def _carry_out(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
+        tx = Tx(self._execute)
+        value = job.run(tx)
+        job.effects = tx.effects
+        done.append((job, value, tx.log_end))
 
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
