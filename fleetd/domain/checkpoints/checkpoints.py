@@ -275,22 +275,30 @@ def drop_surplus_checkpoints(
     )
     if excess <= 0:
         return
-    rows = tx.all(
-        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
-        id=mission_id,
-    )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, ctx.batches.surplus)]:
+    for checkpoint_id in _superfluous(tx, mission_id, pinned, min(excess, ctx.batches.surplus)):
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
-def _superfluous(rows: list[Row], pinned: str | None) -> list[str]:
-    """Return what may go of a mission's checkpoints, in the order in which it should."""
-    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    oldest_first = [
-        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, pinned)
-    ]
-    # Sorting keeps the order among equals.
-    oldest_first.sort(key=lambda row: row["trigger"] != "error")
-    return [row["id"] for row in oldest_first]
+_OF_MISSION = f"FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
+# Found by an index, however many there are.
+_MILESTONE = f"SELECT id {_OF_MISSION} AND trigger = 'progress' ORDER BY seq DESC LIMIT 1"
+_MAY_GO = (
+    f" AND id <> :pinned AND seq < (SELECT seq {_OF_MISSION} ORDER BY seq DESC"
+    " LIMIT 1 OFFSET :never) ORDER BY seq LIMIT :most"
+)
+
+
+def _superfluous(tx: Tx, mission_id: str, pinned: str | None, most: int) -> list[str]:
+    """Return what is to go of a mission's checkpoints, in the order in which it should."""
+    params: Row = {"mission": mission_id, "pinned": pinned or "", "never": NEVER_DROPPED - 1}
+    rows = tx.all(f"SELECT id {_OF_MISSION} AND trigger = 'error'{_MAY_GO}", **params, most=most)
+    if len(rows) < most:
+        rows += tx.all(
+            f"SELECT id {_OF_MISSION} AND trigger <> 'error'"
+            f" AND id <> coalesce(({_MILESTONE}), ''){_MAY_GO}",
+            **params,
+            most=most - len(rows),
+        )
+    return [row["id"] for row in rows]

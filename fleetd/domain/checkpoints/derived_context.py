@@ -13,7 +13,8 @@ from ...protocol.records import Event, RecoveryContext, SortieState, WorkNote
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
 from ..core.context import Context
-from ..core.event_log import data_of, event_of
+from ..core.event_log import NO_DEEDS, data_of, event_of
+from ..core.sql import in_sql
 from ..core.tx import Row, Tx
 from .narrative import Titles, obstacle, sentence, shares, step
 
@@ -25,11 +26,7 @@ _note = msgspec.json.Decoder(WorkNote).decode
 OWN_EVENTS = (
     "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
 )
-# A lease renewal or a checkpoint says nothing about the work; the action before it does.
-_TELLS_NOTHING = (
-    "('fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',"
-    " 'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished')"
-)
+_DEED = f"activity = 1 AND type NOT IN {in_sql(NO_DEEDS)}"
 
 
 def derive(
@@ -157,10 +154,10 @@ def last_action(
         _own_action(tx, mission_id, agent_id)
         if agent_id
         else tx.one(
-            # From the last activity backwards: a recovery may have left thousands of events behind.
-            "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
-            " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
-            f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            # That very event, unless it is gone from the log: then an older one.
+            f"SELECT * FROM events WHERE mission_id = :mission AND {_DEED}"
+            " AND seq <= (SELECT last_deed_seq FROM missions WHERE id = :mission)"
+            " ORDER BY seq DESC LIMIT 1",
             mission=mission_id,
         )
     )
@@ -176,7 +173,7 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
     found = [
         tx.one(
             "SELECT * FROM events WHERE mission_id = :mission AND agent_id = :agent"
-            f" AND activity = 1 AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            f" AND {_DEED} ORDER BY seq DESC LIMIT 1",
             agent=name,
             mission=place,
         )

@@ -10,6 +10,12 @@ from ...protocol.records import Event
 from .context import Context
 from .tx import Ring, Row, Tx
 
+# Activity that says nothing about the work, such as a lease renewal or a checkpoint; the action
+# before it does. The store's index of deeds names the same: one more needs a migration.
+NO_DEEDS = (
+    *("fleet_checkpointed", "message_acked", "agent_registered", "agent_deregistered"),
+    *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
+)
 _encode = msgspec.json.Encoder().encode
 _INSERT = (
     "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
@@ -109,9 +115,10 @@ def _keep_up(
 ) -> None:
     """Note what activity means: the mission is not silent, the agent lives, its leases go on."""
     if mission_id:
+        deed = "" if kind in NO_DEEDS else ", last_deed_seq = :seq"
         tx.run(
             "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq,"
-            " active_awake_ms = :awake, silent = 0 WHERE id = :id",
+            f" active_awake_ms = :awake, silent = 0{deed} WHERE id = :id",
             now=ctx.now,
             seq=seq,
             awake=ctx.awake_ms,
