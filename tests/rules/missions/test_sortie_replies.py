@@ -31,12 +31,13 @@ async def test_a_report_on_a_sortie_answers_what_is_stored(
         (SortieProgress(first, notes="And on"), 12),
         (SortieBlock(first, "Waits"), 13),
         (SortieUnblock(first, agent_id="spec-1"), 13),
-        (SortieComplete(first, result="Done"), 30),
+        (SortieComplete(first, result="Done"), 100),  # with a checkpoint, and its file
         (SortieProgress(second, 10, agent_id="spec-1"), 13),
         (SortieFail(second, "No way"), 13),
     ]
     for report, most in reports:
         fleet.clock.pass_by(MINUTE)
+        await fleet.settle()
         statements.clear()
         answer = await fleet.do(report)
         assert len(statements) <= most, statements
