@@ -45,7 +45,7 @@ def emit(
 
 
 def emit_each(
-    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
+    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str | None
 ) -> None:
     """Append many events of the daemon's own that are no activity, each with its agent."""
     rows = [

@@ -24,7 +24,13 @@ SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|
 REVIEWED = {
     "domain/agents/agent_loss": {"condition"},
     "domain/agents/agents": {"where"},
-    "domain/agents/mailbox": {"where", "order"},
+    "domain/agents/mailbox": {
+        "inside_of('agent', wanted)",
+        "inside_of('id', [*found])",
+        "order",
+        "state",
+        "where",
+    },
     "domain/artifacts/ingest": {"names"},
     "domain/artifacts/inventory": {
         "KINDS[noun].table",

@@ -6,45 +6,28 @@ from typing import Any
 
 import pytest
 
-from fleetd.domain.core.tx import Execute, Tx
 from fleetd.engine.engine import random_id
 from fleetd.host import git
 from fleetd.protocol.errors import InvalidParams, LockConflict, NotFound, Unavailable
 from fleetd.protocol.records import Lock, Mission
-from fleetd.protocol.requests.lock import LockAcquire, LockRelease
+from fleetd.protocol.requests.lock import (
+    LockAcquire,
+    LockForceRelease,
+    LockList,
+    LockRelease,
+    LockRenew,
+)
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart, MissionUpdate
-from tests.support.fleet import Fleet, opened
+from tests.support.fleet import MINUTE, Fleet, opened, place_of
+from tests.support.statements import noted
 
 HERE = "a" * 16
-
-
-class Counted:
-    """Runs statements for a transaction and counts them."""
-
-    def __init__(self, execute: Execute, seen: list[str]) -> None:
-        self._execute = execute
-        self._seen = seen
-
-    def __call__(self, sql: str, params: Any) -> Any:
-        self._seen.append(sql)
-        return self._execute(sql, params)
-
-    def tuples(self, sql: str, params: Any) -> Any:
-        self._seen.append(sql)
-        return self._execute.tuples(sql, params)
-
-    def many(self, sql: str, params: Any) -> None:
-        self._seen.append(sql)
-        self._execute.many(sql, params)
 
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of every statement that a rule runs from now on."""
-    seen: list[str] = []
-    begin = Tx.__init__
-    monkeypatch.setattr(Tx, "__init__", lambda tx, execute: begin(tx, Counted(execute, seen)))
-    return seen
+    return noted(monkeypatch)
 
 
 @pytest.fixture
@@ -115,7 +98,8 @@ async def test_a_lock_on_a_path_or_by_a_key_is_one_transaction(
 async def test_only_an_unusual_key_is_asked_for_again(
     fleet: Fleet, transactions: list[str], repository: Path
 ) -> None:
-    mission = await scoped(fleet, "project", repository)
+    unusual = "machine" if fleet.engine.machine else "project"
+    mission = await scoped(fleet, unusual, repository)
     transactions.clear()
 
     by_path = await fleet.do(
@@ -124,7 +108,7 @@ async def test_only_an_unusual_key_is_asked_for_again(
     relative = await fleet.do(LockAcquire("src/a.py", "spec-1", mission.id))
 
     assert transactions == ["write"] * 4
-    assert by_path.normalized_path.startswith(f"project:{repository}")
+    assert by_path.normalized_path.startswith(f"{unusual}:")
     assert (relative.id, relative.normalized_path) == (by_path.id, by_path.normalized_path)
     again = LockAcquire(str(repository / "src/a.py"), "spec-1", mission.id, idempotency_key="once")
     assert await fleet.do(again) == by_path
@@ -157,8 +141,8 @@ async def test_a_mission_that_changes_its_mind_while_somebody_waits_is_asked_aga
     lock = await fleet.do(LockAcquire(file, "spec-2", mission.id, wait_ms=1_000))
 
     assert changed == ["enqueue"]
-    assert held.normalized_path == file
-    assert lock.normalized_path.startswith(f"project:{repository}")
+    assert place_of(held.normalized_path) == file
+    assert place_of(lock.normalized_path).startswith(f"project:{repository}")
 
 
 async def test_what_is_not_there_is_refused_before_what_cannot_be_locked(fleet: Fleet) -> None:
@@ -169,6 +153,27 @@ async def test_what_is_not_there_is_refused_before_what_cannot_be_locked(fleet: 
         await fleet.do(LockAcquire(str(fleet.project), "spec-1"))
     with pytest.raises(InvalidParams, match="a relative path, and no directory"):
         await fleet.do(LockAcquire("a.py", "spec-1"))
+
+
+async def test_what_is_answered_is_what_is_stored(fleet: Fleet) -> None:
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1")
+    first = await fleet.do(LockAcquire("/srv/a.py", "spec-1", timeout_ms=MINUTE))
+    assert [first] == await fleet.locks()
+    fleet.clock.pass_by(MINUTE // 2)
+    for request in (
+        LockAcquire("/srv/a.py", "spec-1", purpose="read", timeout_ms=2 * MINUTE),
+        LockAcquire("/srv/a.py", "spec-1", timeout_ms=1_000),
+        LockRenew(first.id, "spec-1"),
+        LockRenew(first.id[:-1], "spec-1", timeout_ms=3 * MINUTE),
+        LockRelease(first.id, "spec-1"),
+    ):
+        assert [await fleet.do(request)] == (await fleet.do(LockList(active=False))).locks
+        fleet.clock.pass_by(1)
+    second = await fleet.do(LockAcquire("/srv/a.py", "spec-1"))
+    ended = await fleet.do(LockForceRelease(second.id, "spec-1", "stuck"))
+    assert (await fleet.do(LockList(active=False))).locks[-1] == ended
+    assert (ended.status, ended.released_at) == ("forced", fleet.clock.now)
 
 
 @pytest.fixture
