@@ -19,11 +19,11 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.requests.mission import Deleted
-from ...protocol.types import Trigger
+from ...protocol.types import ID_PREFIXES, Trigger
 from ..core.context import Context
 from ..core.counters import tally
-from ..core.event_log import emit, position
-from ..core.ids import find, fresh_id
+from ..core.event_log import emit
+from ..core.ids import find
 from ..core.mappers import summary_of
 from ..core.registry import frees_space, method
 from ..core.soft_delete import LIVE, find_live, mark_deleted
@@ -63,7 +63,8 @@ def take(
 ) -> Checkpoint:
     """Take a checkpoint of a mission; its file is written after COMMIT."""
     state = state or capture(tx, ctx, find(tx, "mission", mission_id))
-    taken = _content(tx, ctx, state, reason)
+    slot = _free_slot(tx, ctx, state.mission["id"])
+    taken = _content(tx, ctx, state, reason, slot)
     columns = to_columns(taken)
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
     if content is not taken:
@@ -93,15 +94,39 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    drop_surplus_checkpoints(tx, ctx, content.mission_id, reason.pinned)
+    excess = slot.others + 1 - ctx.config.limits.checkpoints_per_mission
+    if excess > 0:
+        _drop_surplus(tx, ctx, content.mission_id, reason.pinned, excess)
     return as_taken(content, columns["digest"], warnings)
 
 
-def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointContent:
+class _Slot(msgspec.Struct, frozen=True):
+    """Where a checkpoint is put: an id that none has, where the log ends, how many others stay."""
+
+    id: str
+    seq: int
+    others: int
+
+
+def _free_slot(tx: Tx, ctx: Context, mission_id: str) -> _Slot:
+    while True:
+        candidate = ctx.new_id(ID_PREFIXES["checkpoint"])
+        (row,) = tx.all(
+            "SELECT (SELECT max(seq) FROM events) AS seq, (SELECT count(*) FROM checkpoints"
+            f" WHERE mission_id = :mission AND {LIVE}) AS others,"
+            " EXISTS (SELECT 1 FROM checkpoints WHERE id = :id) AS taken",
+            mission=mission_id,
+            id=candidate,
+        )
+        if not row["taken"]:
+            return _Slot(candidate, row["seq"] or 0, row["others"])
+
+
+def _content(tx: Tx, ctx: Context, state: State, reason: Reason, slot: _Slot) -> CheckpointContent:
     mission = state.mission
     progress = percent(mission["completed_sorties"], mission["total_sorties"])
     return CheckpointContent(
-        id=fresh_id(tx, ctx, "checkpoint"),
+        id=slot.id,
         mission_id=mission["id"],
         timestamp=ctx.now,
         trigger=reason.trigger,
@@ -115,7 +140,7 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
             tx, ctx, mission, state.sorties, declared=reason.declared, errors=reason.errors
         ),
         created_by=reason.created_by,
-        seq=position(tx),
+        seq=slot.seq,
         undo=reason.undo,
     )
 
@@ -177,7 +202,7 @@ def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
         declared=request.recovery_context,
         activity=request.trigger == "manual" and mission["status"] == "in_progress",
     )
-    return take(tx, ctx, mission["id"], reason)
+    return take(tx, ctx, mission["id"], reason, capture(tx, ctx, mission))
 
 
 def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
@@ -258,23 +283,12 @@ def bounded(
     return content, warnings
 
 
-def drop_surplus_checkpoints(
-    tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None
-) -> None:
+def _drop_surplus(tx: Tx, ctx: Context, mission_id: str, pinned: str | None, excess: int) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go, nor does ``pinned``, the one that a
     recovery is at work with.
     """
-    excess = (
-        tx.value(
-            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",
-            id=mission_id,
-        )
-        - ctx.config.limits.checkpoints_per_mission
-    )
-    if excess <= 0:
-        return
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
     for checkpoint_id in _superfluous(tx, mission_id, pinned, min(excess, ctx.batches.surplus)):
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)

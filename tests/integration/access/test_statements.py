@@ -39,7 +39,7 @@ REVIEWED = {
         "table",
         "when",
     },
-    "domain/artifacts/outbox": {"KINDS[noun].table", "there"},
+    "domain/artifacts/outbox": {"KINDS[noun].table", "inside_of('coming', coming)", "there"},
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
