@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import msgspec
 import trio
+from msgspec import Raw
 
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
@@ -35,6 +37,7 @@ from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
 from .change_feed import Bell, ChangeFeed
+from .files.latest_checkpoints import LatestCheckpoints
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
 from .metrics.counters import TimerHealth, Traffic
@@ -173,6 +176,9 @@ class Engine:
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
+        self.latest_checkpoints = LatestCheckpoints(
+            self.read, self.backups["checkpoint"], self.outbox.in_thread
+        )
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
@@ -218,6 +224,11 @@ class Engine:
         """Return the settings in force."""
         return self.loaded.config
 
+    async def ask(self, request: Request[R], caller: Caller) -> R:
+        """Answer a request with a record, for the daemon itself; see ``handle``."""
+        result = await self.handle(request, caller)
+        return request.answer(msgspec.json.decode(result)) if isinstance(result, Raw) else result
+
     async def handle(
         self,
         request: Request[R],
@@ -225,8 +236,10 @@ class Engine:
         *,
         size: int = 0,
         behind: trio.StrictFIFOLock | None = None,
-    ) -> R:
+    ) -> R | Raw:
         """Answer a request by its rule or its service, without the secrets that it holds.
+
+        What is stored as it is sent comes as that JSON.
 
         ``size`` is how many bytes of text the request can hold at most; none overtakes those
         before it that stay ``behind`` the same.
@@ -247,8 +260,9 @@ class Engine:
             if found is None:
                 raise MethodNotFound("Method not found", method=request.method)
             if found.is_rule:
-                return await self.run(found.answer, request, caller)
-            result: R = await found.answer(self, request, caller)
+                answered: R = await self.run(found.answer, request, caller)
+                return answered
+            result: R | Raw = await found.answer(self, request, caller)
             return result
 
     async def run(

@@ -3,9 +3,10 @@
 A checkpoint is never served before its checksum was compared.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
@@ -29,7 +30,7 @@ from ..core.registry import frees_space, method
 from ..core.soft_delete import LIVE, find_live, mark_deleted
 from ..core.sql import Where
 from ..core.tx import LogLine, Row, Tx, WriteBackup
-from .codec import as_taken, from_row, to_columns
+from .codec import as_stored, as_taken, from_row, to_columns
 from .derived_context import derive
 from .state import State, capture
 
@@ -213,6 +214,52 @@ def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
         none = none_for(mission["id"])
         raise NotFound(none.message, hint=none.hint, mission_id=mission["id"])
     return from_row(row)
+
+
+def get_stored(tx: Tx, ctx: Context, checkpoint_id: str) -> Raw | None:
+    """Return the stored JSON of a checkpoint; None where its copies have to be looked into."""
+    row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
+    return _stored(ctx, row) if row else None
+
+
+class StoredLatest(msgspec.Struct, frozen=True):
+    """The newest checkpoint of a mission, as stored JSON, and how many rows the mission has."""
+
+    id: str
+    json: Raw
+    rows: int
+
+
+def latest_stored(
+    tx: Tx, ctx: Context, mission_id: str, files: Set[str] = frozenset()
+) -> StoredLatest | None:
+    """Return the newest checkpoint of a mission that is no undo checkpoint, as it is stored.
+
+    None where its copies have to be looked into, also when one of the mission's ``files`` has no
+    row.
+    """
+    rows = tx.value(
+        "SELECT (SELECT count(*) FROM checkpoints c WHERE c.mission_id = m.id) AS rows"
+        " FROM missions m WHERE m.id = :id",
+        id=mission_id,
+    )
+    row = latest_row(tx, mission_id) if rows else None
+    json = _stored(ctx, row) if row else None
+    if row is None or json is None or not _have_rows(tx, mission_id, files):
+        return None
+    return StoredLatest(row["id"], json, rows)
+
+
+def _have_rows(tx: Tx, mission_id: str, files: Set[str]) -> bool:
+    if not files:
+        return True
+    rows = tx.tuples("SELECT id FROM checkpoints WHERE mission_id = :id", id=mission_id)
+    return files <= {checkpoint_id for (checkpoint_id,) in rows}
+
+
+def _stored(ctx: Context, row: Row) -> Raw | None:
+    # A reply names the other machine that keeps the file: that is looked up.
+    return as_stored(row) if ctx.is_here(row) else None
 
 
 _SUMMARY = (

@@ -267,7 +267,7 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
     ]
     for request, failure in ways:
         try:
-            prompt: str = (await engine.handle(request, caller)).prompt
+            prompt: str = (await engine.ask(request, caller)).prompt
         except StoreAway:
             raise
         except FleetError as refusal:
@@ -311,7 +311,7 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     None where nobody can say which file it is: what Git does not tell is no reason to refuse.
     """
     try:
-        held = await engine.handle(LockList(file=file), caller)
+        held = await engine.ask(LockList(file=file), caller)
     except Unavailable as error:
         log.warning("An edit of %s was allowed without a lock check: %s", file, error.message)
         return None
