@@ -31,6 +31,8 @@ AT_MOST_S = 3.0
 SOURCE = Path(fleetctl.__file__).parents[1] / "native" / "hook_client.c"
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# The compiler is looked for where it was before a test has a PATH of its own.
+WHERE = dict(os.environ)
 CLIENTS = ("python", "compiled", "sanitized")
 
 
@@ -51,19 +53,19 @@ def compiled(*flags: str, source: str = f'#include "{SOURCE}"') -> Path:
     # Its directory has a blank in its name, as a person's may.
     program = Path(tempfile.mkdtemp(prefix="of ", dir=_directory())) / "_hook_client"
     command = ["cc", *FLAGS, *flags, "-x", "c", "-", "-o", str(program)]
-    subprocess.run(command, input=source.encode(), check=True)
+    subprocess.run(command, input=source.encode(), env=WHERE, check=True)
     return program
 
 
 @functools.cache
 def compiles(*flags: str) -> bool:
     """Return whether there is a C compiler that takes these flags, and what it makes runs."""
-    if shutil.which("cc") is None:
+    if shutil.which("cc", path=WHERE.get("PATH")) is None:
         return False
     program = _directory() / f"probe{len(flags)}"
     command = ["cc", *flags, "-x", "c", "-", "-o", str(program)]
     text = b"int main(void) { return 0; }"
-    made = subprocess.run(command, input=text, capture_output=True, check=False)
+    made = subprocess.run(command, input=text, env=WHERE, capture_output=True, check=False)
     return made.returncode == 0 and subprocess.run([program], check=False).returncode == 0
 
 
