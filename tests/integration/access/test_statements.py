@@ -43,7 +43,7 @@ REVIEWED = {
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
-    "domain/core/event_log": {"deed", "seen"},
+    "domain/core/event_log": {"holds", "seen"},
     "domain/core/ids": {"TABLES[noun]", "table"},
     "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
     "domain/core/tombstones": {"inside_of('d', digests)"},
