@@ -19,25 +19,21 @@ from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_
 from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
+_encode = msgspec.json.Encoder().encode
 _states = msgspec.json.Decoder(list[SortieState]).decode
-_FIELDS = (
-    "status",
-    "assigned_to",
-    "progress",
-    "progress_notes",
-    "blocked_reason",
-    "result",
-    "started_at",
-    "completed_at",
-)
-
-
-_OVERWRITE = (
-    "UPDATE sorties SET "
-    + ", ".join(f"{name} = :{name}" for name in _FIELDS)
-    + ", files_json = :files, updated_at = :now WHERE id = :id"
-)
-_restored = attrgetter(*_FIELDS, "files")
+# What a recovery restores of a sortie: fields, and the columns that hold them.
+_FIELDS = {
+    "status": "status",
+    "assigned_to": "assigned_to",
+    "progress": "progress",
+    "progress_notes": "progress_notes",
+    "blocked_reason": "blocked_reason",
+    "result": "result",
+    "started_at": "started_at",
+    "completed_at": "completed_at",
+    "files": "files_json",
+}
+_restored = attrgetter(*_FIELDS)
 
 
 def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> int:
@@ -142,7 +138,7 @@ def _write(restore: RestoreContext, changed: list[tuple[SortieState | None, Sort
         if now is None:
             _recreate(restore, goal)
         restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
-    restore.tx.many(_OVERWRITE, [_columns(restore, goal) for now, goal in changed if now])
+    _overwrite(restore, [(now, goal) for now, goal in changed if now])
     invalidate_plan_items(restore.tx, [goal.id for _, goal in changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
@@ -158,13 +154,23 @@ def _summary(sortie: SortieState | None) -> str:
     return f"{sortie.status} {sortie.progress}%{who}"
 
 
-def _columns(restore: RestoreContext, goal: SortieState) -> Row:
-    return {
-        "id": goal.id,
-        **{name: getattr(goal, name) for name in _FIELDS},
-        "files": msgspec.json.encode(goal.files).decode(),
-        "now": restore.ctx.now,
-    }
+def _overwrite(restore: RestoreContext, changed: list[tuple[SortieState, SortieState]]) -> None:
+    """Write what sorties shall be over what they are, only the columns that any of them changes."""
+    differ = [
+        name
+        for name in _FIELDS
+        if any(getattr(now, name) != getattr(goal, name) for now, goal in changed)
+    ]
+    assignments = "".join(f"{_FIELDS[name]} = :{name}, " for name in differ)
+    restore.tx.many(
+        f"UPDATE sorties SET {assignments}updated_at = :now WHERE id = :id",
+        [
+            {name: getattr(goal, name) for name in differ}
+            | {"id": goal.id, "now": restore.ctx.now}
+            | ({"files": _encode(goal.files).decode()} if "files" in differ else {})
+            for _, goal in changed
+        ],
+    )
 
 
 def _recreate(restore: RestoreContext, goal: SortieState) -> None:
@@ -177,7 +183,7 @@ def _recreate(restore: RestoreContext, goal: SortieState) -> None:
         "title": goal.title or goal.id,
         "created_at": goal.created_at or restore.ctx.now,
         "updated_at": restore.ctx.now,
-        "files_json": msgspec.json.encode(goal.files).decode(),
+        "files_json": _encode(goal.files).decode(),
     }
     restore.tx.insert("sorties", columns)
 

@@ -81,10 +81,7 @@ REVIEWED = {
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {"where"},
-    "domain/recovery/restore_steps": {
-        "', '.join((f'{name} = :{name}' for name ",
-        "'UPDATE sorties SET ' + ', '.join((f'{na",
-    },
+    "domain/recovery/restore_steps": {"assignments"},
     "domain/recovery/roll_forward": {"assignments"},
     "domain/recovery/state": {
         "assignments",
