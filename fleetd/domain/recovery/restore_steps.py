@@ -13,6 +13,8 @@ from ...protocol.types import CLOSED_SORTIE
 from ..agents import mailbox
 from ..core.event_log import emit, emit_each
 from ..core.ids import find
+from ..core.mappers import states_of
+from ..core.sql import chunks, inside_of, named_params
 from ..core.tx import LogLine, Row
 from ..locks import leases
 from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
@@ -36,11 +38,13 @@ _FIELDS = {
 _restored = attrgetter(*_FIELDS)
 
 
-def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> int:
-    """Restore sorties and return how many; what was finished or added since stays.
+def restore_sorties(
+    restore: RestoreContext, present: list[SortieState]
+) -> tuple[int, list[SortieState]]:
+    """Restore sorties; return how many, and those of the mission as they are then.
 
-    ``present`` are those of the mission as they are. Only a recovery that rewinds takes finished
-    work back.
+    ``present`` are those as they are before. What was finished or added since stays. Only a
+    recovery that rewinds takes finished work back.
     """
     live = {sortie.id: sortie for sortie in present}
     changed: list[tuple[SortieState | None, SortieState]] = []
@@ -62,23 +66,49 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
             changed.append((now, goal))
         restored += 1
     _write(restore, changed)
-    _keep_added(
-        restore, [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
-    )
-    return restored
+    added = [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
+    removed = _keep_added(restore, added)
+    if removed or any(now is None for now, _ in changed):
+        return restored, states_of(restore.tx, restore.mission_id)
+    return restored, _as_written(restore, present, [goal for _, goal in changed])
 
 
-def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
-    """Keep what came since the checkpoint, but for what only came back by another recovery."""
+def _as_written(
+    restore: RestoreContext, present: list[SortieState], goals: Sequence[SortieState]
+) -> list[SortieState]:
+    """Return the sorties of a mission after these were written over what was there."""
+    written = {goal.id: goal for goal in goals}
+    if not written:
+        return present
+    return [
+        msgspec.structs.replace(
+            sortie,
+            **dict(zip(_FIELDS, _restored(goal), strict=True)),
+            updated_at=restore.ctx.now,
+        )
+        if (goal := written.get(sortie.id))
+        else sortie
+        for sortie in present
+    ]
+
+
+def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
+    """Keep what came since the checkpoint, but for what only came back by another recovery.
+
+    Return whether anything was removed.
+    """
+    removed = False
     brought_back = _revived_sorties(restore) if added else set()
     for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
             restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
             invalidate_plan_items(restore.tx, [sortie.id])
             restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
+            removed = True
         else:
             reason = "created since the checkpoint"
             restore.report.kept.append(Kept(sortie_id=sortie.id, reason=reason))
+    return removed
 
 
 def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
@@ -134,6 +164,8 @@ def _write(restore: RestoreContext, changed: list[tuple[SortieState | None, Sort
 
     A recovery can change every sortie of a mission.
     """
+    if not changed:
+        return
     for now, goal in changed:
         if now is None:
             _recreate(restore, goal)
@@ -196,21 +228,56 @@ def restore_locks(restore: RestoreContext) -> int:
     """
     _name_orphans_that_ended(restore)
     freed = _release_orphans(restore)
-    restored = sum(
-        _restore_lock(restore, then)
-        for then in restore.checkpoint.active_locks
-        if restore.includes(then.held_by)
-    )
+    wanted = [then for then in restore.checkpoint.active_locks if restore.includes(then.held_by)]
+    now = _lock_state(restore, wanted)
+    restored = sum(_restore_lock(restore, then, now) for then in wanted)
     for path in freed:
         leases.serve(restore.tx, restore.ctx, path)
     return restored
 
 
-def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
+class _LockState(msgspec.Struct, frozen=True):
+    """What locks meet that are restored: who has left, and the active locks by their paths."""
+
+    gone: frozenset[str]
+    active: dict[str, Row]
+
+
+def _lock_state(restore: RestoreContext, wanted: Sequence[Lock]) -> _LockState:
+    """Read what is to be known before locks of the checkpoint are restored, for all at once."""
+    owners = sorted({restore.new_owner(then.held_by) for then in wanted})
+    paths = sorted({key_of_lock(then) for then in wanted})
+    gone, active = set[str](), dict[str, Row]()
+    for some in chunks(owners):
+        rows = restore.tx.all(
+            f"SELECT id FROM agents WHERE id IN ({inside_of('owner', some)}) AND status = 'gone'",
+            **named_params("owner", some),
+        )
+        gone |= {row["id"] for row in rows}
+    for some in chunks(paths):
+        rows = restore.tx.all(
+            f"SELECT * FROM locks WHERE normalized_path IN ({inside_of('path', some)})"
+            " AND status = 'active'",
+            **named_params("path", some),
+        )
+        active |= {row["normalized_path"]: row for row in rows}
+    return _LockState(frozenset(gone), active)
+
+
+def _holder(restore: RestoreContext, now: _LockState, path: str) -> Row | None:
+    """Return the active lock on a path, and end one whose lease ran out unnoticed."""
+    held = now.active.get(path)
+    if held is None or held["expires_at"] > restore.ctx.now:
+        return held
+    leases.end_expired(restore.tx, restore.ctx, path)
+    return None
+
+
+def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
     tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
     path = key_of_lock(then)
     name, warn = display_name(tx, ctx, path, then.file), restore.report.warnings.append
-    if tx.value("SELECT status FROM agents WHERE id = :id", id=owner) == "gone":
+    if owner in now.gone:
         warn(f"Lock not restored: {name} ({owner} has left the fleet)")
         return False
     if _has_foreign_key(restore, path):
@@ -218,8 +285,7 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         why = f"the store was moved since; {owner} can lock it again"
         warn(f"Lock not restored: {then.file} ({why})")
         return False
-    leases.end_expired(tx, ctx, path)
-    held = leases.holder(tx, path)
+    held = _holder(restore, now, path)
     if held is not None and held["held_by"] == owner and restore.repeated:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
@@ -243,7 +309,8 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         purpose=then.purpose,
         timeout_ms=then.timeout_ms,
     )
-    leases.grant(tx, ctx, claim, activity=False)
+    if granted := leases.grant(tx, ctx, claim, activity=False):
+        now.active[path] = granted
     before = f"held by {held['held_by']}" if held is not None else "free"
     if before != f"held by {owner}":
         restore.report.changed("lock", name, before, f"held by {owner}")
@@ -283,15 +350,12 @@ def _note_conflict(restore: RestoreContext, then: Lock, owner: str, held: Row, n
 
 def _name_orphans_that_ended(restore: RestoreContext) -> None:
     """Say which files lost agents held until their grace was over, since the last recovery."""
-    last = restore.tx.value(
-        "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=restore.mission_id
-    )
     for row in restore.tx.all(
         "SELECT file, normalized_path, held_by FROM locks"
-        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
+        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > coalesce("
+        "(SELECT max(briefed_at) FROM recoveries WHERE mission_id = :mission), '')"
         " ORDER BY orphaned_at, id",
         mission=restore.mission_id,
-        since=last or "",
     ):
         if restore.includes(row["held_by"]):
             name = display_file(restore.tx, restore.ctx, row)
