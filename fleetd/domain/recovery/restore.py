@@ -25,13 +25,14 @@ from ..core.context import Context
 from ..core.event_log import emit_each
 from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
+from ..core.reading import Reading
 from ..core.registry import method
 from ..core.sql import Where
 from ..core.tx import Row, Tx
 from ..missions.milestones import reset_milestone
 from ..missions.selection import is_automatic, last_session_mission
 from . import handover, prompt
-from .context_builder import is_unknown, store_agent_contexts
+from .context_builder import agent_contexts, is_unknown, store_agent_contexts
 from .restore_context import (
     RestoreContext,
     RestoreReport,
@@ -127,10 +128,12 @@ def _result(
 ) -> RestoreResult:
     tx, ctx, request, report = restore.tx, restore.ctx, restore.request, restore.report
     note = f", {restored.sorties} sorties restored"
+    reading = Reading(tx)
     context, text = prompt.brief(
-        tx, ctx, mission, sorties, restore.checkpoint, request, restore, note
+        reading, ctx, mission, sorties, restore.checkpoint, request, restore, note
     )
-    store_agent_contexts(restore, mission, sorties)
+    parts = agent_contexts(reading, restore, mission, sorties)
+    store_agent_contexts(tx, mission["id"], parts)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
@@ -165,7 +168,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     sorties, agent_id = states_of(tx, mission["id"]), request.agent_id
-    told, text = prompt.brief(tx, ctx, mission, sorties, checkpoint, request)
+    told, text = prompt.brief(Reading(tx), ctx, mission, sorties, checkpoint, request)
     warnings = []
     if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
         whole = "briefing for the whole mission"
