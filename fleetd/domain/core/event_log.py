@@ -18,10 +18,8 @@ NO_DEEDS = (
     *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
 )
 _encode = msgspec.json.Encoder().encode
-# Events of one INSERT: what it binds is bounded, and so is the number of its texts.
-AT_ONCE = 50
-_INTO = "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
-_INSERT = f"{_INTO} VALUES (:type, :stream, :now, :mission, :agent, :activity, :data)"
+# Events of one INSERT: with each statement the writer lets other threads go first.
+AT_ONCE = 32
 
 
 def emit(
@@ -49,13 +47,13 @@ def emit_each(
     tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str | None
 ) -> None:
     """Append many events of the daemon's own that are no activity, each with its agent."""
-    rows = [
-        _columns(ctx, payload.type, payload_data(payload), mission_id, agent_id, activity=False)
-        for payload, agent_id in told
-    ]
-    if rows:
-        tx.many(_INSERT, rows)
-        tx.after_commit(Ring())
+    _insert(
+        tx,
+        ctx,
+        mission_id,
+        [(payload.type, agent_id, payload_data(payload)) for payload, agent_id in told],
+        activity=False,
+    )
 
 
 def append(
@@ -81,71 +79,62 @@ def append_each(
     activity: bool,
 ) -> list[Event]:
     """Append what happened together, each with its type and data; it is kept up once for all."""
-    stream, now = _stream(mission_id, agent_id), ctx.now
-    shared = {
-        "stream": stream,
-        "now": now,
-        "mission": mission_id,
-        "agent": agent_id,
-        "activity": int(activity),
-    }
-    events: list[Event] = []
-    for first in range(0, len(told), AT_ONCE):
-        some = told[first : first + AT_ONCE]
-        params = dict(shared)
-        for number, (kind, data) in enumerate(some):
-            params[f"type{number}"] = kind
-            params[f"data{number}"] = _encode(data).decode()
-        # Numbers are given in the order of the rows, but not always returned in it.
-        seqs = sorted(row["seq"] for row in tx.all(_insert(len(some)), **params))
-        events += [
-            Event(
-                seq=seq,
-                type=kind,
-                stream=stream,
-                timestamp=now,
-                mission_id=mission_id,
-                agent_id=agent_id,
-                data=data,
-            )
-            for seq, (kind, data) in zip(seqs, some, strict=True)
-        ]
-    if events:
-        tx.log_end = events[-1].seq
-        tx.after_commit(Ring())
+    rows = [(kind, agent_id, data) for kind, data in told]
+    seqs = _insert(tx, ctx, mission_id, rows, activity=activity)
+    events = [
+        Event(
+            seq=seq,
+            type=kind,
+            stream=_stream(mission_id, agent_id),
+            timestamp=ctx.now,
+            mission_id=mission_id,
+            agent_id=agent_id,
+            data=data,
+        )
+        for seq, (kind, data) in zip(seqs, told, strict=True)
+    ]
     if events and activity:
         _keep_up(tx, ctx, events, mission_id, agent_id)
     return events
 
 
-@cache
-def _insert(number: int) -> str:
-    """Return the statement that appends so many events of one stream."""
-    rows = ", ".join(
-        f"(:type{each}, :stream, :now, :mission, :agent, :activity, :data{each})"
-        for each in range(number)
-    )
-    return f"{_INTO} VALUES {rows} RETURNING seq"
-
-
-def _columns(
+def _insert(
+    tx: Tx,
     ctx: Context,
-    kind: str,
-    data: dict[str, Any],
     mission_id: str | None,
-    agent_id: str | None,
+    rows: Sequence[tuple[str, str | None, dict[str, Any]]],
     *,
     activity: bool,
-) -> Row:
-    return {
-        "type": kind,
-        "stream": _stream(mission_id, agent_id),
-        "now": ctx.now,
-        "mission": mission_id,
-        "agent": agent_id,
-        "activity": int(activity),
-        "data": _encode(data).decode(),
-    }
+) -> list[int]:
+    """Write events of one mission, each with its type, agent and data; return their positions."""
+    seqs: list[int] = []
+    shared: Row = {"now": ctx.now, "mission": mission_id, "activity": int(activity)}
+    for first in range(0, len(rows), AT_ONCE):
+        some, params = rows[first : first + AT_ONCE], dict(shared)
+        for number, (kind, agent_id, data) in enumerate(some):
+            params[f"type{number}"] = kind
+            params[f"stream{number}"] = _stream(mission_id, agent_id)
+            params[f"agent{number}"] = agent_id
+            params[f"data{number}"] = _encode(data).decode()
+        # Numbers are given in the order of the rows, but not always returned in it.
+        seqs += sorted(seq for (seq,) in tx.tuples(_statement(len(some)), **params))
+    if seqs:
+        tx.log_end = seqs[-1]
+        tx.after_commit(Ring())
+    return seqs
+
+
+@cache
+def _statement(number: int) -> str:
+    """Return the statement that appends so many events."""
+    rows = ", ".join(
+        f"(:type{each}, :stream{each}, :now, :mission, :agent{each}, :activity, :data{each})"
+        for each in range(number)
+    )
+    return (
+        "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
+        f" VALUES {rows} RETURNING seq"
+    )
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:

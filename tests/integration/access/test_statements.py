@@ -43,7 +43,7 @@ REVIEWED = {
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
-    "domain/core/event_log": {"holds", "seen"},
+    "domain/core/event_log": {"holds", "rows", "seen"},
     "domain/core/ids": {"TABLES[noun]", "table"},
     "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
     "domain/core/tombstones": {"inside_of('d', digests)"},
@@ -88,8 +88,9 @@ REVIEWED = {
     "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {"where"},
     "domain/recovery/restore_steps": {
-        "', '.join((f'{name} = :{name}' for name ",
-        "'UPDATE sorties SET ' + ', '.join((f'{na",
+        "assignments",
+        "inside_of('owner', some)",
+        "inside_of('path', some)",
     },
     "domain/recovery/roll_forward": {"assignments"},
     "domain/recovery/state": {
