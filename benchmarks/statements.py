@@ -155,7 +155,9 @@ class InProcess:
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
         request = msgspec.convert(params, METHODS[method])
-        return msgspec.to_builtins(await self._engine.handle(request, self._caller))
+        # As it goes over the wire: some answers hold JSON as it is stored.
+        answer = await self._engine.handle(request, self._caller)
+        return msgspec.json.decode(msgspec.json.encode(answer))
 
     async def mission(self, sorties: int) -> str:
         """Start a mission whose sorties are spread over the agents; return its id."""
