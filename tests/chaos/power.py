@@ -217,6 +217,7 @@ class _Hasty:
         return [
             mock.patch.object(group_commit.SqliteCommitter, "_together", together),
             mock.patch.object(worker_thread.WorkerThread, "start", start),
+            mock.patch.object(worker_thread.WorkerThread, "_may_run_here", return_value=False),
         ]
 
     def _hurry(self, committer: Any, jobs: list[Any]) -> bool:

@@ -4,7 +4,7 @@ Two connections work, a writer's and a reader's; a third one listens for the com
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ class PostgresStore:
         """Return what the newest server lacked of what was committed, None when nothing."""
         return self._server.lost_commits.lost
 
-    async def write(self, rule: Callable[[Tx], T]) -> T:
+    async def write(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback.
 
         Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
@@ -129,7 +129,7 @@ class PostgresStore:
         self._refuse_while_away()
         return await self._writer.submit(rule)
 
-    async def read(self, rule: Callable[[Tx], T]) -> T:
+    async def read(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         self._refuse_while_away()
         return await self._reader.submit(rule)
