@@ -173,7 +173,9 @@ class Engine:
         self.store = open_store(loaded, self._apply_effects, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
-        self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
+        self.outbox = Outbox(
+            self.read, self.write, self.store.settle, self.backups, self.batches, inline=inline
+        )
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()

@@ -10,6 +10,7 @@ import math
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
@@ -100,9 +101,11 @@ class Job:
 class WorkerThread:
     """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
 
-    ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread before
-    the waiting tasks go on. ``run_here`` gives one job its result on the event loop, or returns
-    False, with nothing done, when it cannot be now; without it every job goes to the thread.
+    ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread for each
+    batch, in their order, as a rule after the waiting tasks have gone on: a reply need not wait for
+    it, and a client that is gone does not matter. ``run_here`` gives one job its result on the
+    event loop, or returns False, with nothing done, when it cannot be now; without it every job
+    goes to the thread.
     """
 
     def __init__(
@@ -121,6 +124,11 @@ class WorkerThread:
         """Held by whoever runs jobs: what they work on goes from thread to thread."""
         self._under_way = 0
         """How many jobs are queued or at work, or were on the loop in this round of it."""
+        self._were_here = 0
+        """How many of these were on the loop."""
+        self._done: deque[list[Job]] = deque()
+        """The batches for which ``finished`` has to run."""
+        self._just_woken = False
         self._calm = 0
         """How many jobs in a row found none under way."""
         self._took_us: dict[Hashable, float] = {}
@@ -140,8 +148,7 @@ class WorkerThread:
         self._token = trio.lowlevel.current_trio_token()
         if self._thread is not None:
             self._thread.start()
-            if self._run_here is not None:
-                trio.lowlevel.spawn_system_task(self._follow)
+            trio.lowlevel.spawn_system_task(self._follow)
 
     async def submit(self, fn: Callable[..., T], kind: Hashable = None) -> T:
         """Run a job and return its result. Once it is queued, it is waited for, come what may.
@@ -160,12 +167,12 @@ class WorkerThread:
         if self._thread is None:
             job = Job(fn, None)
             self._run_batch([job])
-            self._finish([job])
+            self._done.append([job])
+            self.settle()
             await trio.lowlevel.cancel_shielded_checkpoint()
             return cast("T", job.outcome())
         job = Job(fn, trio.lowlevel.current_task(), kind)
         if self._may_run_here(job) and self._try_here(job):
-            self._finish([job])
             return cast("T", job.outcome())
         self._under_way += 1
         self._queue.put(job)
@@ -196,18 +203,41 @@ class WorkerThread:
         self._count([job])
         self._time([job])
         self._under_way += 1
+        self._were_here += 1
+        self._finish_soon([job])
+        return True
+
+    def _finish_soon(self, batch: list[Job]) -> None:
+        """Have what follows a batch happen in the next round of the event loop."""
+        self._done.append(batch)
         if self._follower is not None:
             trio.lowlevel.reschedule(self._follower)
             self._follower = None
-        return True
 
     async def _follow(self) -> None:
-        """Follow each job that ran on the event loop in the next round, after its task."""
+        """Do what follows each batch, after the tasks that waited for it."""
         with self._following:
             while True:
                 self._follower = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._give_up)
-                self._under_way -= 1
+                self._under_way -= self._were_here
+                self._were_here = 0
+                if self._just_woken:  # they go on in this round, whether before or after this task
+                    self._just_woken = False
+                    await trio.lowlevel.checkpoint()
+                self.settle()
+
+    def settle(self) -> None:
+        """Do at once what follows the batches that were done; call it on the trio thread.
+
+        For who waits for something that begins then, such as the writing of a file.
+        """
+        while self._done:
+            batch = self._done.popleft()
+            try:
+                self._finished(batch)
+            except Exception:
+                log.exception("A step after a batch of %d jobs failed", len(batch))
 
     def _give_up(self, _: object) -> trio.lowlevel.Abort:
         self._follower = None
@@ -243,13 +273,6 @@ class WorkerThread:
                 before = self._took_us.get(job.kind, 0.0)
                 self._took_us[job.kind] = max(job.took_us, before * _FORGETS)
 
-    def _finish(self, batch: list[Job]) -> None:
-        """Do what follows a batch; its jobs are done, whether that works or not."""
-        try:
-            self._finished(batch)
-        except Exception:
-            log.exception("A step after a batch of %d jobs failed", len(batch))
-
     async def aclose(self) -> None:
         """Finish what is queued, take nothing more and end the thread."""
         self._closed = True
@@ -258,6 +281,7 @@ class WorkerThread:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._thread.join)
         self._following.cancel()
+        self.settle()
 
     def _run(self) -> None:
         last = False
@@ -282,9 +306,10 @@ class WorkerThread:
     def _report(self, batch: list[Job]) -> None:
         def deliver() -> None:
             self._under_way -= len(batch)
-            self._finish(batch)
             for job in batch:
                 job.wake()
+            self._just_woken = True
+            self._finish_soon(batch)
 
         if self._token is None:
             raise AssertionError("a worker thread must be started inside trio")

@@ -49,6 +49,8 @@ class FileJob:
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
+    ``settle`` has the effects of earlier commits carried out: what they post is waited for, too.
+
     What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
     record is marked deleted nothing is written for it, so their order does not matter.
     """
@@ -57,6 +59,7 @@ class Outbox:
         self,
         read: Callable[..., Awaitable[Any]],
         write: Callable[..., Awaitable[Any]],
+        settle: Callable[[], None],
         backups: Mapping[Noun, RecordFiles],
         batches: BatchSizes,
         *,
@@ -64,6 +67,7 @@ class Outbox:
     ) -> None:
         self._read = read
         self._write = write
+        self._settle = settle
         self._backups = backups
         self._batches = batches
         self._inline = inline
@@ -95,11 +99,13 @@ class Outbox:
 
     async def attempted(self, record_id: str) -> None:
         """Wait until all that was posted for a record was done, or could not be."""
+        self._settle()
         for job in list(self._jobs.get(record_id, ())):
             await job.attempted.wait()
 
     async def settled(self) -> None:
         """Wait until everything that is queued now was attempted."""
+        self._settle()
         for job in [job for jobs in self._jobs.values() for job in jobs]:
             await job.attempted.wait()
 
@@ -131,6 +137,7 @@ class Outbox:
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
+        self._settle()
         while jobs := self._next():
             await self._on_behalf(jobs)
 

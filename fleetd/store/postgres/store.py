@@ -36,8 +36,9 @@ class PostgresStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
-    failure of the store: ``availability`` tells of it, and who comes meanwhile is refused at once.
+    thread, as a rule after those who waited have gone on; ``on_news`` is called there after each
+    commit of anybody. A server that is away is no failure of the store: ``availability`` tells of
+    it, and who comes meanwhile is refused at once.
     """
 
     kind: Literal["postgresql"] = "postgresql"
@@ -178,6 +179,10 @@ class PostgresStore:
     def from_wall(self, ms: int) -> int:
         """Return the time of the fleet for one that this machine's own clock told."""
         return ms + self.now_ms() - wall_clock()
+
+    def settle(self) -> None:
+        """Carry out the effects of everything that is answered; it happens soon by itself."""
+        self._writer.settle()
 
     def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which holds no NUL in any."""

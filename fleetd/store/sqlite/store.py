@@ -38,7 +38,8 @@ class SqliteStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread. ``failed`` is set when the disk failed; then nothing is written any more.
+    thread, as a rule after those who waited have gone on. ``failed`` is set when the disk
+    failed; then nothing is written any more.
     """
 
     kind: Literal["sqlite"] = "sqlite"
@@ -93,6 +94,10 @@ class SqliteStore:
         self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
+
+    def settle(self) -> None:
+        """Carry out the effects of everything that is answered; it happens soon by itself."""
+        self._writer.settle()
 
     def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which is as they are."""
