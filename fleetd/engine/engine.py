@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
+from types import FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
@@ -439,11 +440,12 @@ class OnBehalf:
 
 
 def _kind(rule: Callable[..., Any]) -> Hashable:
-    """Return what tells rules apart whose time is measured, for a request of a client's.
+    """Return what tells rules apart whose time is measured, for work on a client's request.
 
-    What the daemon does by itself is in nobody's way: it goes to the thread, however short.
+    What the daemon does by itself keeps nobody waiting: it goes to the thread, however short.
     """
-    return getattr(rule, "__code__", None) if trace.current() is not None else None
+    known = isinstance(rule, FunctionType) and "<" not in rule.__qualname__  # it lives for ever
+    return rule if known and trace.current() is not None else None
 
 
 def _once(tx: Tx, ctx: Context, rule: Callable[[Tx, Context, Any], Any], request: Any) -> Any:

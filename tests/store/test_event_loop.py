@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd.domain.core.context import Context
 from fleetd.domain.core.tx import LogLine, Tx
 from fleetd.engine.lifecycle import open_engine
 from fleetd.host import trace
@@ -36,6 +37,10 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def where(_tx: Tx) -> str:
     """A rule that says on which thread it runs."""
     return threading.current_thread().name
+
+
+def rule_of_a_request(tx: Tx, _ctx: Context) -> str:
+    return where(tx)
 
 
 LOOP = threading.main_thread().name
@@ -337,14 +342,11 @@ async def test_a_worker_without_that_way_runs_everything_on_its_thread() -> None
 
 @pytest.mark.usefixtures("fast")
 async def test_the_daemon_itself_never_works_on_the_loop(tmp_path: Path) -> None:
-    def rule(_tx: Tx, _ctx: Any) -> str:
-        return threading.current_thread().name
-
     async def settled(way: Callable[..., Any]) -> set[str]:
         seen = set()
         for number in range(3 * CALM):
             await trio.sleep(0.002)
-            name = await way(rule)
+            name = await way(rule_of_a_request)
             if number > 2 * CALM:
                 seen.add(name)
         return seen

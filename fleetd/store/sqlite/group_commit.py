@@ -1,9 +1,10 @@
 """Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
-own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full
-disk, I/O, out of memory) and savepoints do not help: after an exception the connection is asked
-whether it is still in a transaction, and if not, the members run again one by one.
+own savepoint and hurts no neighbour. One without neighbours needs none. SQLite rolls the WHOLE
+transaction back on some errors (full disk, I/O, out of memory) and savepoints do not help: after
+an exception the connection is asked whether it is still in a transaction, and if not, the members
+run again one by one.
 """
 
 import contextlib

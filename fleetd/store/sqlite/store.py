@@ -157,7 +157,7 @@ class SqliteStore:
         return await self._reader.submit(rule, kind)
 
     def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        """Called by SQLite after each commit of a change, on the writer's thread."""
+        """Called by SQLite after each commit of a change, where that was made."""
         self._committer.landed = True
         return self._wal.wal_grew(connection, name, pages)
 
