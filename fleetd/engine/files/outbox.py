@@ -55,6 +55,8 @@ class FileJob:
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
+    ``settle`` has the effects of earlier commits carried out: what they post is waited for, too.
+
     What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
     record is marked deleted nothing is written for it, so their order does not matter.
 
@@ -66,6 +68,7 @@ class Outbox:
         self,
         read: Callable[..., Awaitable[Any]],
         write: Callable[..., Awaitable[Any]],
+        settle: Callable[[], None],
         backups: Mapping[Noun, RecordFiles],
         batches: BatchSizes,
         *,
@@ -73,6 +76,7 @@ class Outbox:
     ) -> None:
         self._read = read
         self._write = write
+        self._settle = settle
         self._backups = backups
         self._batches = batches
         self._inline = inline
@@ -106,10 +110,12 @@ class Outbox:
 
     async def attempted(self, record_id: str) -> None:
         """Wait until all that was posted for a record was done, or could not be."""
+        self._settle()
         await self._wait_for(list(self._jobs.get(record_id, ())))
 
     async def settled(self) -> None:
         """Wait until everything that is queued now was attempted."""
+        self._settle()
         await self._wait_for([job for jobs in self._jobs.values() for job in jobs])
 
     async def _wait_for(self, jobs: Sequence[FileJob]) -> None:
@@ -147,9 +153,15 @@ class Outbox:
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
+<<<<<<< HEAD
         self._mark_after_s = 0.0
         while self._writes or self._removals:
             await self._work()
+=======
+        self._settle()
+        while jobs := self._next():
+            await self._on_behalf(jobs)
+>>>>>>> w1
 
     async def _work(self) -> None:
         """Do what comes first in the queue: write files, or remove some."""

@@ -1,9 +1,10 @@
 """Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
-own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full
-disk, I/O, out of memory) and savepoints do not help: after an exception the connection is asked
-whether it is still in a transaction, and if not, the members run again one by one.
+own savepoint and hurts no neighbour. One without neighbours needs none. SQLite rolls the WHOLE
+transaction back on some errors (full disk, I/O, out of memory) and savepoints do not help: after
+an exception the connection is asked whether it is still in a transaction, and if not, the members
+run again one by one.
 """
 
 import contextlib
@@ -96,6 +97,43 @@ class SqliteExecutor:
         self._connection.executemany(sql, params)
 
 
+# From a mean of this on, a COMMIT holds everybody up for longer than a thread costs its caller.
+FAST_US = 1_000
+# One that takes so long is met again and again on a disk that rests, or that others keep busy.
+SLOW_US = 20_000
+_SAMPLES = 32
+_FEW, _MANY = 64, 8_192
+
+
+class CommitPace:
+    """Whether a COMMIT is quick enough to hold up the event loop for it.
+
+    A disk has to show that first, and again after each COMMIT that took very long: with ``_FEW``
+    quick ones, and with twice as many as the last time when the next slow one came soon.
+    """
+
+    def __init__(self) -> None:
+        self._mean_us = 2.0 * FAST_US
+        self._quick = 0
+        """How many were not slow since the last one that was."""
+        self._wanted = 0
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether commits are quick, and have been for a while."""
+        return self._mean_us < FAST_US and self._quick >= self._wanted
+
+    def note(self, took_us: int) -> None:
+        """Take a COMMIT into account."""
+        self._mean_us += (took_us - self._mean_us) / _SAMPLES
+        if took_us < SLOW_US:
+            self._quick += 1
+            return
+        soon = self._quick < 2 * self._wanted
+        self._wanted = min(2 * self._wanted, _MANY) if soon else _FEW
+        self._quick = 0
+
+
 class OutsideTransaction(partial[None]):
     """Work on the writer's connection that cannot be part of a transaction."""
 
@@ -117,8 +155,11 @@ class SqliteCommitter:
         self.failure: BaseException | None = None
         self.landed = False
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
+        self.on_loop = False
+        """Whether the event loop is at work here, which waits for nobody."""
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
+        self._pace = CommitPace()
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
@@ -135,6 +176,22 @@ class SqliteCommitter:
             elif not self._together(members):
                 for job in members:
                     self._together([job])
+
+    def run_here(self, job: Job) -> bool:
+        """Give one job its result on the event loop; False when the thread has to.
+
+        So it is when the disk is slow, another program holds a lock, or anything is wrong.
+        """
+        if self.failure is not None or not (self._pace.is_fast and self._identity.intact):
+            return False
+        self.on_loop = True
+        try:
+            self._together([job])
+        except _NotNow:
+            return False
+        finally:
+            self.on_loop = False
+        return True
 
     def _look_at_files(self) -> None:
         """Stop when a file of the database was taken away; one may be new, or may be away."""
@@ -157,13 +214,15 @@ class SqliteCommitter:
         self.landed = False
         _roll_back(self._connection)  # what the last one left, if its own end failed
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             if len(jobs) == 1:  # it has the transaction for a savepoint
                 self._carry_out(jobs[0], done)
             else:
                 for job in jobs:
                     self._one(job, done)
             self._commit(done[-1][2] if done else 0)
+        except _NotNow:
+            raise
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
         except BaseException as error:
@@ -177,13 +236,23 @@ class SqliteCommitter:
             job.succeed(value)
         return True
 
+    def _begin(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as busy:
+            if self.on_loop:
+                raise _NotNow from busy
+            raise
+
     def _commit(self, end: int) -> None:
         """Commit; ``end`` is how far the log has come by then, 0 when it has to be asked for."""
         end = end or self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
         if self.landed:  # with nothing to sync it would not say how long a sync takes
-            self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+            took_us = (time.perf_counter_ns() - begun) // 1_000
+            self.commits.note(took_us)
+            self._pace.note(took_us)
             self._mark.note(end)
 
     def _one(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
@@ -227,6 +296,10 @@ class SqliteCommitter:
         return True
 
 
+class _NotNow(Exception):
+    """Another program holds a lock, and the event loop does not wait for it."""
+
+
 class _TransactionLost(Exception):
     """SQLite ended the whole transaction while one request was at work."""
 
@@ -242,14 +315,36 @@ def _roll_back(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[Job]) -> None:
-    """Give every reading job its result, each from one consistent snapshot of a connection."""
-    for job in jobs:
+class SqliteReader:
+    """Runs reading jobs, each on one consistent snapshot of a connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._execute = SqliteExecutor(connection)
+        self.on_loop = False
+        """Whether the event loop is at work here, which waits for nobody."""
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result."""
+        for job in jobs:
+            self._one(job)
+
+    def run_here(self, job: Job) -> bool:
+        """Give one job its result on the event loop; False when the thread has to."""
+        self.on_loop = True
+        try:
+            self._one(job)
+        finally:
+            self.on_loop = False
+        return job.result is not None
+
+    def _one(self, job: Job) -> None:
+        connection = self._connection
         _roll_back(connection)  # what the last one left, if its own end failed
         try:
             connection.execute("BEGIN")
             try:
-                job.succeed(job.run(Tx(execute)))
+                job.succeed(job.run(Tx(self._execute)))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -258,4 +353,5 @@ def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[J
         except apsw.IOError as error:
             job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            job.fail(translate(error))
+            if not (self.on_loop and isinstance(error, apsw.BusyError)):  # else the thread waits
+                job.fail(translate(error))
