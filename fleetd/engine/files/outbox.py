@@ -153,15 +153,10 @@ class Outbox:
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
-<<<<<<< HEAD
+        self._settle()
         self._mark_after_s = 0.0
         while self._writes or self._removals:
             await self._work()
-=======
-        self._settle()
-        while jobs := self._next():
-            await self._on_behalf(jobs)
->>>>>>> w1
 
     async def _work(self) -> None:
         """Do what comes first in the queue: write files, or remove some."""
