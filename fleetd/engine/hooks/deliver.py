@@ -17,8 +17,9 @@ import msgspec
 import trio
 
 from ...domain.cluster.membership import agent_label
-from ...domain.core.context import Caller, Facts
+from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
+from ...domain.core.tx import Tx
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
 from ...domain.sessions import deliveries, sessions
@@ -191,6 +192,7 @@ async def _answer(
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
+    delivery = await without_secrets(engine, delivery, size=len(request.payload))
     async with engine.session_queue.recording:
         recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
@@ -216,22 +218,35 @@ async def _record_and_scan(
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await scan(engine)  # detection comes before registering
     engine.admission.admit(request, caller)  # the store may have gone since
-    recorded = await record_clean(engine, delivery, caller, facts, size=len(request.payload))
+    recorded = await record_clean(engine, delivery, caller, facts)
     if opens:
         await scan(engine)
     return recorded
 
 
-async def record_clean(
-    engine: Engine, delivery: HookDelivery, caller: Caller, facts: Facts, *, size: int
-) -> Recorded:
-    """Record a delivery without its secrets; ``size`` is how many bytes of text it can hold.
+async def without_secrets(engine: Engine, delivery: HookDelivery, *, size: int) -> HookDelivery:
+    """Return a delivery without its secrets; ``size`` is how many bytes of text it can hold.
 
     Raises InvalidState for one from a directory of which nothing is recorded.
     """
     clean = await engine.cpu_worker.run(partial(struct_without_secrets, delivery), size)
     check_not_ignored([clean.cwd], engine.config.project_ignore)
-    return await engine.on_behalf_of(caller, facts).write(record, clean)
+    return clean
+
+
+async def record_clean(
+    engine: Engine, clean: HookDelivery, caller: Caller, facts: Facts
+) -> Recorded:
+    """Record a delivery that holds no secrets any more, and note how long that took."""
+
+    def timed(tx: Tx, ctx: Context) -> Recorded:
+        begun = time.perf_counter_ns()
+        try:
+            return record(tx, ctx, clean)
+        finally:
+            engine.session_queue.recording.took((time.perf_counter_ns() - begun) / 1_000)
+
+    return await engine.on_behalf_of(caller, facts).write(timed)
 
 
 async def _context(
