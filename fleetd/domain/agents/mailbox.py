@@ -188,8 +188,12 @@ def _deliver(tx: Tx, ctx: Context, rows: list[Row], own: list[Row]) -> None:
     )
     reader = own[0]["agent_id"]
     for mission_id, told in groupby(rows, key=itemgetter("mission_id")):
-        events = [(MessageDelivered(message_id=row["id"]), reader) for row in told]
-        emit_each(tx, ctx, events, mission_id=mission_id)
+        events = [MessageDelivered(message_id=row["id"]) for row in told]
+        if mission_id is not None:
+            emit_each(tx, ctx, [(each, reader) for each in events], mission_id=mission_id)
+        else:
+            for each in events:
+                emit(tx, ctx, each, agent_id=reader)
 
 
 @method(MessageAck)

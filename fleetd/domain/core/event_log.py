@@ -44,7 +44,7 @@ def emit(
 
 
 def emit_each(
-    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str | None
+    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
 ) -> None:
     """Append many events of the daemon's own that are no activity, each with its agent."""
     _insert(
