@@ -19,8 +19,6 @@ from tests.packaging.conftest import Built, build, carried_out, virtual_environm
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None, reason="there is no C compiler (cc)"
 )
-    shutil.which("cc") is None, reason="there is no C compiler (cc)"
-)
 
 SHARED = {
     *("bash-completion/completions/fleet", "bash-completion/completions/fleetctl"),
