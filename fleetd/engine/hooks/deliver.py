@@ -51,6 +51,7 @@ from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..projects import check_not_ignored
 from .facts import HookPaths, gather_facts, resolve_paths
+from .session_queue import RecordingLimit
 
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.
@@ -237,16 +238,18 @@ async def without_secrets(engine: Engine, delivery: HookDelivery, *, size: int) 
 async def record_clean(
     engine: Engine, clean: HookDelivery, caller: Caller, facts: Facts
 ) -> Recorded:
-    """Record a delivery that holds no secrets any more, and note how long that took."""
+    """Record a delivery that holds no secrets any more."""
+    limit = engine.session_queue.recording
+    return await engine.on_behalf_of(caller, facts).write(_record_timed, clean, limit)
 
-    def timed(tx: Tx, ctx: Context) -> Recorded:
-        begun = time.perf_counter_ns()
-        try:
-            return record(tx, ctx, clean)
-        finally:
-            engine.session_queue.recording.took((time.perf_counter_ns() - begun) / 1_000)
 
-    return await engine.on_behalf_of(caller, facts).write(timed)
+def _record_timed(tx: Tx, ctx: Context, clean: HookDelivery, limit: RecordingLimit) -> Recorded:
+    """Record a delivery, and note how long that took."""
+    begun = time.perf_counter_ns()
+    try:
+        return record(tx, ctx, clean)
+    finally:
+        limit.took((time.perf_counter_ns() - begun) / 1_000)
 
 
 async def _context(
