@@ -32,11 +32,11 @@ $(VENV)/bin/python:
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml native/hook_client.c native/build_backend.py | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --use-pep517 --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-dev: pyproject.toml constraints.txt native/hook_client.c native/build_backend.py | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[dev]' --constraint constraints.txt
 	@touch $@ $(VENV)/.installed
 

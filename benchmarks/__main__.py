@@ -61,6 +61,7 @@ def _measure(chosen: argparse.Namespace) -> Run:
             directory,
             fsync,
             started,
+            seed=chosen.seed,
             share=chosen.share,
             quick=chosen.quick,
             peers=not chosen.no_peers,
@@ -72,6 +73,7 @@ def _measure(chosen: argparse.Namespace) -> Run:
         revision=of,
         command=shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         seconds=round(time.monotonic() - begun, 1),
+        seed=chosen.seed,
         absent=bench.peers.absent,
         rows=rows,
     )

@@ -1,5 +1,6 @@
 """How a path becomes a row: how often, for how long, beside which reference; knows no path."""
 
+import random
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,7 +21,8 @@ NOTHING_TO_DO = ("-c", "pass")
 class Bench:
     """Measures paths on one disk, thoroughly or as a quick try of the script itself.
 
-    ``share`` is how many of the runs that a path deserves are made, of 1.
+    ``share`` is how many of the runs that a path deserves are made, of 1. ``seed`` decides who
+    comes first in each turn.
     """
 
     def __init__(
@@ -29,17 +31,19 @@ class Bench:
         fsync: Operation,
         started: ExitStack,
         *,
+        seed: int,
         share: float = 1,
         quick: bool = False,
         peers: bool = True,
     ) -> None:
         self.directory = directory
         self.fsync = fsync
+        self.order = random.Random(seed)
         self.quick = quick
         self.share = QUICKLY if quick else share
         self.budget_s = max(0.5, BUDGET_S * self.share)
         self._started = started
-        self.peers = Peers(directory, wanted=peers)
+        self.peers = Peers(directory, self.order, wanted=peers)
         started.callback(self.peers.close)
 
     @cached_property
@@ -66,6 +70,7 @@ class Bench:
         reference: str,
         promise: Promise = NOTHING,
         settle: Operation | None = None,
+        settle_other: Operation | None = None,
         size: Callable[[], int] | None = None,
         clock: Clock = time.perf_counter,
         peer: Beside | None = None,
@@ -74,9 +79,11 @@ class Bench:
         samples, beside = alternate(
             operation,
             other,
+            order=self.order,
             count=self.often(runs),
             budget_s=self.budget_s,
             settle=settle,
+            settle_reference=settle_other,
             clock=clock,
         )
         return row(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from .rows import Run
 from .sides import NotMeasured, Side, both
 
 BLOCKS = 5
+# Measured with each group: the same code on both sides, whose change is the noise of that minute.
+CONTROL = "control"
 
 
 def main() -> int:
@@ -32,7 +35,12 @@ def main() -> int:
             return 1
     seconds = time.monotonic() - begun
     if chosen.json:
-        plain = {"base": chosen.base, "seconds": round(seconds, 1), "missing": missing}
+        plain = {
+            "base": chosen.base,
+            "seconds": round(seconds, 1),
+            "seed": chosen.seed,
+            "missing": missing,
+        }
         print(json.dumps({**plain, "changes": msgspec.to_builtins(found)}, indent=2))
     else:
         print("\n".join([changes.table(found), "", *_remarks(chosen, missing, seconds)]))
@@ -62,28 +70,42 @@ def _compare(
     """Measure group by group, so that the two revisions of a row are minutes apart at most."""
     found: list[Change] = []
     missing: list[str] = []
+    order = random.Random(chosen.seed)
     for group in chosen.only:
-        wanted = ["--only", group]
+        wanted = ["--only", group if chosen.base_benchmarks else f"{CONTROL},{group}"]
         wanted += ["--quick"] if chosen.quick else ["--share", f"{1 / chosen.blocks:g}"]
         wanted += ["--directory", str(chosen.directory)] if chosen.directory else []
         print(f"{group} ...", end=" ", file=sys.stderr, flush=True)
         try:
-            old, new = _in_turns(sides, wanted, chosen.blocks, scratch)
+            old, new = _in_turns(sides, wanted, chosen.blocks, scratch, order)
         except NotMeasured as error:
             missing.append(f"{group}, {error}")
         else:
-            found += changes.changes(old, new)
+            found += [_named(each, group) for each in changes.changes(old, new)]
     print(file=sys.stderr)
     return found, missing
 
 
+def _named(found: Change, group: str) -> Change:
+    """Return a change under a name that says which group a control ran with."""
+    if not found.name.startswith(CONTROL) or group == CONTROL:
+        return found
+    return msgspec.structs.replace(found, name=f"{found.name} ({group})")
+
+
 def _in_turns(
-    sides: tuple[Side, Side], wanted: Sequence[str], blocks: int, scratch: Path
+    sides: tuple[Side, Side],
+    wanted: Sequence[str],
+    blocks: int,
+    scratch: Path,
+    order: random.Random,
 ) -> tuple[list[Run], list[Run]]:
-    """Let both measure, block after block; who begins changes, as a machine may tire."""
+    """Let both measure, block after block; chance decides who begins, as a machine may tire."""
     runs: tuple[list[Run], list[Run]] = ([], [])
-    for block in range(blocks):
-        for which in (0, 1) if block % 2 == 0 else (1, 0):
+    turns = [0, 1]
+    for _ in range(blocks):
+        order.shuffle(turns)
+        for which in turns:
             runs[which].append(sides[which].measure(wanted, scratch))
     return runs
 
@@ -91,10 +113,12 @@ def _in_turns(
 def _remarks(chosen: argparse.Namespace, missing: Sequence[str], seconds: float) -> list[str]:
     return [
         f"old is {chosen.base}, new what lies in this directory; blocks of each: {chosen.blocks},",
-        f"in turn, in {seconds:.0f} s. old and new are medians of the blocks, the spread is that",
+        f"in an order left to chance (seed {chosen.seed}), in {seconds:.0f} s.",
+        "old and new are medians of the blocks, the spread is that",
         "of the pairs of blocks. A change is marked when every block of one lies beyond every",
         "block of the other, and by 5 % or more in the middle;",
         f"with fewer than {changes.BLOCKS_AT_LEAST} blocks nothing is.",
+        "A control is code that both have in common: its change is the noise.",
         *(f"Not compared: {why}." for why in missing),
     ]
 

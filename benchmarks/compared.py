@@ -8,16 +8,29 @@ from .client import Client
 from .measure import Operation
 from .peers.beside import described
 from .peers.environments import DBOS, JSONRPCSERVER, LANGGRAPH, SWARM_MAIL
-from .rows import Row
+from .rows import NOTHING, Promise, Row
 
 DATA = {"n": 1}
 
 
 def checkpoint(
-    bench: Bench, name: str, ours: Operation, state: Any, *, runs: int, settle: Operation
+    bench: Bench,
+    name: str,
+    ours: Operation,
+    state: Any,
+    *,
+    runs: int,
+    settle: Operation,
+    promise: Promise,
 ) -> Iterator[Row]:
-    """Let the peers keep the very document that our checkpoint is; ours gathers it first."""
-    for peer, does in ((LANGGRAPH, "put of the same state"), (DBOS, "set_event of the same state")):
+    """Let the peers keep the very document that our checkpoint is; ours gathers it first.
+
+    ``promise`` is the one beside LangGraph.
+    """
+    for peer, does, promised in (
+        (LANGGRAPH, "put of the same state", promise),
+        (DBOS, "set_event of the same state", NOTHING),
+    ):
         yield from bench.peers.beside(
             peer,
             name,
@@ -25,6 +38,7 @@ def checkpoint(
             "checkpoint",
             does=does,
             runs=bench.often(runs),
+            promise=promised,
             settle=settle,
             state=state,
         )
@@ -32,13 +46,20 @@ def checkpoint(
 
 def event(bench: Bench, name: str, ours: Operation) -> Iterator[Row]:
     """Let the peers record their smallest durable thing."""
-    for peer, does in (
-        (LANGGRAPH, "put_writes of one write"),
-        (DBOS, "run_step in a workflow"),
-        (SWARM_MAIL, "appendEvent"),
+    for peer, does, promise in (
+        (LANGGRAPH, "put_writes of one write", Promise(ratio=1.4)),
+        (DBOS, "run_step in a workflow", NOTHING),
+        (SWARM_MAIL, "appendEvent", NOTHING),
     ):
         yield from bench.peers.beside(
-            peer, name, ours, "event", does=does, runs=bench.often(100), data=DATA
+            peer,
+            name,
+            ours,
+            "event",
+            does=does,
+            runs=bench.often(100),
+            promise=promise,
+            data=DATA,
         )
 
 
@@ -71,18 +92,30 @@ def lock(bench: Bench, name: str, ours: Operation, file: str) -> Iterator[Row]:
         "lock",
         does="reserveFiles, releaseFiles",
         runs=bench.often(100),
+        promise=Promise(ratio=0.9),
         file=file,
     )
 
 
 def mail(bench: Bench, name: str, ours: Operation, letter: dict[str, Any]) -> Iterator[Row]:
     """Let the peers pass a letter on, read and acknowledged."""
-    for peer, does in (
-        (SWARM_MAIL, "sendMessage, getInbox, markMessageAsRead, acknowledgeMessage"),
-        (DBOS, "send, recv in a workflow"),
+    for peer, does, promise in (
+        (
+            SWARM_MAIL,
+            "sendMessage, getInbox, markMessageAsRead, acknowledgeMessage",
+            Promise(ratio=0.7),
+        ),
+        (DBOS, "send, recv in a workflow", NOTHING),
     ):
         yield from bench.peers.beside(
-            peer, name, ours, "mail", does=does, runs=bench.often(50), letter=letter
+            peer,
+            name,
+            ours,
+            "mail",
+            does=does,
+            runs=bench.often(50),
+            promise=promise,
+            letter=letter,
         )
 
 
@@ -98,11 +131,21 @@ def listing(
 
 def latest(bench: Bench, name: str, ours: Operation, state: Any) -> Iterator[Row]:
     """Let the peers return the newest of the same states."""
-    for peer, work, does in ((LANGGRAPH, "checkpoint", "get_tuple"), (DBOS, "fill", "get_event")):
+    for peer, work, does, promise in (
+        (LANGGRAPH, "checkpoint", "get_tuple", Promise(ratio=3)),
+        (DBOS, "fill", "get_event", NOTHING),
+    ):
         runs = {"runs": 1} if work == "checkpoint" else {}
         bench.peers.prepare(peer, work, state=state, **runs)
         yield from bench.peers.beside(
-            peer, name, ours, "latest", does=does, runs=bench.often(100), state=state
+            peer,
+            name,
+            ours,
+            "latest",
+            does=does,
+            runs=bench.often(100),
+            promise=promise,
+            state=state,
         )
 
 

@@ -154,18 +154,32 @@ def _in_turns(
     alone: Operation,
     promise: Promise,
 ) -> Row:
-    """Let the crowd write, then one alone, and so on; the speedup is that of each round."""
+    """Let the crowd write, one alone, and the reference; the speedup is that of each round."""
     everybody, beside, speedups = Samples([]), Samples([]), []
-    spent_ms = 0.0
-    for _ in range(bench.often(ROUNDS)):
+    crowd, single = Samples([]), Samples([])
+    took_ms, spent_ms = 0.0, 0.0
+
+    def write_together() -> None:
+        nonlocal crowd, took_ms
         begun = time.perf_counter()
         crowd = together()
         took_ms = (time.perf_counter() - begun) * 1_000
+
+    def write_alone() -> None:
+        nonlocal single
         single = Samples([timed(alone) for _ in range(bench.often(ALONE))])
+
+    def refer() -> None:
+        beside.times_ms += [timed(bench.fsync) for _ in range(bench.often(ALONE))]
+
+    turns = [write_together, write_alone, refer]
+    for _ in range(bench.often(ROUNDS)):
+        bench.order.shuffle(turns)
+        for turn in turns:
+            turn()
         speedups.append(len(crowd.times_ms) / took_ms * single.p50)
         everybody.times_ms += crowd.times_ms
         spent_ms += took_ms
-        beside.times_ms += [timed(bench.fsync) for _ in range(bench.often(ALONE))]
     return row(
         name,
         everybody,

@@ -18,6 +18,7 @@ class Group(NamedTuple):
 # Named and not imported: of an older fleetd some can be measured, though not all.
 GROUPS = {
     "references": Group("one fsync, one start of Python", ("themselves.references",)),
+    "control": Group("code that never changes: what it shows is noise", ("control.unchanged",)),
     "store": Group("one commit per row, and 64 writers at once", ("crowd.in_the_store",)),
     "progress": Group("counting the progress of a mission", ("progress.progress",)),
     "import": Group("10,000 events of an older store", ("past.importing",)),
@@ -33,8 +34,14 @@ GROUPS = {
     "redaction": Group("CPU of taking secrets out of texts", ("redaction.redacting",)),
     # Before hundreds of missions are in progress, all of which a status lists.
     "command": Group("a whole fleetctl", ("paths.command_line",)),
-    "hooks": Group("a whole hook, alone and side by side", ("hooks.whole_processes",)),
-    "checkpoints": Group("checkpoint.create of 4, 100 and 1,000 sorties", ("paths.checkpoints",)),
+    "hooks": Group(
+        "a hook: the daemon's part, the whole process alone and side by side",
+        ("hooks.delivered", "hooks.whole_processes"),
+    ),
+    "checkpoints": Group(
+        "checkpoint.create of 4, 100 and 1,000 sorties",
+        ("paths.checkpoints", "paths.full_mission"),
+    ),
     "snapshots": Group("snapshot.record with its files", ("paths.snapshots",)),
     "recovery": Group(
         "recovery.restore of 100 sorties", ("paths.recovery", "paths.recovery_with_git")

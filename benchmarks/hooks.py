@@ -1,18 +1,24 @@
-"""What an agent waits for at every step: the whole process of a hook, from exec to exit."""
+"""What an agent waits for at every step: a hook, the daemon's part and from exec to exit."""
 
 import itertools
 import json
+import secrets
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import fleetctl
+from fleetctl.integrations.hook_command import this_installation
+from fleetctl.integrations.registry import CLAUDE
 
 from .bench import NOTHING_TO_DO, Bench
 from .fleet import Fleet
 from .references import starting
 from .rows import Promise, Row
 
+HARNESS = CLAUDE.name
 CLIENT = Path(fleetctl.__file__).with_name("hook.py")
 AT_ONCE = 8
 EDIT_BYTES = 500_000
@@ -20,14 +26,53 @@ EDIT_BYTES = 500_000
 ALONE = ("-I", "-S")
 
 
+class HookProgram(NamedTuple):
+    """A hook client: what the table calls it, how it is started, what was promised of it."""
+
+    label: str
+    command: list[str]
+    promise: Promise
+
+
+def in_python(python: str) -> HookProgram:
+    """Return the client that every installation has."""
+    command = [python, *ALONE, str(CLIENT), HARNESS]
+    return HookProgram("in Python", command, Promise(ratio=1.1))
+
+
+def as_installed(python: str) -> HookProgram:
+    """Return the client that ``fleetctl hooks install`` would write into settings."""
+    command = this_installation().command(CLAUDE, CLAUDE.events[0])
+    words = list(itertools.dropwhile(_is_assignment, shlex.split(command)))
+    words = words[: words.index(HARNESS) + 1]
+    if str(CLIENT) in words:
+        return in_python(python)
+    return HookProgram("compiled", words, Promise(ratio=0.45))
+
+
+def _is_assignment(word: str) -> bool:
+    return "=" in word
+
+
 class Session:
     """A session of an agent CLI; no two of its calls say the same, as in life."""
 
-    def __init__(self, fleet: Fleet, python: str) -> None:
+    def __init__(self, fleet: Fleet, program: HookProgram) -> None:
         self._fleet = fleet
-        self._command = [python, *ALONE, str(CLIENT), "claude"]
+        self._command = program.command
+        self._id = f"{secrets.token_hex(4)}-bench"
         self._number = itertools.count(1)
         self._told = 0
+        self._taken_before = self._taken()
+
+    def deliver(self) -> None:
+        """Tell the daemon of an edit as a client does, in this process."""
+        self._fleet.call(
+            "hook.deliver",
+            delivery_id=secrets.token_hex(16),
+            harness=HARNESS,
+            payload=self._payload(0).decode(),
+        )
 
     def call(self, size: int = 0) -> None:
         """Run one hook after an edit of so many bytes."""
@@ -59,34 +104,50 @@ class Session:
 
     def check(self) -> None:
         """Refuse to count what the daemon did not take: the spool would be faster."""
-        heard = self._fleet.call("hook.status")
-        taken = sum(each["deliveries"] - each["from_spool"] for each in heard["harnesses"])
-        if taken != self._told or heard["spool"]["files"]:
+        taken = self._taken() - self._taken_before
+        if taken != self._told:
             raise RuntimeError(f"{self._told} hooks were called, the daemon took {taken} of them")
+
+    def _taken(self) -> int:
+        heard = self._fleet.call("hook.status")
+        if heard["spool"]["files"]:
+            raise RuntimeError(f"{heard['spool']['files']} hooks left their payload in the spool")
+        return sum(each["deliveries"] - each["from_spool"] for each in heard["harnesses"])
 
     def _payload(self, size: int) -> bytes:
         self._told += 1
         file = str(self._fleet.directory / "edited.py")
         content = '    return True, "and a quoted line"\n' * (size // 38)
         payload = {
-            "session_id": "5d1c4c0e-bench",
-            "transcript_path": "/c/projects/p/5d1c4c0e-bench.jsonl",
+            "session_id": self._id,
+            "transcript_path": f"/c/projects/p/{self._id}.jsonl",
             "cwd": str(self._fleet.directory),
             "hook_event_name": "PostToolUse",
             "tool_name": "Write",
             "tool_input": {"file_path": file, "content": content},
             "tool_response": {"filePath": file, "success": True},
-            "tool_use_id": f"toolu_{next(self._number)}",
+            "tool_use_id": f"toolu_{self._id}_{next(self._number)}",
         }
         return json.dumps(payload).encode()
 
 
+def delivered(bench: Bench) -> Iterator[Row]:
+    """Measure what the daemon takes for a hook after an edit, over one connection."""
+    session = Session(bench.fleet, as_installed(bench.python))
+    session.deliver()
+    yield bench.beside_fsync(
+        "hook.deliver, one client", session.deliver, runs=200, promise=Promise(ratio=4)
+    )
+    session.check()
+
+
 def whole_processes(bench: Bench) -> Iterator[Row]:
     """Measure hooks alone and side by side, beside an interpreter that does nothing."""
-    session = Session(bench.fleet, bench.python)
+    installed, plain = as_installed(bench.python), in_python(bench.python)
+    for program in (installed, plain) if installed != plain else (plain,):
+        yield from _alone(bench, program)
+    session = Session(bench.fleet, installed)
     session.call()
-    promised = Promise(ratio=1)
-    yield bench.beside_python("hook, whole process", session.call, runs=200, promise=promised)
     yield bench.beside(
         "hook, beside an interpreter with its flags",
         session.call,
@@ -102,9 +163,17 @@ def whole_processes(bench: Bench) -> Iterator[Row]:
         session.call_at_once,
         lambda: _at_once(bench.python),
         runs=50,
-        promise=promised,
+        promise=installed.promise,
         reference=f"{AT_ONCE} at once",
     )
+    session.check()
+
+
+def _alone(bench: Bench, program: HookProgram) -> Iterator[Row]:
+    session = Session(bench.fleet, program)
+    session.call()
+    name = f"hook, whole process, {program.label}"
+    yield bench.beside_python(name, session.call, runs=200, promise=program.promise)
     session.check()
 
 

@@ -1,6 +1,7 @@
 """Timing an operation beside its reference, in bounds of count and time; knows no fleetd."""
 
 import itertools
+import random
 import time
 from collections.abc import Callable
 
@@ -70,23 +71,28 @@ def alternate(
     operation: Operation,
     reference: Operation,
     *,
+    order: random.Random,
     count: int,
     budget_s: float,
     settle: Operation | None = None,
+    settle_reference: Operation | None = None,
     clock: Clock = time.perf_counter,
 ) -> tuple[Samples, Samples]:
     """Time an operation and its reference in turn: ``count`` times, or until the budget is spent.
 
-    In turn, because the disk of a shared machine is not equally fast from one second to the next.
+    In turn, because the disk of a shared machine is not equally fast from one second to the next,
+    and in an ``order`` left to chance, because whoever comes after an fsync is slower for it.
     ``settle`` runs untimed after each operation and waits for what it left to do.
     """
-    samples, beside = Samples(), Samples()
+    samples, beside = Samples([]), Samples([])
+    turns = [(operation, settle, samples), (reference, settle_reference, beside)]
     deadline = time.monotonic() + budget_s
     while len(samples.times_ms) < count:
         if time.monotonic() > deadline and len(samples.times_ms) >= AT_LEAST:
             break
-        samples.times_ms.append(timed(operation, clock))
-        if settle is not None:
-            settle()
-        beside.times_ms.append(timed(reference, clock))
+        order.shuffle(turns)
+        for timed_operation, then, into in turns:
+            into.times_ms.append(timed(timed_operation, clock))
+            if then is not None:
+                then()
     return samples, beside

@@ -1,6 +1,7 @@
 """The command line of the benchmarks; must not measure anything."""
 
 import argparse
+import random
 from pathlib import Path
 
 from .groups import GROUPS, explained, named
@@ -24,6 +25,12 @@ def parser(prog: str, description: str) -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--quick", action="store_true", help="a few runs of each path, to try the script"
+    )
+    made.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(1, 1_000_000),
+        help="decides who comes first in each turn (default: left to chance, and printed)",
     )
     made.add_argument(
         "--directory", type=Path, help="a directory on the disk to measure (default: temporary)"

@@ -9,7 +9,10 @@ from .rows import Row, Run
 BEGIN = "<!-- measured: begin -->"
 END = "<!-- measured: end -->"
 OURS = ("path", "runs", "p50 ms", "p95 ms", "beside", "ratio", "spread", "target", "", "also")
-PEERS = ("path", "beside", "ours ms", "theirs ms", "ours / theirs", "spread", "what they do")
+PEERS = (
+    *("path", "beside", "ours ms", "theirs ms", "ours / theirs", "spread", "target", ""),
+    "what they do",
+)
 NUMBERS = frozenset({"runs", "p50 ms", "p95 ms", "ratio", "ours ms", "theirs ms", "ours / theirs"})
 
 
@@ -27,7 +30,7 @@ def text(run: Run) -> str:
     ours = [row for row in run.rows if row.peer is None]
     beside = [row for row in run.rows if row.peer is not None]
     parts = [
-        f"`{run.command}`, {run.seconds:.0f} s. {conditions(run)}",
+        f"`{run.command}`, {run.seconds:.0f} s, seed {run.seed}. {conditions(run)}",
         _table(OURS, [_ours(row) for row in ours]),
     ]
     if beside:
@@ -43,6 +46,7 @@ def _ours(row: Row) -> Sequence[str]:
 
 def _theirs(row: Row) -> Sequence[str]:
     assert row.peer is not None
+    *_, promise, kept, _also = cells(row)
     return (
         row.name,
         row.peer.name,
@@ -50,6 +54,8 @@ def _theirs(row: Row) -> Sequence[str]:
         f"{row.reference_p50_ms:.3f}",
         shown(row.ratio_p50),
         spread(row),
+        promise,
+        kept,
         row.peer.text(),
     )
 

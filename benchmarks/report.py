@@ -47,7 +47,8 @@ def remarks(run: Run) -> list[str]:
     """Return what a reader of the table should know."""
     said = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
-        "run. Ratios compare equal percentiles; promises without a percentile hold for the median.",
+        f"run. Who comes first in a turn is left to chance, seed {run.seed}.",
+        "Ratios compare equal percentiles; promises without a percentile hold for the median.",
         "spread: the lowest and the highest ratio of medians among the tenths of the run, which is",
         "how far the same ratio moved within minutes on this machine.",
         f"Measured in {run.seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",

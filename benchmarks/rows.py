@@ -27,6 +27,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_ms: float | None = None
     spec_p95_ms: float | None = None
     speedup: float | None = None
+    ops_per_s: float | None = None
     size_bytes: int | None = None
 
     def text(self, reference: str) -> str:
@@ -39,6 +40,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("never > {:g} ms", self.max_ms),
             ("spec p95 < {:g} ms", self.spec_p95_ms),
             ("≥ {:g} x one commit each", self.speedup),
+            ("≥ {:g}/s", self.ops_per_s),
             ("≤ {}", self.size_bytes and in_bytes(self.size_bytes)),
         ]
         return ", ".join(text.format(limit) for text, limit in parts if limit is not None) or "-"
@@ -116,6 +118,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             (promise.max_ms, self.max_ms <= (promise.max_ms or 0)),
             (promise.spec_p95_ms, self.within_spec),
             (promise.speedup, (self.speedup or 0) >= (promise.speedup or 0)),
+            (promise.ops_per_s, (self.ops_per_s or 0) >= (promise.ops_per_s or 0)),
             (promise.size_bytes, (self.size_bytes or 0) <= (promise.size_bytes or 0)),
         ]
         asked = [held for limit, held in checks if limit is not None]
@@ -163,12 +166,16 @@ def row(
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured, on what, when, how long and with which command."""
+    """Everything that one run measured, on what, when, how long and with which command.
+
+    ``seed`` decided who came first in each turn; runs from before that was left to chance have 0.
+    """
 
     machine: Machine
     date: str
     revision: str
     command: str
     seconds: float
+    seed: int = 0
     absent: dict[str, str]
     rows: list[Row]

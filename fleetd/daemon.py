@@ -244,7 +244,7 @@ async def _healthy(engine: Engine) -> bool:
     would only keep those out who could still read.
     """
     try:
-        health = await engine.handle(SystemHealth(), DAEMON)
+        health = await engine.ask(SystemHealth(), DAEMON)
     except FleetError as error:
         log.warning("The health check failed: %s", error)
         return False

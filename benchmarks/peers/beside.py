@@ -1,23 +1,26 @@
 """Our path and a peer's in turn, a block of runs each, as a row; knows no peer by name."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..measure import Operation, Samples, timed
-from ..rows import Beside, Row, row
+from ..rows import NOTHING, Beside, Promise, Row, row
 from .environments import Peer
 from .process import Broken, PeerProcess
 
-BLOCKS = 5
+# Who comes first in a pair of blocks is left to chance.
+BLOCKS = 10
 
 
 class Peers:
     """The peers of a run, each started when it is needed first; ``absent`` says who is missing."""
 
-    def __init__(self, directory: Path, *, wanted: bool) -> None:
+    def __init__(self, directory: Path, order: random.Random, *, wanted: bool) -> None:
         self.absent: dict[str, str] = {}
         self._directory = directory
+        self._order = order
         self._wanted = wanted
         self._running: dict[str, tuple[PeerProcess, dict[str, Any]]] = {}
 
@@ -59,6 +62,7 @@ class Peers:
         *,
         does: str,
         runs: int,
+        promise: Promise = NOTHING,
         settle: Operation | None = None,
         **inputs: Any,
     ) -> list[Row]:
@@ -67,14 +71,22 @@ class Peers:
         each = max(1, runs // BLOCKS)
 
         def measure(process: PeerProcess) -> None:
-            for _ in range(BLOCKS):
+            def ask() -> None:
                 theirs.times_ms += process.ask(work, runs=each, **inputs)["times_ms"]
+
+            def run() -> None:
                 samples.times_ms += [_settled(ours, settle) for _ in range(each)]
+
+            turns = [ask, run]
+            for _ in range(min(BLOCKS, runs)):
+                self._order.shuffle(turns)
+                for turn in turns:
+                    turn()
 
         if not self._try(peer, measure):
             return []
         beside = described(peer, self._running[peer.name][1], does)
-        return [row(name, samples, theirs, reference=peer.name, peer=beside)]
+        return [row(name, samples, theirs, reference=peer.name, promise=promise, peer=beside)]
 
     def _try(self, peer: Peer, ask: Callable[[PeerProcess], object]) -> bool:
         """Return whether it could be asked; one that breaks is absent from then on."""

@@ -46,8 +46,10 @@ def findings(
     yield _installed(harness, seen, install)
     absent = _absent(seen)
     complaint = absent or ("" if seen.current else "it is not what this installation would write")
-    told = f"{complaint}; {install}" if complaint else "it is the one of this installation"
-    yield _finding(harness, "command", told, ok=not complaint)
+    if complaint:
+        yield _finding(harness, "command", f"{complaint}; {install}", ok=False)
+    else:
+        yield _client(harness, seen, install)
     file = config_file.read(Path(seen.file), project=project)
     if file.exposed:
         told = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
@@ -75,6 +77,16 @@ def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
         told = f"{seen.file}; of an earlier version, without {', '.join(seen.updates)}; {install}"
         return _finding(harness, "installed", told, note=True)
     return _finding(harness, "installed", seen.file)
+
+
+def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
+    """Say which client the commands run."""
+    if seen.slower:
+        told = f"it runs the client in Python; for the compiled one, which is faster, {install}"
+        return _finding(harness, "command", told, note=True)
+    clients = {"compiled": ": the compiled client", "python": ": the client in Python"}
+    told = "it is the one of this installation" + clients.get(seen.client, "")
+    return _finding(harness, "command", told)
 
 
 def _absent(seen: HooksState) -> str:

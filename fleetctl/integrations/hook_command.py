@@ -12,29 +12,42 @@ from typing import NamedTuple
 from fleetd.protocol.errors import InvalidState
 
 from .config_file import SettingsFile
-from .installation import configured_socket, this_interpreter
+from .installation import configured_socket, run_program, this_interpreter
 from .registry import Harness, HookEvent
 
 ENFORCE = "enforce-locks"
 DOCTOR = "doctor"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
+_CLIENTS = ("/fleetctl/hook.py", "/fleetctl/_hook_client")
+TRY_S = 5
 
 
 class Installation(NamedTuple):
-    """What of this installation goes into a command."""
+    """What of this installation goes into a command.
+
+    ``compiled`` is the client in C, empty where none was built or it does not run here.
+    """
 
     interpreter: str
     client: str
     assignments: str = ""
+    compiled: str = ""
+
+    def commands(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> set[str]:
+        """Return every command line for an event of a harness that works."""
+        in_python = self._replace(compiled="")
+        return {each.command(harness, event, enforce=enforce) for each in (self, in_python)}
 
     def command(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> str:
-        """Return the command line for an event of a harness."""
+        """Return the command line for an event of a harness that is written into settings."""
         words = [harness.name]
         if enforce and event.name == harness.enforces_at:
             words.append(ENFORCE)
         if event.word:
             words.append(event.word)
-        program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
+        program = quoted(self.compiled)
+        if not self.compiled:
+            program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
         return f"{self.assignments}{program} {' '.join(words)} {harness.ending}"
 
 
@@ -44,12 +57,30 @@ def this_installation() -> Installation:
     untold = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
     socket = configured_socket(untold)
     assignments = "" if socket is None else f"FLEET_SOCKET={quoted(str(socket))} "
-    return Installation(this_interpreter("hook"), str(client()), assignments)
+    in_c = client().with_name("_hook_client")
+    compiled = str(in_c) if runs(in_c) else ""
+    return Installation(this_interpreter("hook"), str(client()), assignments, compiled)
 
 
 def client() -> Path:
-    """Return the hook client of this installation."""
+    """Return the hook client of this installation that is in Python."""
     return Path(__file__).absolute().parent.parent / "hook.py"
+
+
+def runs(compiled: Path) -> bool:
+    """Return whether a compiled client is there and works: another machine may have built it."""
+    if not os.access(compiled, os.X_OK):
+        return False
+    # Imported here: most that load this module need it never.
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="fleet-try-") as directory:
+        nowhere = {"XDG_STATE_HOME": directory, "FLEET_SOCKET": f"{directory}/none"}
+        try:
+            run_program([str(compiled)], timeout_s=TRY_S, env={**os.environ, **nowhere})
+        except OSError:
+            return False
+        return any(Path(directory).rglob("*.json"))
 
 
 def quoted(text: str) -> str:
@@ -73,17 +104,27 @@ def for_doctor(command: str, harness: Harness) -> str:
 
 
 def program_of(command: str) -> tuple[str, str]:
-    """Return the interpreter and the client that a command of ours names; empty where unclear."""
+    """Return the interpreter and the client that a command of ours names; empty where unclear.
+
+    A compiled client is its own interpreter.
+    """
     try:
         words = [word for word in shlex.split(command) if not _ASSIGNMENT.match(word)]
     except ValueError:
         return "", ""
-    client = next((word for word in words if word.endswith("/fleetctl/hook.py")), "")
+    client = next((word for word in words if word.endswith(_CLIENTS)), "")
     return words[0] if words else "", client
 
 
+def is_compiled(command: str) -> bool:
+    """Return whether a command of ours runs a compiled client."""
+    interpreter, client = program_of(command)
+    return bool(client) and interpreter == client
+
+
 def _shape(harness: Harness) -> re.Pattern[str]:
-    return re.compile(rf"/fleetctl/hook\.py'? {re.escape(harness.name)}(?= |$)")
+    clients = "|".join(map(re.escape, _CLIENTS))
+    return re.compile(rf"(?:{clients})'? {re.escape(harness.name)}(?= |$)")
 
 
 # OpenCode runs no commands: it has a plugin, which is copied as it is shipped but for one line.

@@ -12,7 +12,14 @@ from ..client.models import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 from ..output import console
 from ..output.tables import Column
 from . import config_file, hooks
-from .hook_command import Installation, enforces, is_plugin, plugin_enforces, plugin_text
+from .hook_command import (
+    Installation,
+    enforces,
+    is_compiled,
+    is_plugin,
+    plugin_enforces,
+    plugin_text,
+)
 from .hook_plan import complaints
 from .registry import OPENCODE, Harness, installable
 
@@ -108,8 +115,12 @@ class HooksState:
     # What an installation of now would add to one of before that is whole.
     updates: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    # Whether every command is the one that this installation would write.
+    # Whether every command is of this installation, of either of its clients.
     current: bool = False
+    # The client of the first command: python, compiled, or empty for a plugin.
+    client: str = ""
+    # Whether an installation of now would have the compiled client run instead.
+    slower: bool = False
     enforce_locks: bool = False
     problem: str = ""
 
@@ -148,7 +159,10 @@ def _look_at_settings(
     seen.updates = [event.name for event in absent if event.later]
     seen.installed = "partly" if seen.missing else "yes"
     expected = {
-        event.name: installation.command(harness, event, enforce=seen.enforce_locks)
+        event.name: installation.commands(harness, event, enforce=seen.enforce_locks)
         for event in harness.events
     }
-    seen.current = all(expected.get(each.event) == each.command for each in ours)
+    seen.current = all(each.command in expected.get(each.event, ()) for each in ours)
+    compiled = [is_compiled(command) for command in seen.commands]
+    seen.client = "compiled" if compiled[0] else "python"
+    seen.slower = bool(installation.compiled) and not all(compiled)

@@ -9,11 +9,14 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
+from types import FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import msgspec
 import trio
+from msgspec import Raw
 
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
@@ -22,6 +25,7 @@ from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
 from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
 from ..domain.redaction.requests import without_prompt, without_secrets
+from ..host import trace
 from ..host.clock import Uptime
 from ..host.file_system import FileSystem, with_real_paths
 from ..protocol.errors import FleetError, MethodNotFound, Storage
@@ -35,6 +39,7 @@ from ..store.spool import Spool
 from ..store.sqlite.disk_reserve import DiskReserve
 from ..store.sqlite.errors import DiskFull
 from .change_feed import Bell, ChangeFeed
+from .files.latest_checkpoints import LatestCheckpoints
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
 from .metrics.counters import TimerHealth, Traffic
@@ -172,7 +177,12 @@ class Engine:
         self.store = open_store(loaded, self._apply_effects, self.bell.ring, inline=inline, vfs=vfs)
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
-        self.outbox = Outbox(self.read, self.write, self.backups, self.batches, inline=inline)
+        self.outbox = Outbox(
+            self.read, self.write, self.store.settle, self.backups, self.batches, inline=inline
+        )
+        self.latest_checkpoints = LatestCheckpoints(
+            self.read, self.backups["checkpoint"], self.outbox.in_thread
+        )
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
@@ -218,6 +228,11 @@ class Engine:
         """Return the settings in force."""
         return self.loaded.config
 
+    async def ask(self, request: Request[R], caller: Caller) -> R:
+        """Answer a request with a record, for the daemon itself; see ``handle``."""
+        result = await self.handle(request, caller)
+        return request.answer(msgspec.json.decode(result)) if isinstance(result, Raw) else result
+
     async def handle(
         self,
         request: Request[R],
@@ -225,8 +240,10 @@ class Engine:
         *,
         size: int = 0,
         behind: trio.StrictFIFOLock | None = None,
-    ) -> R:
+    ) -> R | Raw:
         """Answer a request by its rule or its service, without the secrets that it holds.
+
+        What is stored as it is sent comes as that JSON.
 
         ``size`` is how many bytes of text the request can hold at most; none overtakes those
         before it that stay ``behind`` the same.
@@ -247,8 +264,9 @@ class Engine:
             if found is None:
                 raise MethodNotFound("Method not found", method=request.method)
             if found.is_rule:
-                return await self.run(found.answer, request, caller)
-            result: R = await found.answer(self, request, caller)
+                answered: R = await self.run(found.answer, request, caller)
+                return answered
+            result: R | Raw = await found.answer(self, request, caller)
             return result
 
     async def run(
@@ -329,11 +347,11 @@ class Engine:
         known: R | None = await self.read(recall, request)
         return known
 
-    async def commit(self, rule: Callable[[Tx], T], *, frees_space: bool) -> T:
+    async def commit(self, rule: Callable[[Tx], T], kind: Hashable, *, frees_space: bool) -> T:
         """Write; what frees space may use the reserve when the disk is full."""
         while True:
             try:
-                return await self.store.write(rule)
+                return await self.store.write(rule, kind)
             except DiskFull:
                 if not frees_space or not self.disk_reserve.give():
                     raise
@@ -406,7 +424,7 @@ class OnBehalf:
         self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
         """Run a rule on a consistent snapshot, without a way to change it."""
-        return await self._engine.store.read(self._prepared(rule, args, named))
+        return await self._engine.store.read(self._prepared(rule, args, named), _kind(rule))
 
     async def write(
         self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
@@ -421,7 +439,8 @@ class OnBehalf:
 
     async def _commit(self, work: Callable[[Tx], T], rule: Callable[..., Any]) -> T:
         try:
-            return await self._engine.commit(work, frees_space=may_use_reserve(rule))
+            frees_space = may_use_reserve(rule)
+            return await self._engine.commit(work, _kind(rule), frees_space=frees_space)
         except FleetError as refusal:
             await self._engine.record_refusal(refusal, self._caller)
             raise
@@ -432,6 +451,15 @@ class OnBehalf:
         engine, begun = self._engine, time.monotonic_ns()
         args, named, facts = engine.store.as_stored((args, named, self._facts))
         return lambda tx: rule(tx, engine.context(self._caller, facts, begun), *args, **named)
+
+
+def _kind(rule: Callable[..., Any]) -> Hashable:
+    """Return what tells rules apart whose time is measured, for work on a client's request.
+
+    What the daemon does by itself keeps nobody waiting: it goes to the thread, however short.
+    """
+    known = isinstance(rule, FunctionType) and "<" not in rule.__qualname__  # it lives for ever
+    return rule if known and trace.current() is not None else None
 
 
 def _once(tx: Tx, ctx: Context, rule: Callable[[Tx, Context, Any], Any], request: Any) -> Any:

@@ -7,10 +7,10 @@ its directory, else what the remotes of its clones have in common.
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from ..domain.agents import agents
-from ..domain.core.context import Here
+from ..domain.core.context import Here, LockScope
 from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
@@ -23,7 +23,6 @@ from ..protocol.requests.snapshot import SnapshotRecord
 from ..protocol.requests.system import SystemForget
 from .repositories import Repositories, Repository, inside_of
 
-Scope = Literal["machine", "project"]
 # How requests name the one who asks.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")
 # How the data of an event names a place.
@@ -47,11 +46,11 @@ class Projects:
         self._repositories = Repositories(files)
 
     @property
-    def scopes(self) -> tuple[Scope, Scope]:
+    def scopes(self) -> tuple[LockScope, LockScope]:
         """Return what locks are shared by: the default first."""
         return ("project", "machine") if self._machine else ("machine", "project")
 
-    async def key(self, path: str, scope: Scope) -> str:
+    async def key(self, path: str, scope: LockScope) -> str:
         """Return the key of a lock on a real path.
 
         Raises Unavailable when Git, or the file system, does not say which project it belongs to:

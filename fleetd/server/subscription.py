@@ -91,7 +91,7 @@ async def subscribe(
     engine: Engine, request: EventSubscribe, caller: Caller
 ) -> tuple[Follower, Subscription]:
     """Prepare a subscription, which begins when its follower runs; raises FleetError."""
-    start = await engine.handle(request, caller)
+    start = await engine.ask(request, caller)
     if request.mission_id:  # a prefix may come to stand for several
         mission = await engine.read(missions.get, MissionGet(request.mission_id))
         request = msgspec.structs.replace(request, mission_id=mission.id)

@@ -1,13 +1,17 @@
-"""Worker thread: runs the jobs of trio tasks in batches.
+"""Worker thread: runs the jobs of trio tasks in batches, and a lone short one on the event loop.
 
 One hop to a thread of trio's pool costs as much as an fsync; a thread of our own with a queue is
-cheaper, and it sees everything that waits at once, which is what makes group commit possible.
+cheaper, and it sees everything that waits at once, which is what makes group commit possible. With
+nobody else to be served meanwhile there is no use in a hop, and the fastest is none.
 """
 
 import logging
+import math
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
 import outcome
@@ -20,6 +24,13 @@ from ..protocol.errors import Unavailable
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
 BATCH_MAX = 256
+# So many jobs in a row must have found nobody at work before the next one may run on the event
+# loop: of many clients at once, each of whom is first for a moment, none does.
+CALM = 4
+# What takes longer by itself leaves the loop to others.
+SHORT_US = 2_000
+# A kind of job that took long once is tried again on the loop when it was short for a while.
+_FORGETS = 0.9
 
 
 class JobFailed(Exception):
@@ -27,12 +38,19 @@ class JobFailed(Exception):
 
 
 class Job:
-    """A function to run, the task that waits for it, and how it ended."""
+    """A function to run, the task that waits for it, and how it ended.
 
-    __slots__ = ("_task", "effects", "fn", "origin", "result")
+    Jobs of one ``kind`` take about as long; None for one that always goes to the thread.
+    """
 
-    def __init__(self, fn: Callable[..., Any], task: trio.lowlevel.Task | None) -> None:
+    __slots__ = ("_task", "effects", "fn", "kind", "origin", "result", "took_us")
+
+    def __init__(
+        self, fn: Callable[..., Any], task: trio.lowlevel.Task | None, kind: Hashable = None
+    ) -> None:
         self.fn = fn
+        self.kind = kind
+        self.took_us = 0
         self.result: outcome.Value[Any] | outcome.Error | None = None
         self.effects: list[Any] = []
         self.origin = trace.current()
@@ -43,7 +61,7 @@ class Job:
 
         Raises nothing but an Exception: SystemExit would end the thread, and then the daemon.
         """
-        token = trace.enter(self.origin)
+        token, begun = trace.enter(self.origin), time.perf_counter_ns()
         try:
             return self.fn(argument)
         except Exception:
@@ -51,6 +69,7 @@ class Job:
         except BaseException as error:
             raise JobFailed(f"a job raised {error!r}") from error
         finally:
+            self.took_us = (time.perf_counter_ns() - begun) // 1_000
             trace.leave(token)
 
     def succeed(self, value: object) -> None:
@@ -67,6 +86,12 @@ class Job:
             self.effects = []
             self.fail(_ordinary(error))
 
+    def outcome(self) -> Any:
+        """Return the result, or raise the error."""
+        if self.result is None:
+            raise AssertionError("a job ended without a result")
+        return self.result.unwrap()
+
     def wake(self) -> None:
         """Let the waiting task go on; called on the trio thread."""
         if self._task is not None and self.result is not None:
@@ -76,8 +101,11 @@ class Job:
 class WorkerThread:
     """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
 
-    ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread before
-    the waiting tasks go on.
+    ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread for each
+    batch, in their order, as a rule after the waiting tasks have gone on: a reply need not wait for
+    it, and a client that is gone does not matter. ``run_here`` gives one job its result on the
+    event loop, or returns False, with nothing done, when it cannot be now; without it every job
+    goes to the thread.
     """
 
     def __init__(
@@ -86,10 +114,27 @@ class WorkerThread:
         work: Callable[[list[Job]], None],
         finished: Callable[[list[Job]], None],
         *,
+        run_here: Callable[[Job], bool] | None = None,
         inline: bool = False,
     ) -> None:
         self._work = work
         self._finished = finished
+        self._run_here = run_here
+        self._at_work = threading.Lock()
+        """Held by whoever runs jobs: what they work on goes from thread to thread."""
+        self._under_way = 0
+        """How many jobs are queued or at work, or were on the loop in this round of it."""
+        self._were_here = 0
+        """How many of these were on the loop."""
+        self._done: deque[list[Job]] = deque()
+        """The batches for which ``finished`` has to run."""
+        self._just_woken = False
+        self._calm = 0
+        """How many jobs in a row found none under way."""
+        self._took_us: dict[Hashable, float] = {}
+        """How long jobs of each kind took lately, rather the longest than the mean."""
+        self._follower: trio.lowlevel.Task | None = None
+        self._following = trio.CancelScope()
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread = None if inline else threading.Thread(target=self._run, name=name)
         self._token: trio.lowlevel.TrioToken | None = None
@@ -103,12 +148,16 @@ class WorkerThread:
         self._token = trio.lowlevel.current_trio_token()
         if self._thread is not None:
             self._thread.start()
+            trio.lowlevel.spawn_system_task(self._follow)
 
-    async def submit(self, fn: Callable[..., T]) -> T:
+    async def submit(self, fn: Callable[..., T], kind: Hashable = None) -> T:
         """Run a job and return its result. Once it is queued, it is waited for, come what may.
 
         A cancelled caller either never queued its job or learns its outcome: committed or not,
         never in between. Raises Unavailable once the thread is closed: nobody would answer.
+
+        A job that ran on the event loop is no checkpoint of trio's: its caller goes on at once. The
+        next one in the same round of the loop goes to the thread.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
@@ -118,14 +167,81 @@ class WorkerThread:
         if self._thread is None:
             job = Job(fn, None)
             self._run_batch([job])
-            self._finish([job])
+            self._done.append([job])
+            self.settle()
             await trio.lowlevel.cancel_shielded_checkpoint()
-            if job.result is None:
-                raise AssertionError("a job ended without a result")
-            return cast("T", job.result.unwrap())
-        self._queue.put(Job(fn, trio.lowlevel.current_task()))
+            return cast("T", job.outcome())
+        job = Job(fn, trio.lowlevel.current_task(), kind)
+        if self._may_run_here(job) and self._try_here(job):
+            return cast("T", job.outcome())
+        self._under_way += 1
+        self._queue.put(job)
         failed = trio.lowlevel.Abort.FAILED
         return cast("T", await trio.lowlevel.wait_task_rescheduled(lambda _: failed))
+
+    def _may_run_here(self, job: Job) -> bool:
+        """Whether a job is short and nobody else is at work, as it has been for a while."""
+        self._calm = 0 if self._under_way else self._calm + 1
+        return (
+            self._calm > CALM
+            and self._follower is not None
+            and self._took_us.get(job.kind, math.inf) < SHORT_US
+        )
+
+    def _try_here(self, job: Job) -> bool:
+        """Run a job on the event loop; False when it has to go to the thread."""
+        if self._run_here is None or not self._at_work.acquire(blocking=False):
+            return False
+        try:
+            if not self._run_here(job):
+                return False
+        except BaseException as error:
+            log.exception("A job on the event loop failed")
+            job.abandon(error)
+        finally:
+            self._at_work.release()
+        self._count([job])
+        self._time([job])
+        self._under_way += 1
+        self._were_here += 1
+        self._finish_soon([job])
+        return True
+
+    def _finish_soon(self, batch: list[Job]) -> None:
+        """Have what follows a batch happen in the next round of the event loop."""
+        self._done.append(batch)
+        if self._follower is not None:
+            trio.lowlevel.reschedule(self._follower)
+            self._follower = None
+
+    async def _follow(self) -> None:
+        """Do what follows each batch, after the tasks that waited for it."""
+        with self._following:
+            while True:
+                self._follower = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._give_up)
+                self._under_way -= self._were_here
+                self._were_here = 0
+                if self._just_woken:  # they go on in this round, whether before or after this task
+                    self._just_woken = False
+                    await trio.lowlevel.checkpoint()
+                self.settle()
+
+    def settle(self) -> None:
+        """Do at once what follows the batches that were done; call it on the trio thread.
+
+        For who waits for something that begins then, such as the writing of a file.
+        """
+        while self._done:
+            batch = self._done.popleft()
+            try:
+                self._finished(batch)
+            except Exception:
+                log.exception("A step after a batch of %d jobs failed", len(batch))
+
+    def _give_up(self, _: object) -> trio.lowlevel.Abort:
+        self._follower = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     @property
     def waiting(self) -> int:
@@ -135,22 +251,27 @@ class WorkerThread:
     def _run_batch(self, batch: list[Job]) -> None:
         """Give every job a result, whatever happens: somebody waits for each."""
         try:
-            self.batches.note(len(batch))
-            self.most_waiting = max(self.most_waiting, len(batch) + self.waiting)
-            self._work(batch)
+            self._count(batch)
+            with self._at_work:
+                self._work(batch)
             failure: BaseException = AssertionError("a job ended without a result")
         except BaseException as error:  # the thread has to live on
             log.exception("A batch of %d jobs failed", len(batch))
             failure = error
         for job in batch:
             job.abandon(failure)
+        self._time(batch)
 
-    def _finish(self, batch: list[Job]) -> None:
-        """Do what follows a batch; its jobs are done, whether that works or not."""
-        try:
-            self._finished(batch)
-        except Exception:
-            log.exception("A step after a batch of %d jobs failed", len(batch))
+    def _count(self, batch: list[Job]) -> None:
+        self.batches.note(len(batch))
+        self.most_waiting = max(self.most_waiting, len(batch) + self.waiting)
+
+    def _time(self, batch: list[Job]) -> None:
+        """Note how long each job took."""
+        for job in batch:
+            if job.kind is not None:
+                before = self._took_us.get(job.kind, 0.0)
+                self._took_us[job.kind] = max(job.took_us, before * _FORGETS)
 
     async def aclose(self) -> None:
         """Finish what is queued, take nothing more and end the thread."""
@@ -159,6 +280,8 @@ class WorkerThread:
             self._queue.put(None)
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._thread.join)
+        self._following.cancel()
+        self.settle()
 
     def _run(self) -> None:
         last = False
@@ -182,9 +305,11 @@ class WorkerThread:
 
     def _report(self, batch: list[Job]) -> None:
         def deliver() -> None:
-            self._finish(batch)
+            self._under_way -= len(batch)
             for job in batch:
                 job.wake()
+            self._just_woken = True
+            self._finish_soon(batch)
 
         if self._token is None:
             raise AssertionError("a worker thread must be started inside trio")

@@ -15,6 +15,7 @@ PATHS = (
     "fsync",
     "fsync in place",
     "python -c pass",
+    "control: a computation and an fsync",
     "SQLite: one row",
     "store: 64 writers",
     "progress of",
@@ -26,6 +27,7 @@ PATHS = (
     "checkpoint.create, 4 sorties",
     "checkpoint.create, 100 sorties",
     "checkpoint.create, 1,000 sorties",
+    "checkpoint.create, 4 sorties, 100 checkpoints before",
     "PERF-301",
     "PERF-302",
     "snapshot.record, with its files",
@@ -37,7 +39,8 @@ PATHS = (
     "event.append after 10,000 events, and the daemon's memory",
     "backup file, 4 sorties",
     "fleetctl status",
-    "hook, whole process",
+    "hook.deliver, one client",
+    "hook, whole process, in Python",
     "hook, beside an interpreter with its flags",
     "hook, a payload of 500 KB",
     "hook, 8 at once",
@@ -123,4 +126,4 @@ def test_some_groups_are_measured_alone_and_have_a_line_for_each_row(tmp_path: P
 def test_an_unknown_group_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
     refused = run(tmp_path, "--only", "locks,nothing")
     assert refused.returncode == 2
-    assert "no group is called nothing; there are references, store, " in refused.stderr
+    assert "no group is called nothing; there are references, control, store, " in refused.stderr

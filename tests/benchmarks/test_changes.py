@@ -94,9 +94,15 @@ def test_a_revision_is_measured_beside_the_present_one(tmp_path: Path) -> None:
     )
     found = json.loads(done.stdout)
     assert found["missing"] == []
-    assert [each["name"] for each in found["changes"]] == (
-        ["progress of 100 sorties", "fleetctl status, whole process"]
-    )
+    control = "control: a computation and an fsync"
+    assert [(each["name"], each["figure"]) for each in found["changes"]] == [
+        (f"{control} (progress)", "x fsync"),
+        (f"{control} (progress)", "x itself"),
+        ("progress of 100 sorties", "x fsync"),
+        (f"{control} (command)", "x fsync"),
+        (f"{control} (command)", "x itself"),
+        ("fleetctl status, whole process", "x python -c pass"),
+    ]
     assert list(tmp_path.iterdir()) == []
 
 

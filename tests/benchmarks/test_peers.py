@@ -1,5 +1,6 @@
 """Peers: what is asked of them, what becomes of those that are missing or break."""
 
+import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def peer(tmp_path: Path) -> Peer:
 
 @pytest.fixture
 def peers(tmp_path: Path) -> Iterator[Peers]:
-    peers = Peers(tmp_path / "files", wanted=True)
+    peers = Peers(tmp_path / "files", random.Random(1), wanted=True)
     (tmp_path / "files").mkdir()
     yield peers
     peers.close()
@@ -74,11 +75,11 @@ def test_a_peer_that_breaks_is_absent_and_not_asked_again(peers: Peers, peer: Pe
     for state in ("bad", "good"):
         assert peers.beside(peer, "path", run, "keep", does="put", runs=5, state=state) == []
     assert peers.absent == {"a peer": "the disk is on fire"}
-    assert calls == []
+    assert calls in ([], ["run"])  # chance decides which of the two comes first
 
 
 def test_peers_that_nobody_wants_are_not_started(tmp_path: Path, peer: Peer) -> None:
-    peers = Peers(tmp_path, wanted=False)
+    peers = Peers(tmp_path, random.Random(1), wanted=False)
     assert peers.facts(peer) is None
     assert peers.absent == {}
 

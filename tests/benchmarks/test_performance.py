@@ -32,6 +32,7 @@ RUN = Run(
     revision="abc",
     command="python -m benchmarks",
     seconds=400,
+    seed=7,
     absent={"swarm-mail": "there is no node here"},
     rows=[
         row(
@@ -41,7 +42,14 @@ RUN = Run(
             reference="fsync",
             promise=Promise(ratio=1.8),
         ),
-        row("event.append", Samples([2.0]), Samples([4.0]), reference=PEER.name, peer=PEER),
+        row(
+            "event.append",
+            Samples([2.0]),
+            Samples([4.0]),
+            reference=PEER.name,
+            promise=Promise(ratio=1.4),
+            peer=PEER,
+        ),
     ],
 )
 
@@ -66,7 +74,14 @@ def test_the_tables_take_the_place_of_the_last_ones(page: Path) -> None:
 def test_the_page_says_when_on_what_and_with_which_command(page: Path) -> None:
     write(page, RUN)
     said = page.read_text()
-    for part in ("2026-01-05T12:00Z", "revision abc", "2 x Some CPU", "ext4", RUN.command):
+    for part in (
+        "2026-01-05T12:00Z",
+        "revision abc",
+        "2 x Some CPU",
+        "ext4",
+        RUN.command,
+        "seed 7",
+    ):
         assert part in said
     assert "Not measured: swarm-mail, there is no node here." in said
 
@@ -80,7 +95,8 @@ def test_our_rows_have_their_target_and_peers_a_table_of_their_own(page: Path) -
     )
     assert (
         "| event.append | LangGraph SqliteSaver | 2.000 | 4.000 | 0.50 | 0.50-0.50 |"
-        " 3.1 put, in process, wal, synchronous=FULL |" in lines
+        " ≤ 1.4 x LangGraph SqliteSaver | kept | 3.1 put, in process, wal, synchronous=FULL |"
+        in lines
     )
 
 

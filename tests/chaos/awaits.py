@@ -54,7 +54,7 @@ def _cut_between_two() -> Iterator[None]:
 def _commits_are_cancelled() -> Iterator[None]:
     """Let whoever is cancelled while its commit is under way not learn of it."""
 
-    async def submit(lane: WorkerThread, fn: Callable[..., Any]) -> Any:
+    async def submit(lane: WorkerThread, fn: Callable[..., Any], _kind: Any) -> Any:
         job = Job(fn, None)
         lane._work([job])
         lane._finished([job])

@@ -20,7 +20,7 @@ from fleetd.engine.files import outbox
 from fleetd.engine.services import recovery as service
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.store import worker_thread
-from fleetd.store.sqlite import group_commit, store
+from fleetd.store.sqlite import group_commit
 from fleetd.store.worker_thread import Job
 from tests.chaos.plant import plant
 
@@ -46,9 +46,9 @@ def reply_before_commit() -> None:
     lanes: list[worker_thread.WorkerThread] = []
     committing = threading.Lock()
 
-    def later(connection: Any, execute: Any, jobs: list[Job]) -> None:
+    def later(self: group_commit.SqliteReader, jobs: list[Job]) -> None:
         with committing:  # nobody notices who only asks
-            read(connection, execute, jobs)
+            read(self, jobs)
 
     def remember(self: worker_thread.WorkerThread) -> None:
         if "writ" in str(getattr(self._thread, "name", "")):
@@ -60,11 +60,11 @@ def reply_before_commit() -> None:
         told.difference_update(id(job) for job in batch)
 
     def together(self: group_commit.SqliteCommitter, jobs: list[Job]) -> bool:
-        done: list[tuple[Job, Any]] = []
+        done: list[tuple[Job, Any, int]] = []
         self._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
             self._one(job, done)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         told.update(id(job) for job in jobs)
         with committing:
@@ -73,7 +73,8 @@ def reply_before_commit() -> None:
             self._connection.execute("COMMIT")
         return True
 
-    read = plant(store, "run_reads", later)
+    read = plant(group_commit.SqliteReader, "run", later)
+    plant(worker_thread.WorkerThread, "_may_run_here", lambda *_: False)
     run = plant(worker_thread.WorkerThread, "_run", remember)
     report = plant(worker_thread.WorkerThread, "_report", once)
     plant(group_commit.SqliteCommitter, "_together", together)

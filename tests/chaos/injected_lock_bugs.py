@@ -27,20 +27,20 @@ def lease_ignored() -> None:
     """Take a lease for over before it is."""
     holder = leases.holder
 
-    def expire(tx: Any, ctx: Any, path: str) -> None:
+    def early(tx: Any, ctx: Any, path: str) -> Any:
         row = holder(tx, path)
         if row is not None and row["expires_at"] <= ctx.at(row["timeout_ms"] // 2):
             leases.end(tx, row["id"], "expired", ctx.now)
-        leases.serve(tx, ctx, path)
+        return expire(tx, ctx, path)
 
-    plant(leases, "expire", expire)
+    expire = plant(leases, "expire", early)
 
 
 def last_come_first() -> None:
     """Serve whoever came last."""
     first = "ORDER BY id LIMIT 1"
-    if first not in inspect.getsource(leases.serve):
-        raise LookupError(f"leases.serve does not say {first}")
+    if first not in inspect.getsource(leases.look):
+        raise LookupError(f"leases.look does not say {first}")
 
     class Turned:
         def __init__(self, tx: Any) -> None:
@@ -49,10 +49,10 @@ def last_come_first() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._tx, name)
 
-        def one(self, sql: str, **values: Any) -> Any:
-            return self._tx.one(sql.replace(first, "ORDER BY id DESC LIMIT 1"), **values)
+        def all(self, sql: str, **values: Any) -> Any:
+            return self._tx.all(sql.replace(first, "ORDER BY id DESC LIMIT 1"), **values)
 
-    serve = plant(leases, "serve", lambda tx, ctx, path: serve(Turned(tx), ctx, path))
+    look = plant(leases, "look", lambda tx, path: look(Turned(tx), path))
 
 
 def gone_are_served() -> None:

@@ -97,9 +97,9 @@ def _number(fleet: Fleet, say: Callable[[Any], None]) -> None:
     """Let every transaction write the same number first and last, and say it when it is told."""
     write = fleet.engine.store.write
 
-    async def numbered(rule: Any) -> Any:
+    async def numbered(rule: Any, kind: Any = None) -> Any:
         if isinstance(rule, group_commit.OutsideTransaction):
-            return await write(rule)
+            return await write(rule, kind)
         done: list[int] = []
 
         def both(tx: Tx) -> Any:
@@ -110,7 +110,7 @@ def _number(fleet: Fleet, say: Callable[[Any], None]) -> None:
             done.append(number)
             return result
 
-        result = await write(both)
+        result = await write(both, kind)
         say(done[-1])
         return result
 
@@ -217,6 +217,7 @@ class _Hasty:
         return [
             mock.patch.object(group_commit.SqliteCommitter, "_together", together),
             mock.patch.object(worker_thread.WorkerThread, "start", start),
+            mock.patch.object(worker_thread.WorkerThread, "_may_run_here", return_value=False),
         ]
 
     def _hurry(self, committer: Any, jobs: list[Any]) -> bool:
@@ -226,10 +227,10 @@ class _Hasty:
         committer._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
             committer._one(job, done)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         told = threading.Event()
-        self._soon(self._tell, [job for job, _ in done], told)
+        self._soon(self._tell, [job for job, *_ in done], told)
         told.wait(10)
         committer._connection.execute("COMMIT")
         return True

@@ -1,6 +1,7 @@
 """The command line in this process, with the daemon of the fixtures above to talk to."""
 
 import io
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from typing import Any
 import pytest
 
 from fleetctl import cli
+from fleetctl.integrations import hook_command
+from tests.support.hook_client import HOOK, compiled
 from tests.support.processes import Daemon, Result
+
+RUNS = hook_command.runs
 
 
 @pytest.fixture
@@ -36,6 +41,26 @@ def done(run: Callable[..., Result]) -> Callable[..., Result]:
         return result
 
     return command
+
+
+@pytest.fixture(autouse=True)
+def client_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have hooks run the client in Python, whether or not a compiled one was built here."""
+    monkeypatch.setattr(hook_command, "runs", lambda _program: False)
+
+
+@pytest.fixture
+def client_in_c(home: Path, monkeypatch: pytest.MonkeyPatch, client_in_python: None) -> Path:
+    """Have hooks run a compiled client; return it."""
+    program = home / "an installation" / "fleetctl" / "_hook_client"
+    program.parent.mkdir(parents=True)
+    shutil.copy(compiled(), program)
+    in_python = program.with_name("hook.py")
+    for each in (in_python, program.with_name("hook_client.py")):
+        shutil.copy(HOOK.with_name(each.name), each)
+    monkeypatch.setattr(hook_command, "client", lambda: in_python)
+    monkeypatch.setattr(hook_command, "runs", RUNS)
+    return program
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""The hook client against a server that does what a test wants: silence, deadlines, the spool."""
+"""The hook clients against a server that does what a test wants: silence, deadlines, the spool.
+
+Every test is for the client in Python, the one in C, and that one with the checks of its compiler.
+"""
 
 import contextlib
 import json
@@ -14,8 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from json.decoder import scanstring
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -24,7 +29,20 @@ from fleetctl import hook_client as client
 from fleetd.harness.detect import ENVIRONMENT
 from fleetd.host import paths
 from fleetd.protocol.framing import HOOK_BEGINS
-from tests.support.hook_client import AT_MOST_S, COMMAND, HOOK, hook, spooled, start, without
+from tests.support import hook_client as support
+from tests.support.hook_client import (
+    AT_MOST_S,
+    CLIENTS,
+    HOOK,
+    IN_PYTHON,
+    SOURCE,
+    command_of,
+    compiled,
+    hook,
+    spooled,
+    start,
+    without,
+)
 
 PAYLOAD = '{"hook_event_name": "PostToolUse", "session_id": "s-1"}'
 ACCEPTED = b'{"jsonrpc":"2.0","result":{"stdout":"","exit_code":0},"id":1}\n'
@@ -33,6 +51,16 @@ REFUSED = (
     b'"data":{"kind":"storage"}},"id":1}\n'
 )
 NAME = re.compile(r"(\d{13})-([0-9a-f]{32})\.json")
+
+
+@pytest.fixture(params=CLIENTS, autouse=True)
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have one client after the other be what ``hook`` and ``start`` run."""
+    monkeypatch.setattr(support, "COMMAND", command_of(request.param))
+    return request.param
+
+
+in_python_only = pytest.mark.parametrize("program", ["python"], indirect=True)
 
 
 class HookServer:
@@ -90,6 +118,7 @@ def the_spooled(payload: str = PAYLOAD) -> dict[str, Any]:
 # What it is
 
 
+@in_python_only
 def test_the_client_is_short_and_loads_nothing_but_modules_in_c(home: Path) -> None:
     source = Path(client.__file__)
     assert len([*HOOK.read_text().splitlines(), *source.read_text().splitlines()]) < 140
@@ -104,6 +133,7 @@ def test_the_client_is_short_and_loads_nothing_but_modules_in_c(home: Path) -> N
     assert more <= {"_json", "_signal", "_socket", "posix", "pwd", "time"}
 
 
+@in_python_only
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -128,6 +158,30 @@ def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
     assert len(server.lines) == 2
 
 
+@pytest.fixture
+def places(program: str) -> tuple[str, ...]:
+    """Return a command that prints where the client looks for the socket and for the spool."""
+    if program == "python":
+        code = (
+            f"import os, sys; sys.path.insert(0, {str(HOOK.parent)!r}); import hook_client\n"
+            "for place in hook_client.places(): os.write(1, place + b'\\n')"
+        )
+        return (*IN_PYTHON[:-1], "-c", code)
+    return (str(compiled(source=PLACES)),)
+
+
+PLACES = f"""
+#define main client
+#include "{SOURCE}"
+#undef main
+int main(void) {{
+    char *sock, *spool;
+    return !places(&sock, &spool) || printf("%s\\n%s\\n", sock, spool) < 0;
+}}
+"""
+
+
+@pytest.mark.parametrize("program", ["python", "compiled"], indirect=True)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -153,28 +207,20 @@ def test_bytecode_that_a_power_cut_spoiled_keeps_nobody_from_being_heard(
     ],
 )
 def test_client_and_daemon_agree_where_things_are_also_in_the_home_of_a_named_user(
-    home: Path, changes: dict[str, str | None]
+    home: Path, places: tuple[str, ...], changes: dict[str, str | None]
 ) -> None:
     env = without(*changes) | {name: value for name, value in changes.items() if value is not None}
-    ours, theirs = (
-        subprocess.run([*command, code], env=env, capture_output=True, text=True, check=True).stdout
-        for command, code in (
-            (
-                [sys.executable, "-I", "-S", "-c"],
-                (
-                    f"import sys; sys.path.insert(0, {str(HOOK.parent)!r}); import hook_client\n"
-                    "for place in hook_client.places(): print(ascii(place.decode()))"
-                ),
-            ),
-            (
-                [sys.executable, "-c"],
-                (
-                    "from fleetd.host import paths\n"
-                    "for place in paths.socket_path(), paths.spool_path(): print(ascii(str(place)))"
-                ),
-            ),
-        )
+    code = (
+        "import os; from fleetd.host import paths\n"
+        "for place in paths.socket_path(), paths.spool_path():"
+        " os.write(1, os.fsencode(place) + b'\\n')"
     )
+    theirs = (sys.executable, "-c", code)
+    ours, theirs = (
+        subprocess.run(command, env=env, capture_output=True, check=True).stdout
+        for command in (places, theirs)
+    )
+    assert ours.count(b"\n") == 2
     assert ours == theirs
 
 
@@ -222,8 +268,79 @@ def test_a_frame_says_who_sends_and_begins_as_the_daemon_expects(
     assert params["env"] == {"FLEET_AGENT_ID": 'a "quoted" é'}
 
 
-def test_the_variables_that_tell_who_sends_are_passed_on() -> None:
-    assert set(client.ENV.split()) == {"FLEET_AGENT_ID", "FLEET_MISSION_ID", *ENVIRONMENT}
+def test_the_variables_that_tell_who_sends_are_passed_on(
+    server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"FLEET_AGENT_ID", "FLEET_MISSION_ID", *ENVIRONMENT}
+    for name in (*names, "FLEET_SECRET"):
+        monkeypatch.setenv(name, f"of {name}")
+    hook(PAYLOAD)
+    assert set(client.ENV.split()) == names
+    assert list(server.params["env"].items()) == [(n, f"of {n}") for n in client.ENV.split()]
+
+
+def of_pieces(random: Random, pieces: Sequence[bytes], *, at_most: int) -> bytes:
+    return b"".join(random.choices(pieces, k=random.randrange(at_most)))
+
+
+# Text, what JSON escapes, and bytes that are no UTF-8 in every way there is.
+PIECES = (
+    *(bytes([byte]) for byte in range(1, 256)),
+    *(b"\xc3\xa9", b"\xe2\x80\xa8", b"\xf0\x9f\x98\x80", b"\xef\xbb\xbf", b"\xf4\x8f\xbf\xbf"),
+    *(b"\xe0\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x80\x80", b"\xf0\x9f\x98", b"\xf4\x90"),
+    *(b"a long stretch of text", b'"quoted"', b"\\", b"\n"),
+)
+ESCAPES = (
+    *(b'\\"', b"\\\\", b"\\/", b"\\b", b"\\f", b"\\n", b"\\r", b"\\t", b"\\u0000", b"\\u00e9"),
+    *(b"\\u2028", b"\\uFfFf", b"\\ud83d\\ude00", b"\\ud83d", b"\\ude00", b"\\ud83dx"),
+    *(b"\\ud83d\\ud83d", b"text", b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\x7f"),
+)
+BROKEN = (
+    *(b"\\x", b"\\u12", b"\\u+123", b"\\ud83d\\u12 4", b"\\", b'"'),
+    *(b"\x01", b"\n", b"\xff", b"\xed\xa0\x80"),
+)
+
+
+def test_a_line_is_that_of_the_client_in_python_whatever_bytes_are_said(
+    server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(22)
+    pieces = (*PIECES, b"\0")
+    for _ in range(100):
+        said = of_pieces(random, pieces, at_most=random.choice([10, 1_000]))
+        words = [os.fsdecode(of_pieces(random, PIECES, at_most=10)) for _ in range(3)]
+        agent = of_pieces(random, PIECES, at_most=10)
+        monkeypatch.setitem(os.environb, b"FLEET_AGENT_ID", agent)
+        monkeypatch.setattr(client.posix, "environ", {b"FLEET_AGENT_ID": agent})
+        assert hook(said, *words).silent
+        params = server.params
+        expected = client.frame(params["delivery_id"], words, params["begun_us"], bytearray(said))
+        assert server.lines[-1] == expected
+
+
+def test_an_answer_is_read_as_the_client_in_python_reads_it(server: HookServer) -> None:
+    random = Random(22)
+    for number in range(100):
+        pieces = ESCAPES if number % 2 else (*ESCAPES, *BROKEN)
+        answer = of_pieces(random, pieces, at_most=random.choice([4, 40]))
+        ending = random.choice([b'","exit_code":0},"id":1}\n'] * 3 + [b'"', b"", b"\xff"])
+        server.reply = b'{"jsonrpc":"2.0","result":{"stdout":"' + answer + ending
+        text, printed, kept = server.reply.decode(errors="surrogateescape"), b"", 1
+        with contextlib.suppress(ValueError):
+            server.reply.decode()
+            printed = scanstring(text, text.index('"stdout":"') + 10)[0].encode(errors="replace")
+            kept = 0
+        done = hook(PAYLOAD)
+        assert (done.status, done.out, done.err) == (0, printed, b"")
+        assert len(spooled()) == kept
+        for file in spooled():
+            file.unlink()
+
+
+def test_a_large_answer_is_printed_whole(server: HookServer) -> None:
+    server.reply = ACCEPTED.replace(b'""', b'"' + b"\\u00e9\\n" * 50_000 + b'"')
+    assert hook(PAYLOAD).out == "é\n".encode() * 50_000
+    assert spooled() == []
 
 
 @pytest.mark.parametrize("said", ['{"a": "é\\n\\u0000"}', "plain", '\\ " \U0001f600 \x00'])
@@ -391,9 +508,8 @@ def test_alarms_that_the_parent_blocked_or_ignored_ring_all_the_same(server: Hoo
 @pytest.mark.parametrize("closed", ["0<&-", ">&-", "2>&-", "0<&- >&- 2>&-"])
 def test_closed_descriptors_disturb_nobody(server: HookServer, closed: str) -> None:
     server.reply = ACCEPTED.replace(b'""', b'"answer"')
-    script = f'"$0" -I -S "$1" claude {closed}'
     done = subprocess.run(
-        ["/bin/sh", "-c", script, sys.executable, str(HOOK)],
+        ["/bin/sh", "-c", f'"$@" claude {closed}', "sh", *support.COMMAND],
         input=PAYLOAD.encode(),
         capture_output=True,
         timeout=30,
@@ -443,6 +559,26 @@ def test_more_than_a_line_may_hold_goes_to_the_spool_at_once(server: HookServer)
     assert hook(payload).silent
     assert server.lines in ([], [b""])
     the_spooled(payload)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_limit_of_what_is_said_live(server: HookServer, over: int) -> None:
+    """The line is longer than what is said, so that one that is just short enough is too long."""
+    said = b"x" * ((1 << 24) - 1 + over)
+    assert hook(said).silent
+    assert server.lines in ([], [b""])
+    the_spooled(said.decode())
+
+
+def test_the_limit_of_a_line(server: HookServer) -> None:
+    hook(b"")
+    longest = (1 << 24) - len(server.lines[-1])
+    for more in (-100, 100):
+        assert hook(b"x" * (longest + more)).silent
+        assert len(spooled()) == (more > 0)
+    # Every byte of it takes six, and the spool keeps the newest only.
+    assert hook(b"\x01" * (1 << 22)).silent
+    the_spooled("\x01" * (1 << 22))
 
 
 def test_more_than_anybody_says_is_cut_and_its_writer_does_not_fail(home: Path) -> None:
@@ -528,6 +664,7 @@ def test_without_a_home_the_one_of_the_user_database_is_used(server: HookServer)
 # fleetctl hook
 
 
+@in_python_only
 def test_fleetctl_hook_is_the_same_client(server: HookServer) -> None:
     server.reply = ACCEPTED.replace(b'""', b'"answer"')
     done = subprocess.run(
@@ -543,7 +680,7 @@ def test_fleetctl_hook_is_the_same_client(server: HookServer) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--json",), ("--bogus", "--help"), ("\udcff",)])
 def test_no_command_line_is_wrong(server: HookServer, words: tuple[str, ...]) -> None:
-    for command in (COMMAND, (sys.executable, "-m", "fleetctl", "hook")):
+    for command in (support.COMMAND, (sys.executable, "-m", "fleetctl", "hook")):
         done = subprocess.run(
             [*command, *words], input=b"{}", capture_output=True, timeout=60, check=False
         )
@@ -551,5 +688,6 @@ def test_no_command_line_is_wrong(server: HookServer, words: tuple[str, ...]) ->
     assert len(server.lines) == 2
 
 
+@in_python_only
 def test_fleetctl_hook_explains_itself(run: Callable[..., Any]) -> None:
     assert "spool" in run("hook", "--help").out

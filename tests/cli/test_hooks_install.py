@@ -17,6 +17,8 @@ from fleetd.protocol.errors import InvalidState
 from tests.support.processes import Result
 
 VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME")
+# A compiled client would be preferred.
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "_hook_client")
 SETTINGS = '{\n  "model": "opus", // the good one\n  "hooks": {\n    "Stop": []\n  }\n}\n'
 
 
@@ -191,7 +193,7 @@ def test_the_command_runs_this_hook_with_this_interpreter(
     place = tmp_path / """it's a "place" $HOME"""
     for package in ("fleetctl", "fleetd"):
         source = Path(sys.modules[package].__file__ or "").parent
-        shutil.copytree(source, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, place / package, ignore=LEFT_OUT)
     hook = place / "fleetctl" / "hook.py"
     hook.write_text("import sys\nprint(sys.argv[1:], sys.flags.isolated, sys.flags.no_site)\n")
     settings.write_text("{}")
@@ -224,6 +226,67 @@ def test_a_socket_elsewhere_is_told_to_the_hook(
     assert len(commands(settings, "Stop")) == 1
     config.write_text("[paths]\nsocket = 5\n")
     assert "socket" in run_fails(done, "hooks", "install", "claude")
+
+
+@pytest.mark.parametrize("harness", ["claude", "codex", "gemini", "cursor", "copilot"])
+def test_a_compiled_client_takes_the_place_of_the_one_in_python_and_back(
+    machine: Path, client_in_c: Path, done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch, harness: str,
+) -> None:  # fmt: skip
+    works = hook_command.runs
+    monkeypatch.setattr(hook_command, "runs", lambda _program: False)
+    done("hooks", "install", harness, "--yes")
+    file = HARNESSES[harness].settings_file(None)
+    in_python = file.read_text()
+    assert "/fleetctl/hook.py' " in in_python
+
+    monkeypatch.setattr(hook_command, "runs", works)
+    done("hooks", "install", harness, "--yes")
+    in_c = file.read_text()
+    assert "hook.py" not in in_c
+    assert in_c.count("/fleetctl/_hook_client' ") == in_python.count("/fleetctl/hook.py' ")
+    assert "already installed" in done("hooks", "install", harness, "--yes").out
+
+    monkeypatch.setattr(hook_command, "runs", lambda _program: False)
+    done("hooks", "install", harness, "--yes")
+    assert file.read_text() == in_python
+    file.write_text(in_c)
+    done("hooks", "uninstall", harness, "--yes")
+    assert not file.exists()
+
+
+def test_both_clients_in_one_file_are_ours_and_leave_nothing(
+    settings: Path, client_in_c: Path, done: Callable[..., Result]
+) -> None:
+    settings.write_text("{}")
+    done("hooks", "install", "claude", "--yes")
+    program = f"'{client_in_c}' claude"
+    ours = "'/opt/python3' -I -S '/opt/fleetctl/hook.py' claude"
+    settings.write_text(settings.read_text().replace(program, ours, 3))
+    assert len(commands(settings, "Stop")) == 1
+    done("hooks", "install", "claude", "--yes", "--enforce-locks")
+    assert commands(settings, "Stop") == [f"{program} 2>/dev/null || true"]
+    assert commands(settings, "PreToolUse") == [f"{program} enforce-locks 2>/dev/null || true"]
+    settings.write_text(settings.read_text().replace(program, ours, 3))
+    done("hooks", "uninstall", "claude", "--yes")
+    assert settings.read_text() == "{}"
+
+
+@pytest.mark.parametrize("kind", ["of another machine", "without permission", "silent", "hangs"])
+def test_a_compiled_client_that_does_not_work_here_is_not_installed(
+    settings: Path, client_in_c: Path, done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch, kind: str,
+) -> None:  # fmt: skip
+    settings.write_text("{}")
+    if kind == "of another machine":
+        client_in_c.write_bytes(b"\x7fELF" + bytes(100))
+    elif kind == "without permission":
+        client_in_c.chmod(0o644)
+    else:
+        monkeypatch.setattr(hook_command, "TRY_S", 0.2)
+        client_in_c.write_text("#!/bin/sh\n" + ("exec sleep 60\n" if kind == "hangs" else ""))
+    done("hooks", "install", "claude", "--yes")
+    assert "/fleetctl/hook.py' claude" in commands(settings, "Stop")[0]
 
 
 def run_fails(done: Callable[..., Result], *argv: str) -> str:

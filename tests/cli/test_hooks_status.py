@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import Fleet
+from fleetctl.integrations import hook_command
 from fleetctl.integrations.registry import CODEX, HARNESSES
 from fleetctl.integrations.status import Heard
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
@@ -175,7 +176,7 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(
     seen = findings(done("hooks", "doctor", "claude", "--json"))
     assert seen["run"].startswith("it succeeded and reached fleetd, in ")
     assert seen["installed"] == str(settings)
-    assert seen["command"] == "it is the one of this installation"
+    assert seen["command"] == "it is the one of this installation: the client in Python"
     assert seen["heard"].startswith("nothing yet")
     assert done("hooks", "doctor").out.endswith("Everything is in order.\n")
 
@@ -254,6 +255,45 @@ def test_doctor_names_programs_that_are_not_there(
         assert seen["command"].startswith("WRONG: /gone/")
         assert told in seen["command"]
         assert "run" not in seen
+
+
+def test_doctor_says_which_client_is_used(
+    daemon: Daemon, machine: Path, client_in_c: Path, run: Callable[..., Result],
+    done: Callable[..., Result], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def doctor(harness: str = "claude") -> dict[str, str]:
+        return findings(run("hooks", "doctor", harness, "--json"))
+
+    def client() -> str:
+        document = done("hooks", "status", "claude", "--json").json
+        return document["harnesses"][0]["hooks"]["client"]
+
+    done("hooks", "install", "claude", "--yes")
+    seen = doctor()
+    assert seen["command"] == "it is the one of this installation: the compiled client"
+    assert seen["run"].startswith("it succeeded and reached fleetd, in ")
+    assert client() == "compiled"
+
+    works = hook_command.runs
+    monkeypatch.setattr(hook_command, "runs", lambda _program: False)
+    assert doctor()["command"].startswith("WRONG: it is not what this installation would write")
+    done("hooks", "install", "claude", "--yes")
+    assert client() == "python"
+    monkeypatch.setattr(hook_command, "runs", works)
+    assert doctor()["command"] == (
+        "it runs the client in Python; for the compiled one, which is faster,"
+        " run: fleetctl hooks install claude"
+    )
+    assert doctor()["run"].startswith("it succeeded")
+    assert done("hooks", "doctor").out.endswith("Everything is in order.\n")
+
+    done("hooks", "install", "claude", "--yes")
+    client_in_c.unlink()
+    seen = doctor()
+    assert seen["command"] == (
+        f"WRONG: {client_in_c} cannot be executed; run: fleetctl hooks install claude"
+    )
+    assert "run" not in seen
 
 
 def test_doctor_wants_something_installed(machine: Path, run: Callable[..., Result]) -> None:

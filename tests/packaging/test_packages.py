@@ -1,7 +1,11 @@
 """What is built holds everything, and works wherever it was installed, by whatever installs it."""
 
 import json
+import os
+import shutil
 import subprocess
+import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -11,6 +15,10 @@ import pytest
 
 from fleetd import __version__
 from tests.packaging.conftest import Built, build, carried_out, virtual_environment
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="there is no C compiler (cc)"
+)
 
 SHARED = {
     *("bash-completion/completions/fleet", "bash-completion/completions/fleetctl"),
@@ -43,6 +51,10 @@ def test_the_wheel_holds_the_packages_and_what_they_need(built: Built) -> None:
         assert name in names
     units = {"fleetctl/service/units/fleetd.service", "fleetctl/service/units/fleetd.socket"}
     assert units <= names
+    compiled = "fleetctl/_hook_client"
+    assert (compiled in names) == (shutil.which("cc") is not None)
+    if compiled in names:
+        assert packed.getinfo(compiled).external_attr >> 16 & 0o111
     foreign = {name.partition("/")[0] for name in names} - {"fleetd", "fleetctl"}
     assert foreign == {f"fleetd-{__version__}.data", f"fleetd-{__version__}.dist-info"}
 
@@ -53,6 +65,79 @@ def test_the_sdist_holds_the_repository(built: Built) -> None:
         names = {name.partition("/")[2] for name in packed.getnames()}
     assert tracked(built.clone) - {".gitignore"} <= names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def compiled_for(wheel: Path) -> str:
+    """Return the platform of a wheel, as its name and its own words have it."""
+    with zipfile.ZipFile(wheel) as packed:
+        [info] = [name for name in packed.namelist() if name.endswith(".dist-info/WHEEL")]
+        [tag] = [line for line in packed.read(info).decode().splitlines() if "Tag: " in line]
+    assert tag == f"Tag: {wheel.stem.split('-', 2)[2]}"
+    return tag.rpartition("-")[2]
+
+
+@needs_compiler
+def test_a_wheel_with_a_compiled_program_is_for_its_platform(built: Built) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert compiled_for(built.wheel) == platform
+    with tarfile.open(built.sdist) as packed:
+        names = [name.partition("/")[2] for name in packed.getnames()]
+    assert "fleetctl/_hook_client" not in names
+    assert {"native/hook_client.c", "native/build_backend.py"} <= set(names)
+
+
+# What a machine may have for a compiler, and what the build says of it.
+COMPILERS = {
+    "none": ("no-such-cc", "no C compiler 'no-such-cc' was found"),
+    "one that fails": ("false", "false failed: 1"),
+    "one that makes nothing": ("true", "_hook_client"),
+    "no word": ("'", "No closing quotation"),
+}
+
+
+@pytest.mark.parametrize("kind", COMPILERS)
+def test_without_a_compiler_the_client_in_python_is_packed(
+    built: Built, elsewhere: dict[str, str], tmp_path: Path, kind: str
+) -> None:
+    """Also where an earlier build of the same clone left one behind."""
+    compiler, told = COMPILERS[kind]
+    clone = tmp_path / "clone"
+    carried_out(["git", "clone", "--quiet", built.clone, clone])
+    for left in ("fleetctl", "build/lib/fleetctl"):
+        (clone / left).mkdir(parents=True, exist_ok=True)
+        (clone / left / "_hook_client").write_text("of an earlier build")
+    said = carried_out(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, clone],
+        env={**os.environ, "CC": compiler},
+    )
+    [note] = [line for line in said.splitlines() if "hooks use the client in Python" in line]
+    assert told in note
+    [wheel] = tmp_path.glob("*.whl")
+    assert compiled_for(wheel) == "any"
+    with zipfile.ZipFile(wheel) as packed:
+        assert not [name for name in packed.namelist() if "_hook_client" in name]
+    programs = virtual_environment(Path(elsewhere["HOME"]) / "venv", wheel)
+    command = [programs / "fleetctl", "hooks", "install", "claude", "--dry-run"]
+    assert "/fleetctl/hook.py' claude" in carried_out(command, env=elsewhere)
+
+
+@needs_compiler
+@pytest.mark.parametrize("flags", ["-O0", "-fsyntax-error"])
+def test_an_editable_installation_has_the_program_in_its_clone(
+    built: Built, elsewhere: dict[str, str], tmp_path: Path, flags: str
+) -> None:
+    """CFLAGS are honoured: a flag that the compiler does not know makes it fail."""
+    clone = tmp_path / "clone"
+    carried_out(["git", "clone", "--quiet", built.clone, clone])
+    place = Path(elsewhere["HOME"]) / "venv"
+    carried_out([sys.executable, "-m", "venv", "--without-pip", place])
+    pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install"]
+    env = {**os.environ, "CFLAGS": flags}
+    carried_out([*pip, "--quiet", "--use-pep517", "--editable", clone], env=env)
+    command = [place / "bin" / "fleetctl", "hooks", "install", "claude", "--dry-run"]
+    name = "_hook_client" if flags == "-O0" else "hook.py"
+    assert f"{clone}/fleetctl/{name}' claude" in carried_out(command, env=elsewhere)
+    assert carried_out(["git", "status", "--short"], cwd=clone) == ""
 
 
 def by_pip(source: Path, home: Path, _installers: Path, _env: dict[str, str]) -> Path:
@@ -98,7 +183,8 @@ def test_what_is_installed_works(
         "fleetctl", "completions", "bash"
     )
     assert "compdef _fleetctl fleetctl fleet" in ran("fleetctl", "completions", "zsh")
-    assert "hook.py" in ran("fleetctl", "hooks", "install", "claude", "--dry-run")
+    client = "_hook_client" if shutil.which("cc") else "hook.py"
+    assert f"/fleetctl/{client}' " in ran("fleetctl", "hooks", "install", "claude", "--dry-run")
     share = (programs / "fleetctl").resolve().parents[1] / "share"
     assert [name for name in sorted(SHARED) if not (share / name).is_file()] == []
     try:

@@ -268,10 +268,10 @@ async def test_the_limit_of_subscriptions_holds_for_pipelined_requests(
             await subscribe(client, since=0)
         arrived, go, read = [], trio.Event(), engine.store.read
 
-        async def held(rule: Any) -> Any:
+        async def held(rule: Any, kind: Any = None) -> Any:
             arrived.append(rule)
             await go.wait()
-            return await read(rule)
+            return await read(rule, kind)
 
         engine.store.read = held
         for number in range(4):

@@ -1,6 +1,7 @@
 """What an error of the disk means, by the call that met it and the reason that the kernel gave."""
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -82,12 +83,10 @@ async def test_a_transaction_that_cannot_be_ended_leaves_doubt(
         def set_progress_handler(self, handler: Any, steps: int) -> None:
             pass
 
-        def total_changes(self) -> int:
-            return 0
-
-        def execute(self, sql: str) -> None:
+        def execute(self, sql: str) -> Any:
             if sql in ("COMMIT", "ROLLBACK"):
                 raise apsw.BusyError(f"no {sql}")
+            return SimpleNamespace(get=0)
 
     async with open_store():
         committer = SqliteCommitter(Stuck(), FileIdentity(database), HighWaterMark(database))  # type: ignore[arg-type]

@@ -120,16 +120,6 @@ async def test_effects_come_after_the_commit_and_in_its_order(
     assert seen == ["early", *(name for name in names if name != "w3")]
 
 
-async def test_an_effect_is_there_before_its_request_is_answered(
-    open_store: Any, tools: Any
-) -> None:
-    seen: list[Any] = []
-    async with open_store(on_commit=seen.extend) as store:
-        for name in ("a", "b", "c"):
-            await store.write(saying(tools.put(name), name))
-            assert seen[-1].text == name
-
-
 async def test_a_rehearsal_leaves_nothing_also_inside_another(
     open_store: Any, database: Path, tools: Any
 ) -> None:

@@ -102,7 +102,7 @@ async def test_the_reader_thread_survives_a_transaction_that_fails_unexpectedly(
 ) -> None:
     async with open_store() as store:
         unlucky = Framing(store._reader_connection, sql, error, done=False)
-        monkeypatch.setattr(store, "_reader_connection", unlucky)
+        monkeypatch.setattr(store._reads, "_connection", unlucky)
         with pytest.raises(Exception):  # noqa: B017, PT011 - of any kind
             await store.read(lambda tx: tx.value("SELECT 1"))
         assert await store.read(lambda tx: tx.value("SELECT 2")) == 2

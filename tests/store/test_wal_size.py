@@ -3,15 +3,19 @@
 import errno
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 import trio
 
 from fleetd.store.sqlite import wal_checkpointer
+from fleetd.store.sqlite.connect import connect
 from fleetd.store.sqlite.store import SqliteStore
-from fleetd.store.sqlite.wal_checkpointer import PAGES
+from fleetd.store.sqlite.wal_checkpointer import PAGES, WalCheckpointer
+from tests.support.disk_faults import Faults
 from tests.support.small_disk import fill, grow
 
 FRAME = 4_096 + 24
@@ -79,3 +83,81 @@ async def test_when_its_sync_fails_nothing_is_known_of_the_disk(
         with trio.fail_after(DEADLINE_S):
             await store.failed.wait()
         assert "could not be synced" in str(store.failure)
+
+
+class BusyDisk(Faults):
+    """A disk on which somebody commits while the WAL is copied back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsynced = 0
+        """Writes to the database that no sync has followed."""
+        self.commit: Any = None
+        """What is called with the next write to the database."""
+
+    def meet(self, call: str, kind: str, end: int = 0) -> None:
+        super().meet(call, kind, end)
+        if kind != "db":
+            return
+        self.unsynced = 0 if call == "sync" else self.unsynced + 1
+        if call == "write" and (commit := self.commit):
+            self.commit = None
+            commit()
+
+
+class Watched:
+    """A connection that notes how much waits for a sync when the writer has to wait.
+
+    During each of the first passes somebody commits.
+    """
+
+    def __init__(self, connection: apsw.Connection, disk: BusyDisk, commits: list[Any]) -> None:
+        self._connection = connection
+        self._disk = disk
+        self._commits = commits
+        self.ends: list[int] = []
+
+    def wal_checkpoint(self, mode: int) -> tuple[int, int]:
+        if mode == apsw.SQLITE_CHECKPOINT_FULL:
+            self.ends.append(self._disk.unsynced)
+        elif self._commits:
+            self._disk.commit = self._commits.pop()
+        return self._connection.wal_checkpoint(mode=mode)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2, 6])
+async def test_the_writer_waits_for_no_sync_of_what_was_copied_beside_it(
+    open_store: Any, tools: Any, commits: int
+) -> None:
+    disk = BusyDisk()
+    async with open_store(inline=True) as store:
+        await store.write(tools.put("first"))
+        path = str(store.path)
+        writer = connect(path, vfs=disk.name)
+        wal = WalCheckpointer(path, disk.name, lambda error: pytest.fail(str(error)))
+
+        def commit(name: int) -> None:
+            with writer:
+                for number in range(200):
+                    writer.execute(
+                        "INSERT INTO store_meta (key, value) VALUES (?, ?)",
+                        (f"{name} {number}", "x" * 3_000),
+                    )
+
+        commit(0)
+        more = [partial(commit, number + 1) for number in range(commits)]
+        watched = Watched(wal._connection, disk, more)
+        wal._connection = watched  # type: ignore[assignment]
+        wal._copy_back()
+
+        assert watched.ends == [0]
+        # All of it is in the database, so that the WAL begins anew.
+        done = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        assert done[0] == done[1]
+        wal.stop()
+        writer.close()
+        disk.unregister()
+        assert await store.check() == []

@@ -120,7 +120,7 @@ class Fleet:
 
     async def do(self, request: Request[R]) -> R:
         """Perform a request as a client would have it performed."""
-        return await self.engine.handle(request, self._caller)
+        return await self.engine.ask(request, self._caller)
 
     async def settle(self) -> None:
         """Wait until everything that runs by itself, such as the writing of files, has done so."""

@@ -6,7 +6,7 @@ from typing import Any
 from fleetd.domain.core.context import Caller, Facts, TranscriptMark
 from fleetd.domain.sessions.record import HookDelivery, Recorded
 from fleetd.domain.sessions.sessions import key_of, set_briefed
-from fleetd.engine.hooks.deliver import record_clean
+from fleetd.engine.hooks.deliver import record_clean, without_secrets
 from fleetd.harness.report import AnyHappening, PlanItem, Planned, PromptSubmitted, Report
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.mission import MissionGet
@@ -48,7 +48,8 @@ class Window:
             agent_pid=pid,
             pid_started=started,
         )
-        return await record_clean(self.fleet.engine, delivery, SOMEBODY, facts, size=0)
+        clean = await without_secrets(self.fleet.engine, delivery, size=0)
+        return await record_clean(self.fleet.engine, clean, SOMEBODY, facts)
 
     async def briefed(self, recorded: Recorded) -> str:
         """Do what the operation does when a briefing is due."""

@@ -101,7 +101,8 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
     if before and before["mission_id"]:
         return None
     heir = inherited_mission(tx, request.agent_id)
-    return str(heir["id"]) if heir else mission_of_directory(tx, ctx, request.cwd)
+    joined = heir or mission_of_directory(tx, ctx, request.cwd)
+    return str(joined["id"]) if joined else None
 
 
 def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:

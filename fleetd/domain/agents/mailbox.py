@@ -1,6 +1,8 @@
 """Mailbox: messages between agents are sent, delivered, acknowledged, queued again."""
 
+from collections.abc import Iterable
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 
 import msgspec
@@ -18,20 +20,39 @@ from ...protocol.requests.message import (
 )
 from ..checkpoints.on_error import note_delivery_failure
 from ..core.context import Context
-from ..core.event_log import emit
+from ..core.event_log import emit, emit_each
 from ..core.ids import find, fresh_id
 from ..core.mappers import message_of
 from ..core.registry import method
-from ..core.sql import Where
+from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
+
+_QUEUED = {"status": "queued", "delivered_at": None, "acked_at": None, "attempts": 0}
+
+
+def _oldest(state: str) -> str:
+    return (
+        "SELECT * FROM (SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
+        " JOIN messages m ON m.id = d.message_id WHERE d.agent_id = :agent"
+        f" AND d.status = '{state}' ORDER BY d.seq LIMIT :limit) AS {state}"
+    )
+
+
+# Of each state the oldest: together they would all be read, and there may be years of mail.
+_INBOX = f"{_oldest('queued')} UNION ALL {_oldest('delivered')}"
+_INBOX_WITH_ACKED = f"{_INBOX} UNION ALL {_oldest('acked')}"
 
 
 @method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a message; an agent that is not there yet finds it later, one that left does not."""
-    mission_id = _mission(tx, request)
-    recipients = list(dict.fromkeys(mail_reader(tx, agent_id) for agent_id in request.to))
-    _refuse_gone(tx, request, recipients, mission_id)
+    agents = _agents(tx, {request.sender, *request.to})
+    if request.mission_id:
+        mission_id = find(tx, "mission", request.mission_id)["id"]
+    else:
+        mission_id = agents[request.sender]["mission_id"] if request.sender in agents else None
+    recipients = _readers(tx, agents, request.to)
+    _refuse_gone(request, [each for each in recipients if _is(agents, each, "gone")], mission_id)
     message_id = fresh_id(tx, ctx, "message")
     payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
     event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=request.sender)
@@ -43,20 +64,34 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
         "sent_at": ctx.now,
     }
     said = ("thread_id", "sender", "subject", "body", "priority")
-    tx.insert("messages", columns | {name: getattr(request, name) for name in said})
-    for agent_id in recipients:
-        enqueue_delivery(tx, message_id, agent_id, event.seq)
-    return _get(tx, message_id)
+    row = columns | {name: getattr(request, name) for name in said}
+    tx.insert("messages", row)
+    _enqueue(tx, message_id, recipients, event.seq)
+    return message_of(row, [{"agent_id": each, **_QUEUED} for each in recipients])
 
 
-def _mission(tx: Tx, request: MessageSend) -> str | None:
-    """Return the mission a message belongs to: the one it names, else its sender's."""
-    if request.mission_id:
-        return str(find(tx, "mission", request.mission_id)["id"])
-    sent_from: str | None = tx.value(
-        "SELECT mission_id FROM agents WHERE id = :id", id=request.sender
+def _agents(tx: Tx, agent_ids: Iterable[str]) -> dict[str, Row]:
+    """Return what is known of agents, by their ids; some may never have registered."""
+    wanted = sorted(agent_ids)
+    rows = tx.all(
+        "SELECT id, status, mission_id, succeeded_by FROM agents"
+        f" WHERE id IN ({inside_of('agent', wanted)})",
+        **named_params("agent", wanted),
     )
-    return sent_from
+    return {row["id"]: row for row in rows}
+
+
+def _is(agents: dict[str, Row], agent_id: str, status: str) -> bool:
+    return agent_id in agents and agents[agent_id]["status"] == status
+
+
+def _readers(tx: Tx, agents: dict[str, Row], to: Iterable[str]) -> list[str]:
+    """Return who reads the mail of agents, and note in ``agents`` those that are others."""
+    lost = [each for each in to if _is(agents, each, "lost") and agents[each]["succeeded_by"]]
+    heirs = {each: mail_reader(tx, each) for each in lost}
+    if heirs:
+        agents |= _agents(tx, heirs.values())
+    return list(dict.fromkeys(heirs.get(each, each) for each in to))
 
 
 def mail_reader(tx: Tx, agent_id: str) -> str:
@@ -71,14 +106,7 @@ def mail_reader(tx: Tx, agent_id: str) -> str:
     return agent_id
 
 
-def _refuse_gone(
-    tx: Tx, request: MessageSend, recipients: list[str], mission_id: str | None
-) -> None:
-    gone = [
-        agent_id
-        for agent_id in recipients
-        if tx.one("SELECT 1 AS gone FROM agents WHERE id = :id AND status = 'gone'", id=agent_id)
-    ]
+def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) -> None:
     if gone:
         who = ", ".join(gone)
         failed = partial(
@@ -98,72 +126,90 @@ def _refuse_gone(
 
 def enqueue_delivery(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
     """Put a message into a recipient's queue, again if it was there before."""
-    tx.run(
+    _enqueue(tx, message_id, [agent_id], seq)
+
+
+def _enqueue(tx: Tx, message_id: str, agent_ids: list[str], seq: int) -> None:
+    tx.many(
         "INSERT INTO deliveries (message_id, agent_id, seq, status) VALUES (:id, :agent, :seq,"
         " 'queued') ON CONFLICT (message_id, agent_id) DO UPDATE SET status = 'queued',"
         " delivered_at = NULL",
-        id=message_id,
-        agent=agent_id,
-        seq=seq,
+        [{"id": message_id, "agent": each, "seq": seq} for each in agent_ids],
     )
 
 
-def _get(tx: Tx, message_id: str) -> Message:
-    return message_of(tx, find(tx, "message", message_id))
+def _deliveries_of(tx: Tx, rows: list[Row]) -> dict[str, list[Row]]:
+    """Return the deliveries of messages by the ids of these, each in order of agents."""
+    found: dict[str, list[Row]] = {row["id"]: [] for row in rows}
+    if found:
+        for delivery in tx.all(
+            f"SELECT * FROM deliveries WHERE message_id IN ({inside_of('id', [*found])})"
+            " ORDER BY message_id, agent_id",
+            **named_params("id", [*found]),
+        ):
+            found[delivery["message_id"]].append(delivery)
+    return found
+
+
+def _page(rows: list[Row], deliveries: dict[str, list[Row]]) -> MessagePage:
+    return MessagePage(messages=[message_of(row, deliveries[row["id"]]) for row in rows])
 
 
 @method(MessageInbox)
 def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
-    states = ["queued", "delivered", *(["acked"] if request.include_acked else [])]
-    # Of each state the oldest: together they would all be read, and there may be years of mail.
-    found = [
-        row
-        for state in states
-        for row in tx.all(
-            "SELECT m.*, d.status AS delivery, d.seq AS place FROM deliveries d"
-            " JOIN messages m ON m.id = d.message_id"
-            " WHERE d.agent_id = :agent AND d.status = :state ORDER BY d.seq LIMIT :limit",
-            agent=request.agent_id,
-            state=state,
-            limit=request.limit,
-        )
-    ]
-    rows = sorted(found, key=itemgetter("place"))[: request.limit]
-    for row in rows:
-        if row["delivery"] == "queued":
-            _deliver(tx, ctx, row, request.agent_id)
-    return MessagePage(messages=[message_of(tx, row) for row in rows])
-
-
-def _deliver(tx: Tx, ctx: Context, row: Row, agent_id: str) -> None:
-    tx.run(
-        "UPDATE deliveries SET status = 'delivered', delivered_at = :now, attempts = attempts + 1"
-        " WHERE message_id = :id AND agent_id = :agent",
-        now=ctx.now,
-        id=row["id"],
-        agent=agent_id,
+    found = tx.all(
+        _INBOX_WITH_ACKED if request.include_acked else _INBOX,
+        agent=request.agent_id,
+        limit=request.limit,
     )
-    payload = MessageDelivered(message_id=row["id"])
-    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
+    rows = sorted(found, key=itemgetter("place"))[: request.limit]
+    deliveries = _deliveries_of(tx, rows)
+    if queued := [row for row in rows if row["delivery"] == "queued"]:
+        own = [
+            delivery
+            for row in queued
+            for delivery in deliveries[row["id"]]
+            if delivery["agent_id"] == request.agent_id
+        ]
+        _deliver(tx, ctx, queued, own)
+    return _page(rows, deliveries)
+
+
+def _deliver(tx: Tx, ctx: Context, rows: list[Row], own: list[Row]) -> None:
+    """Note that an agent reads messages, in the rows of its ``own`` deliveries too."""
+    for delivery in own:
+        attempts = delivery["attempts"] + 1
+        delivery |= {"status": "delivered", "delivered_at": ctx.now, "attempts": attempts}
+    tx.many(
+        "UPDATE deliveries SET status = :status, delivered_at = :delivered_at,"
+        " attempts = :attempts WHERE message_id = :message_id AND agent_id = :agent_id",
+        own,
+    )
+    reader = own[0]["agent_id"]
+    for mission_id, told in groupby(rows, key=itemgetter("mission_id")):
+        events = [MessageDelivered(message_id=row["id"]) for row in told]
+        if mission_id is not None:
+            emit_each(tx, ctx, [(each, reader) for each in events], mission_id=mission_id)
+        else:
+            for each in events:
+                emit(tx, ctx, each, agent_id=reader)
 
 
 @method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     """Note that a recipient dealt with a message; of two that try, the second learns who did."""
     row = find(tx, "message", request.message_id)
-    delivery = tx.one(
-        "SELECT * FROM deliveries WHERE message_id = :id AND agent_id = :agent",
-        id=row["id"],
-        agent=request.agent_id,
-    )
-    if delivery is None:
+    deliveries = _deliveries_of(tx, [row])[row["id"]]
+    own = [each for each in deliveries if each["agent_id"] == request.agent_id]
+    if not own:
         raise NotFound(
             f"Message {row['id']} was not sent to {request.agent_id}.",
             hint="Only a recipient can acknowledge a message.",
             message_id=row["id"],
             agent_id=request.agent_id,
         )
+    [delivery] = own
     if delivery["status"] == "acked":
         raise InvalidState(
             f"Message {row['id']} was already acknowledged by {request.agent_id} at "
@@ -172,17 +218,16 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
             acked_by=request.agent_id,
             acked_at=delivery["acked_at"],
         )
+    delivered_at = delivery["delivered_at"] or ctx.now
+    delivery |= {"status": "acked", "acked_at": ctx.now, "delivered_at": delivered_at}
     tx.run(
-        "UPDATE deliveries SET status = 'acked', acked_at = :now,"
-        " delivered_at = coalesce(delivered_at, :now) WHERE message_id = :id"
-        " AND agent_id = :agent",
-        now=ctx.now,
-        id=row["id"],
-        agent=request.agent_id,
+        "UPDATE deliveries SET status = :status, acked_at = :acked_at,"
+        " delivered_at = :delivered_at WHERE message_id = :message_id AND agent_id = :agent_id",
+        **delivery,
     )
     payload = MessageAcked(message_id=row["id"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=request.agent_id)
-    return _get(tx, row["id"])
+    return message_of(row, deliveries)
 
 
 @method(MessageList)
@@ -208,18 +253,16 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
         **where.params,
         limit=request.limit,
     )
-    return MessagePage(messages=[message_of(tx, row) for row in rows])
+    return _page(rows, _deliveries_of(tx, rows))
 
 
 @method(MessageRequeue)
 def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
     """Queue a message again for those who have not acknowledged it."""
     row = find(tx, "message", request.message_id)
-    deliveries = tx.all(
-        "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]
-    )
+    deliveries = _deliveries_of(tx, [row])[row["id"]]
     again = [
-        delivery["agent_id"]
+        delivery
         for delivery in deliveries
         if delivery["status"] in ("delivered", "failed")
         and request.agent_id in (None, delivery["agent_id"])
@@ -231,8 +274,10 @@ def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
             hint="Only a delivery that is neither acknowledged nor queued can be queued again.",
             message_id=row["id"],
         )
-    for agent_id in again:
-        enqueue_delivery(tx, row["id"], agent_id, row["seq"])
-    payload = MessageRequeued(message_id=row["id"], to=again)
+    for delivery in again:
+        delivery |= {"status": "queued", "delivered_at": None}
+    agents = [delivery["agent_id"] for delivery in again]
+    _enqueue(tx, row["id"], agents, row["seq"])
+    payload = MessageRequeued(message_id=row["id"], to=agents)
     emit(tx, ctx, payload, mission_id=row["mission_id"])
-    return _get(tx, row["id"])
+    return message_of(row, deliveries)

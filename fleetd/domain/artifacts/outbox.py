@@ -1,6 +1,6 @@
 """Outbox: the files that rows still want written or removed, and ``latest.json`` beside them."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ..core.event_log import data_of, emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
 from ..core.soft_delete import KEPT_HERE, LIVE, PENDING, UNSETTLED
+from ..core.sql import inside_of, named_params
 from ..core.tx import RemoveBackup, Row, Tx, WriteBackup
 from .kinds import KINDS, RecordKind
 
@@ -39,19 +40,24 @@ def latest_of(tx: Tx, kind: RecordKind, newest: str | None) -> Latest:
 
 
 def newest_with_file(
-    tx: Tx, kind: RecordKind, owner_id: str, machine: str | None = None, coming: str | None = None
+    tx: Tx,
+    kind: RecordKind,
+    owner_id: str,
+    machine: str | None = None,
+    coming: Sequence[str] = (),
 ) -> str | None:
     """Return the newest record whose row says that its file is there; never one that undoes.
 
-    There is on one ``machine``, or on any. ``coming`` is one whose file is just being written.
+    There is on one ``machine``, or on any. ``coming`` are those whose files are just being written,
+    or were and their rows do not say it yet.
     """
     there = "" if machine is None else f" AND {KEPT_HERE}"
     row = tx.one(
         f"SELECT id FROM {kind.table} WHERE {kind.owner} = :owner AND {LIVE}{there}"
-        f" AND {kind.nameable} AND (backed_up_at IS NOT NULL OR id = CAST(:coming AS TEXT))"
-        " ORDER BY seq DESC LIMIT 1",
+        f" AND {kind.nameable} AND (backed_up_at IS NOT NULL OR id IN"
+        f" ({inside_of('coming', coming)})) ORDER BY seq DESC LIMIT 1",
         owner=owner_id,
-        coming=coming,
+        **named_params("coming", coming),
         **({} if machine is None else {"machine": machine}),
     )
     return row["id"] if row else None
@@ -129,15 +135,19 @@ def unwritten(tx: Tx, ctx: Context) -> int:
     )
 
 
-def backup(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Backup:
+def backup(
+    tx: Tx, ctx: Context, noun: Noun, record_id: str, written: Collection[str] = ()
+) -> Backup:
     """Return what the file of a record must hold; raises NotFound when the row is gone.
 
-    There is no data of one that is marked deleted, or whose file another machine keeps.
+    There is no data of one that is marked deleted, or whose file another machine keeps. ``written``
+    are records whose files are there though no row says it yet.
     """
     kind = KINDS[noun]
     row = find(tx, noun, record_id)
     owner_id, ours = row[kind.owner], ctx.is_here(row)
-    newest = newest_with_file(tx, kind, owner_id, ctx.machine, coming=row["id"] if ours else None)
+    coming = [*written, row["id"]] if ours else [*written]
+    newest = newest_with_file(tx, kind, owner_id, ctx.machine, coming)
     return Backup(
         data=kind.file_of(row) if ours and row["deleted_at"] is None else None,
         owner_id=owner_id,
@@ -145,9 +155,13 @@ def backup(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> Backup:
     )
 
 
-def file_written(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
-    """Note that a record's file is on disk; of a checkpoint it is said, once."""
-    kind = KINDS[noun]
+def files_written(tx: Tx, ctx: Context, written: Sequence[WriteBackup]) -> None:
+    """Note that files are on disk; of checkpoints it is said, of each once."""
+    for work in written:
+        _file_written(tx, ctx, KINDS[work.noun], work.record_id)
+
+
+def _file_written(tx: Tx, ctx: Context, kind: RecordKind, record_id: str) -> None:
     if kind.compressible:  # what was compressed lies there in its plain form again
         tx.run(
             f"UPDATE {kind.table} SET compressed_at = NULL, gzip_digest = NULL,"
@@ -156,7 +170,7 @@ def file_written(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
         )
     row = tx.one(
         f"UPDATE {kind.table} SET backed_up_at = :now, verified_at = :now"
-        f" WHERE id = :id AND {KEPT_HERE} AND backed_up_at IS NULL RETURNING *",
+        f" WHERE id = :id AND {KEPT_HERE} AND backed_up_at IS NULL RETURNING {kind.judged}",
         now=ctx.now,
         id=record_id,
         machine=ctx.machine,
@@ -168,11 +182,11 @@ def file_written(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
 def file_not_written(tx: Tx, ctx: Context, noun: Noun, record_id: str, error: str) -> None:
     """Note that a record lies in the database only, for now."""
     kind = KINDS[noun]
-    row = tx.one(f"SELECT * FROM {kind.table} WHERE id = :id", id=record_id)
+    row = tx.one(f"SELECT {kind.judged} FROM {kind.table} WHERE id = :id", id=record_id)
     if row is None:
         return
     payload = BackupFailed(checkpoint_id=row["id"], error=error, reason_code=kind.write_failed)
-    emit(tx, ctx, payload, mission_id=row.get("mission_id"))
+    emit(tx, ctx, payload, mission_id=row["owner_id"] if kind.whose == "mission" else None)
     if kind.announced and not _announced(tx, row):
         _announce(tx, ctx, row, written=False)
 
@@ -182,7 +196,7 @@ def _announced(tx: Tx, row: Row) -> bool:
     found = tx.all(
         "SELECT data_json FROM events WHERE mission_id = :mission AND type = 'checkpoint_created'"
         " AND seq > :seq",
-        mission=row["mission_id"],
+        mission=row["owner_id"],
         seq=row["seq"],
     )
     return any(data_of(e).get("checkpoint_id") == row["id"] for e in found)
@@ -191,12 +205,12 @@ def _announced(tx: Tx, row: Row) -> bool:
 def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
     payload = CheckpointCreated(
         checkpoint_id=row["id"],
-        mission_id=row["mission_id"],
-        trigger=row["trigger"],
+        mission_id=row["owner_id"],
+        trigger=row["cause"],
         storage_locations=["sqlite", "file"] if written else ["sqlite"],
-        machine=row["machine"] or None,
+        machine=ctx.machine or None,
     )
-    emit(tx, ctx, payload, mission_id=row["mission_id"])
+    emit(tx, ctx, payload, mission_id=row["owner_id"])
 
 
 # Rows of departed machines that go in one transaction.

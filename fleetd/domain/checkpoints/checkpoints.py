@@ -3,9 +3,10 @@
 A checkpoint is never served before its checksum was compared.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from ...protocol.errors import InvalidParams, InvalidState, NotFound
@@ -19,17 +20,17 @@ from ...protocol.requests.checkpoint import (
     DeclaredContext,
 )
 from ...protocol.requests.mission import Deleted
-from ...protocol.types import Trigger
+from ...protocol.types import ID_PREFIXES, Trigger
 from ..core.context import Context
 from ..core.counters import tally
-from ..core.event_log import emit, position
-from ..core.ids import find, fresh_id
+from ..core.event_log import emit
+from ..core.ids import find
 from ..core.mappers import summary_of
 from ..core.registry import frees_space, method
 from ..core.soft_delete import LIVE, find_live, mark_deleted
 from ..core.sql import Where
 from ..core.tx import LogLine, Row, Tx, WriteBackup
-from .codec import as_taken, from_row, to_columns
+from .codec import as_stored, as_taken, from_row, to_columns
 from .derived_context import derive
 from .state import State, capture
 
@@ -63,7 +64,8 @@ def take(
 ) -> Checkpoint:
     """Take a checkpoint of a mission; its file is written after COMMIT."""
     state = state or capture(tx, ctx, find(tx, "mission", mission_id))
-    taken = _content(tx, ctx, state, reason)
+    slot = _free_slot(tx, ctx, state.mission["id"])
+    taken = _content(tx, ctx, state, reason, slot)
     columns = to_columns(taken)
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
     if content is not taken:
@@ -93,15 +95,39 @@ def take(
         tx.after_commit(LogLine("WARNING", f"Checkpoint {content.id}: {warning}"))
     tx.after_commit(LogLine("INFO", f"Checkpoint created: {content.id} ({content.trigger})"))
     tx.after_commit(WriteBackup("checkpoint", content.id))
-    drop_surplus_checkpoints(tx, ctx, content.mission_id, reason.pinned)
+    excess = slot.others + 1 - ctx.config.limits.checkpoints_per_mission
+    if excess > 0:
+        _drop_surplus(tx, ctx, content.mission_id, reason.pinned, excess)
     return as_taken(content, columns["digest"], warnings)
 
 
-def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointContent:
+class _Slot(msgspec.Struct, frozen=True):
+    """Where a checkpoint is put: an id that none has, where the log ends, how many others stay."""
+
+    id: str
+    seq: int
+    others: int
+
+
+def _free_slot(tx: Tx, ctx: Context, mission_id: str) -> _Slot:
+    while True:
+        candidate = ctx.new_id(ID_PREFIXES["checkpoint"])
+        (row,) = tx.all(
+            "SELECT (SELECT max(seq) FROM events) AS seq, (SELECT count(*) FROM checkpoints"
+            f" WHERE mission_id = :mission AND {LIVE}) AS others,"
+            " EXISTS (SELECT 1 FROM checkpoints WHERE id = :id) AS taken",
+            mission=mission_id,
+            id=candidate,
+        )
+        if not row["taken"]:
+            return _Slot(candidate, row["seq"] or 0, row["others"])
+
+
+def _content(tx: Tx, ctx: Context, state: State, reason: Reason, slot: _Slot) -> CheckpointContent:
     mission = state.mission
     progress = percent(mission["completed_sorties"], mission["total_sorties"])
     return CheckpointContent(
-        id=fresh_id(tx, ctx, "checkpoint"),
+        id=slot.id,
         mission_id=mission["id"],
         timestamp=ctx.now,
         trigger=reason.trigger,
@@ -115,7 +141,7 @@ def _content(tx: Tx, ctx: Context, state: State, reason: Reason) -> CheckpointCo
             tx, ctx, mission, state.sorties, declared=reason.declared, errors=reason.errors
         ),
         created_by=reason.created_by,
-        seq=position(tx),
+        seq=slot.seq,
         undo=reason.undo,
     )
 
@@ -177,7 +203,7 @@ def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
         declared=request.recovery_context,
         activity=request.trigger == "manual" and mission["status"] == "in_progress",
     )
-    return take(tx, ctx, mission["id"], reason)
+    return take(tx, ctx, mission["id"], reason, capture(tx, ctx, mission))
 
 
 def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
@@ -188,6 +214,52 @@ def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
         none = none_for(mission["id"])
         raise NotFound(none.message, hint=none.hint, mission_id=mission["id"])
     return from_row(row)
+
+
+def get_stored(tx: Tx, ctx: Context, checkpoint_id: str) -> Raw | None:
+    """Return the stored JSON of a checkpoint; None where its copies have to be looked into."""
+    row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
+    return _stored(ctx, row) if row else None
+
+
+class StoredLatest(msgspec.Struct, frozen=True):
+    """The newest checkpoint of a mission, as stored JSON, and how many rows the mission has."""
+
+    id: str
+    json: Raw
+    rows: int
+
+
+def latest_stored(
+    tx: Tx, ctx: Context, mission_id: str, files: Set[str] = frozenset()
+) -> StoredLatest | None:
+    """Return the newest checkpoint of a mission that is no undo checkpoint, as it is stored.
+
+    None where its copies have to be looked into, also when one of the mission's ``files`` has no
+    row.
+    """
+    rows = tx.value(
+        "SELECT (SELECT count(*) FROM checkpoints c WHERE c.mission_id = m.id) AS rows"
+        " FROM missions m WHERE m.id = :id",
+        id=mission_id,
+    )
+    row = latest_row(tx, mission_id) if rows else None
+    json = _stored(ctx, row) if row else None
+    if row is None or json is None or not _have_rows(tx, mission_id, files):
+        return None
+    return StoredLatest(row["id"], json, rows)
+
+
+def _have_rows(tx: Tx, mission_id: str, files: Set[str]) -> bool:
+    if not files:
+        return True
+    rows = tx.tuples("SELECT id FROM checkpoints WHERE mission_id = :id", id=mission_id)
+    return files <= {checkpoint_id for (checkpoint_id,) in rows}
+
+
+def _stored(ctx: Context, row: Row) -> Raw | None:
+    # A reply names the other machine that keeps the file: that is looked up.
+    return as_stored(row) if ctx.is_here(row) else None
 
 
 _SUMMARY = (
@@ -258,39 +330,36 @@ def bounded(
     return content, warnings
 
 
-def drop_surplus_checkpoints(
-    tx: Tx, ctx: Context, mission_id: str, pinned: str | None = None
-) -> None:
+def _drop_surplus(tx: Tx, ctx: Context, mission_id: str, pinned: str | None, excess: int) -> None:
     """Keep a mission's checkpoints under their number: old error checkpoints go first.
 
     The newest three and the newest milestone never go, nor does ``pinned``, the one that a
     recovery is at work with.
     """
-    excess = (
-        tx.value(
-            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}",
-            id=mission_id,
-        )
-        - ctx.config.limits.checkpoints_per_mission
-    )
-    if excess <= 0:
-        return
-    rows = tx.all(
-        f"SELECT id, trigger FROM checkpoints WHERE mission_id = :id AND {LIVE} ORDER BY seq DESC",
-        id=mission_id,
-    )
     # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
-    for checkpoint_id in _superfluous(rows, pinned)[: min(excess, ctx.batches.surplus)]:
+    for checkpoint_id in _superfluous(tx, mission_id, pinned, min(excess, ctx.batches.surplus)):
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
-def _superfluous(rows: list[Row], pinned: str | None) -> list[str]:
-    """Return what may go of a mission's checkpoints, in the order in which it should."""
-    milestone = next((row["id"] for row in rows if row["trigger"] == "progress"), None)
-    oldest_first = [
-        row for row in reversed(rows[NEVER_DROPPED:]) if row["id"] not in (milestone, pinned)
-    ]
-    # Sorting keeps the order among equals.
-    oldest_first.sort(key=lambda row: row["trigger"] != "error")
-    return [row["id"] for row in oldest_first]
+_OF_MISSION = f"FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
+# Found by an index, however many there are.
+_MILESTONE = f"SELECT id {_OF_MISSION} AND trigger = 'progress' ORDER BY seq DESC LIMIT 1"
+_MAY_GO = (
+    f" AND id <> :pinned AND seq < (SELECT seq {_OF_MISSION} ORDER BY seq DESC"
+    " LIMIT 1 OFFSET :never) ORDER BY seq LIMIT :most"
+)
+
+
+def _superfluous(tx: Tx, mission_id: str, pinned: str | None, most: int) -> list[str]:
+    """Return what is to go of a mission's checkpoints, in the order in which it should."""
+    params: Row = {"mission": mission_id, "pinned": pinned or "", "never": NEVER_DROPPED - 1}
+    rows = tx.all(f"SELECT id {_OF_MISSION} AND trigger = 'error'{_MAY_GO}", **params, most=most)
+    if len(rows) < most:
+        rows += tx.all(
+            f"SELECT id {_OF_MISSION} AND trigger <> 'error'"
+            f" AND id <> coalesce(({_MILESTONE}), ''){_MAY_GO}",
+            **params,
+            most=most - len(rows),
+        )
+    return [row["id"] for row in rows]

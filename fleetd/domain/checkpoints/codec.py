@@ -12,7 +12,12 @@ from ...protocol.records import (
     Checkpoint,
     CheckpointContent,
     Integrity,
+    Lock,
+    MissionState,
+    PendingMessage,
     Record,
+    RecoveryContext,
+    SortieState,
     SourceDetail,
 )
 from ..core.tx import Row
@@ -23,12 +28,22 @@ _PLAIN_FIELDS = (
     *("id", "mission_id", "timestamp", "trigger", "trigger_details", "progress_percent"),
     *("created_by", "version", "seq"),
 )
+# The columns that hold JSON, and the record that each holds one of, or a list.
+_JSON_COLUMNS: dict[str, type[Record]] = {
+    "mission_json": MissionState,
+    "recovery_context_json": RecoveryContext,
+    "sorties_json": SortieState,
+    "locks_json": Lock,
+    "messages_json": PendingMessage,
+}
 CONTENT_FIELDS = frozenset(CheckpointContent.__struct_fields__)
 _OUTSIDE = frozenset(Checkpoint.__struct_fields__) - CONTENT_FIELDS
+_encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.decode
 _checkpoint = msgspec.json.Decoder(Checkpoint).decode
 _whole = msgspec.json.Decoder(dict[str, Any]).decode
+_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _details = msgspec.json.Decoder(list[SourceDetail]).decode
 _strings = msgspec.json.Decoder(list[str]).decode
 
@@ -106,14 +121,9 @@ def from_row(row: Row) -> Checkpoint:
             checkpoint = _with_digest(_checkpoint(whole), row["digest"])
         else:
             checkpoint = _looked_into(_decode(whole), row, where)
-        return msgspec.structs.replace(
-            checkpoint,
-            source_details=_details(row["source_details_json"]),
-            consumed_at=row["consumed_at"],
-            backed_up_at=row["backed_up_at"],
-            storage_locations=["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
-            warnings=[*_strings(row["warnings_json"]), *checkpoint.warnings],
-        )
+        beside = _beside(row)
+        warnings = [*beside.pop("warnings"), *checkpoint.warnings]
+        return msgspec.structs.replace(checkpoint, **beside, warnings=warnings)
     except _UNREADABLE as error:
         raise Corrupt(
             f"Checkpoint {row['id']} is damaged in the database: its row {_why(error)}.",
@@ -121,6 +131,50 @@ def from_row(row: Row) -> Checkpoint:
             checkpoint_id=row["id"],
             reason=_why(error),
         ) from error
+
+
+def as_stored(row: Row) -> Raw | None:
+    """Return the JSON of a row's Checkpoint, put together from the JSON that the row holds.
+
+    That JSON is not decoded; its checksum is compared. None for a row that ``from_row`` has to look
+    into: a damaged one, one of an older version, or one from before a record got a new field.
+    """
+    try:
+        content = _content_of(row)
+        if not _as_written(row, canonical(content)) or not _has_all_fields(row):
+            return None
+        integrity = Integrity(digest=row["digest"])
+        outside = {"integrity": integrity, "file_on": None, **_beside(row)}
+        return Raw(_encode(content | outside))
+    except _UNREADABLE:
+        return None
+
+
+def _beside(row: Row) -> dict[str, Any]:
+    """Return what a row tells about a checkpoint beside its content."""
+    return {
+        "source_details": _details(row["source_details_json"]),
+        "consumed_at": row["consumed_at"],
+        "backed_up_at": row["backed_up_at"],
+        "storage_locations": ["sqlite", "file"] if row["backed_up_at"] else ["sqlite"],
+        "warnings": _strings(row["warnings_json"]),
+    }
+
+
+def _has_all_fields(row: Row) -> bool:
+    """Whether the records in an undamaged row have the fields of today, and no others.
+
+    One encoder wrote a whole list, so its first record has the fields of all.
+    """
+    for column, kind in _JSON_COLUMNS.items():
+        text = row[column]
+        if text in (None, "[]"):
+            continue
+        if text.startswith("["):  # what is cut at the end of a string cannot be decoded
+            text = text[1 : text.find('},{"') + 1 or -1]
+        if _fields(text).keys() != set(kind.__struct_encode_fields__):
+            return False
+    return True
 
 
 def _as_written(row: Row, whole: bytes) -> bool:

@@ -13,7 +13,8 @@ from ...protocol.records import Event, RecoveryContext, SortieState, WorkNote
 from ...protocol.requests.checkpoint import DeclaredContext
 from ...protocol.timestamps import to_ms
 from ..core.context import Context
-from ..core.event_log import data_of, event_of
+from ..core.event_log import NO_DEEDS, data_of, event_of
+from ..core.sql import in_sql
 from ..core.tx import Row, Tx
 from .narrative import Titles, obstacle, sentence, shares, step
 
@@ -25,11 +26,7 @@ _note = msgspec.json.Decoder(WorkNote).decode
 OWN_EVENTS = (
     "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
 )
-# A lease renewal or a checkpoint says nothing about the work; the action before it does.
-_TELLS_NOTHING = (
-    "('fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',"
-    " 'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished')"
-)
+_DEED = f"activity = 1 AND type NOT IN {in_sql(NO_DEEDS)}"
 
 
 def derive(
@@ -53,10 +50,11 @@ def derive(
     what is kept for later readers says what the holders of locks said.
     """
     given, started = declared or DeclaredContext(), mission["started_at"]
+    there = _there(tx, mission["id"])
     titles = titles or Titles(reader=None, goal=mission["title"], authors={})
     own = [s for s in sorties if agent_id in (None, s.assigned_to)]
     blocked = [s for s in own if s.status == "blocked"]
-    notes = _notes(tx, mission["id"], agent_id, reader)
+    notes = _notes(tx, mission["id"], agent_id, reader) if there["notes"] else {}
     return RecoveryContext(
         last_action=given.last_action
         or _said_first(notes, agent_id, reader)
@@ -72,15 +70,34 @@ def derive(
             *(note.blockers for note in notes.values()),
             # Why sorties are blocked; of what another agent made, a part.
             (obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]),
-            _open_errors(tx, mission["id"], agent_id),
+            _open_errors(tx, mission["id"], agent_id) if there["errors"] else (),
         ),
         files_modified=_distinct(
-            given.files_modified, _files_modified(tx, mission["id"], own, agent_id)
+            given.files_modified,
+            _edited(tx, mission["id"], agent_id) if there["edits"] else (),
+            _files_begun(own),
         ),
         mission_summary=given.mission_summary or titles.goal,
         elapsed_time_ms=max(0, ctx.now_ms - to_ms(started)) if started else 0,
         last_activity_at=mission["last_activity_at"] or started or ctx.now,
     )
+
+
+def _there(tx: Tx, mission_id: str) -> Row:
+    """Return what there is of a mission at all: most have little of it, and to ask once is enough.
+
+    What stands in missions that were merged into it counts as there.
+    """
+    (row,) = tx.all(
+        "SELECT EXISTS (SELECT 1 FROM agents WHERE mission_id = :mission"
+        " AND note_json IS NOT NULL) AS notes, EXISTS (SELECT 1 FROM events"
+        " WHERE mission_id = :mission AND type = 'error_reported') AS errors,"
+        " EXISTS (SELECT 1 FROM events WHERE mission_id = :mission AND type = 'file_modified')"
+        " OR EXISTS (SELECT 1 FROM recoveries WHERE mission_id = :mission"
+        " AND left_mission_id IS NOT NULL) AS edits",
+        mission=mission_id,
+    )
+    return row
 
 
 def _steps(own: Sequence[SortieState], titles: Titles) -> list[str]:
@@ -157,10 +174,10 @@ def last_action(
         _own_action(tx, mission_id, agent_id)
         if agent_id
         else tx.one(
-            # From the last activity backwards: a recovery may have left thousands of events behind.
-            "SELECT * FROM events WHERE mission_id = :mission AND activity = 1"
-            " AND seq <= (SELECT last_activity_seq FROM missions WHERE id = :mission)"
-            f" AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            # That very event, unless it is gone from the log: then an older one.
+            f"SELECT * FROM events WHERE mission_id = :mission AND {_DEED}"
+            " AND seq <= (SELECT last_deed_seq FROM missions WHERE id = :mission)"
+            " ORDER BY seq DESC LIMIT 1",
             mission=mission_id,
         )
     )
@@ -176,7 +193,7 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
     found = [
         tx.one(
             "SELECT * FROM events WHERE mission_id = :mission AND agent_id = :agent"
-            f" AND activity = 1 AND type NOT IN {_TELLS_NOTHING} ORDER BY seq DESC LIMIT 1",
+            f" AND {_DEED} ORDER BY seq DESC LIMIT 1",
             agent=name,
             mission=place,
         )
@@ -189,13 +206,13 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
 def _whole(tx: Tx, mission_id: str) -> list[str]:
     """Return a mission and those that ended when their sessions went on in it."""
     rows = tx.all(
-        "SELECT DISTINCT r.left_mission_id AS id FROM recoveries r"
+        "SELECT r.left_mission_id AS id FROM recoveries r"
         " JOIN missions m ON m.id = r.left_mission_id AND m.closed_reason = 'merged'"
         " WHERE r.mission_id = :mission AND r.left_mission_id IS NOT NULL"
-        " AND r.left_mission_id <> :mission ORDER BY id",
+        " AND r.left_mission_id <> :mission",
         mission=mission_id,
     )
-    return [mission_id, *(row["id"] for row in rows)]
+    return [mission_id, *sorted({row["id"] for row in rows})]
 
 
 def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) -> list[Row]:
@@ -234,14 +251,14 @@ def _open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
     return [f"Error: {data_of(row).get('message', '')}" for row in rows]
 
 
-def _files_modified(
-    tx: Tx, mission_id: str, own: Sequence[SortieState], agent_id: str | None
-) -> list[str]:
-    """Return the files that were edited, newest first, then those of sorties that were begun."""
+def _edited(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
+    """Return the files that were edited, newest first."""
     rows = newest(tx, mission_id, "file_modified", agent_id, 1000)
     edited = (data_of(row).get("file") for row in rows)
+    return [file for file in edited if isinstance(file, str)]
+
+
+def _files_begun(own: Sequence[SortieState]) -> list[str]:
+    """Return the files of sorties that were begun, those that changed last first."""
     begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
-    return _distinct(
-        (file for file in edited if isinstance(file, str)),
-        (file for s in begun for file in s.files),
-    )
+    return [file for s in begun for file in s.files]

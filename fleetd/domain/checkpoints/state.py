@@ -1,7 +1,7 @@
 """State capture: what a mission looks like at one moment, its sorties, locks and mail."""
 
 import hashlib
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 
@@ -57,12 +57,12 @@ def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | Non
 def active_locks(tx: Tx, ctx: Context, mission_id: str) -> list[Lock]:
     """Return the locks of a mission whose lease has not run out, oldest first."""
     rows = tx.all(
-        "SELECT * FROM locks WHERE mission_id = :id AND status = 'active' AND expires_at > :now"
-        " ORDER BY acquired_at, id",
+        "SELECT * FROM locks WHERE mission_id = :id AND status = 'active' AND expires_at > :now",
         id=mission_id,
         now=ctx.now,
     )
-    return [lock_of(row) for row in rows]
+    # Nearly always there are few: SQLite's sorter costs more than the rest of this.
+    return [lock_of(row) for row in sorted(rows, key=itemgetter("acquired_at", "id"))]
 
 
 def queued_messages(tx: Tx, mission_id: str) -> list[PendingMessage]:

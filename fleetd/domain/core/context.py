@@ -9,6 +9,7 @@ from ...config import Config
 from ...protocol.timestamps import iso
 
 NewId = Callable[[str], str]
+LockScope = Literal["machine", "project"]
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -46,6 +47,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     lock_key: str | None = None
     """What the file of a lock request is called by everybody who may mean it."""
+    lock_scope: LockScope | None = None
+    """The locks of which missions have such keys; None for a key that the request itself gives."""
     is_directory: bool = False
     """Whether the file of a lock request is a directory."""
     mission_id: str | None = None

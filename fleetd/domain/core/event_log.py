@@ -1,6 +1,7 @@
 """Event log: append, and what activity keeps up: missions, agents, leases, recoveries."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,11 +11,15 @@ from ...protocol.records import Event
 from .context import Context
 from .tx import Ring, Row, Tx
 
-_encode = msgspec.json.Encoder().encode
-_INSERT = (
-    "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
-    " VALUES (:type, :stream, :now, :mission, :agent, :activity, :data)"
+# Activity that says nothing about the work, such as a lease renewal or a checkpoint; the action
+# before it does. The store's index of deeds names the same: one more needs a migration.
+NO_DEEDS = (
+    *("fleet_checkpointed", "message_acked", "agent_registered", "agent_deregistered"),
+    *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
 )
+_encode = msgspec.json.Encoder().encode
+# Events of one INSERT: with each statement the writer lets other threads go first.
+AT_ONCE = 32
 
 
 def emit(
@@ -42,13 +47,13 @@ def emit_each(
     tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
 ) -> None:
     """Append many events of the daemon's own that are no activity, each with its agent."""
-    rows = [
-        _columns(ctx, payload.type, payload_data(payload), mission_id, agent_id, activity=False)
-        for payload, agent_id in told
-    ]
-    if rows:
-        tx.many(_INSERT, rows)
-        tx.after_commit(Ring())
+    _insert(
+        tx,
+        ctx,
+        mission_id,
+        [(payload.type, agent_id, payload_data(payload)) for payload, agent_id in told],
+        activity=False,
+    )
 
 
 def append(
@@ -61,40 +66,75 @@ def append(
     activity: bool,
 ) -> Event:
     """Append an event of any type; activity keeps up its mission, its agent and their leases."""
-    columns = _columns(ctx, kind, data, mission_id, agent_id, activity=activity)
-    seq = tx.value(f"{_INSERT} RETURNING seq", **columns)
-    tx.after_commit(Ring())
-    if activity:
-        _keep_up(tx, ctx, kind, mission_id, agent_id, seq)
-    return Event(
-        seq=seq,
-        type=kind,
-        stream=_stream(mission_id, agent_id),
-        timestamp=ctx.now,
-        mission_id=mission_id,
-        agent_id=agent_id,
-        data=data,
-    )
+    [event] = append_each(tx, ctx, [(kind, data)], mission_id, agent_id, activity)
+    return event
 
 
-def _columns(
+def append_each(
+    tx: Tx,
     ctx: Context,
-    kind: str,
-    data: dict[str, Any],
+    told: Sequence[tuple[str, dict[str, Any]]],
     mission_id: str | None,
     agent_id: str | None,
+    activity: bool,
+) -> list[Event]:
+    """Append what happened together, each with its type and data; it is kept up once for all."""
+    rows = [(kind, agent_id, data) for kind, data in told]
+    seqs = _insert(tx, ctx, mission_id, rows, activity=activity)
+    events = [
+        Event(
+            seq=seq,
+            type=kind,
+            stream=_stream(mission_id, agent_id),
+            timestamp=ctx.now,
+            mission_id=mission_id,
+            agent_id=agent_id,
+            data=data,
+        )
+        for seq, (kind, data) in zip(seqs, told, strict=True)
+    ]
+    if events and activity:
+        _keep_up(tx, ctx, events, mission_id, agent_id)
+    return events
+
+
+def _insert(
+    tx: Tx,
+    ctx: Context,
+    mission_id: str | None,
+    rows: Sequence[tuple[str, str | None, dict[str, Any]]],
     *,
     activity: bool,
-) -> Row:
-    return {
-        "type": kind,
-        "stream": _stream(mission_id, agent_id),
-        "now": ctx.now,
-        "mission": mission_id,
-        "agent": agent_id,
-        "activity": int(activity),
-        "data": _encode(data).decode(),
-    }
+) -> list[int]:
+    """Write events of one mission, each with its type, agent and data; return their positions."""
+    seqs: list[int] = []
+    shared: Row = {"now": ctx.now, "mission": mission_id, "activity": int(activity)}
+    for first in range(0, len(rows), AT_ONCE):
+        some, params = rows[first : first + AT_ONCE], dict(shared)
+        for number, (kind, agent_id, data) in enumerate(some):
+            params[f"type{number}"] = kind
+            params[f"stream{number}"] = _stream(mission_id, agent_id)
+            params[f"agent{number}"] = agent_id
+            params[f"data{number}"] = _encode(data).decode()
+        # Numbers are given in the order of the rows, but not always returned in it.
+        seqs += sorted(seq for (seq,) in tx.tuples(_statement(len(some)), **params))
+    if seqs:
+        tx.log_end = seqs[-1]
+        tx.after_commit(Ring())
+    return seqs
+
+
+@cache
+def _statement(number: int) -> str:
+    """Return the statement that appends so many events."""
+    rows = ", ".join(
+        f"(:type{each}, :stream{each}, :now, :mission, :agent{each}, :activity, :data{each})"
+        for each in range(number)
+    )
+    return (
+        "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
+        f" VALUES {rows} RETURNING seq"
+    )
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:
@@ -104,44 +144,60 @@ def _stream(mission_id: str | None, agent_id: str | None) -> str:
 
 
 def _keep_up(
-    tx: Tx, ctx: Context, kind: str, mission_id: str | None, agent_id: str | None, seq: int
+    tx: Tx, ctx: Context, events: Sequence[Event], mission_id: str | None, agent_id: str | None
 ) -> None:
-    """Note what activity means: the mission is not silent, the agent lives, its leases go on."""
+    """Note what activity means: the mission is not silent, the agent lives, its leases go on.
+
+    Of a mission without an open recovery, and of an agent without a lock, that is one statement.
+    """
     if mission_id:
-        tx.run(
+        deeds = (event.seq for event in reversed(events) if event.type not in NO_DEEDS)
+        awaits_work = tx.value(
             "UPDATE missions SET last_activity_at = :now, last_activity_seq = :seq,"
-            " active_awake_ms = :awake, silent = 0 WHERE id = :id",
+            " last_deed_seq = coalesce(:deed, last_deed_seq), active_awake_ms = :awake, silent = 0"
+            " WHERE id = :id RETURNING EXISTS (SELECT 1 FROM recoveries"
+            " WHERE mission_id = missions.id AND state <> 'resumed') AS awaits_work",
             now=ctx.now,
-            seq=seq,
+            seq=events[-1].seq,
+            deed=next(deeds, None),
             awake=ctx.awake_ms,
             id=mission_id,
         )
-        _resume_recoveries(tx, ctx, kind, mission_id, agent_id)
-    if agent_id:
-        _keep_alive(tx, ctx, agent_id)
+        if awaits_work:
+            kinds = {event.type for event in events}
+            _resume_recoveries(tx, ctx, kinds, mission_id, agent_id)
+    if agent_id and _keep_alive(tx, ctx, agent_id):
         _renew_leases(tx, ctx, agent_id)
 
 
-def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Note that an agent is at work; one that was only not heard of is not lost any more."""
+def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
+    """Note that an agent is at work, and return whether it may hold locks.
+
+    One that was only not heard of is not lost any more.
+    """
     seen = "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake"
+    holds = (
+        "RETURNING EXISTS (SELECT 1 FROM locks WHERE held_by = agents.id AND status = 'active'"
+        " AND orphaned_at IS NULL) AS holds"
+    )
     params: Row = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
     # Nearly always it was active: then the index by status has nothing to be written.
-    if tx.all(f"{seen} WHERE id = :id AND status = 'active' RETURNING id", **params):
-        return
+    row = tx.one(f"{seen} WHERE id = :id AND status = 'active' {holds}", **params)
     # One without a process is where it is heard.
-    tx.run(
+    row = row or tx.one(
         f"{seen}, status = 'active', needs = NULL, needs_since = NULL,"
         " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
         " WHERE id = :id AND (status IN ('waiting', 'idle')"
-        " OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL))",
+        f" OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL)) {holds}",
         machine=ctx.machine,
         **params,
     )
+    # Who is not registered, or was replaced, may hold locks too.
+    return row is None or bool(row["holds"])
 
 
 def _resume_recoveries(
-    tx: Tx, ctx: Context, kind: str, mission_id: str, agent_id: str | None
+    tx: Tx, ctx: Context, kinds: set[str], mission_id: str, agent_id: str | None
 ) -> None:
     """Note that work goes on after a silence: the first activity of the agent that was briefed.
 
@@ -149,12 +205,11 @@ def _resume_recoveries(
     """
     for row in tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
-        " AND state <> 'resumed' AND (state <> 'pending' OR :kind <> :registered)"
+        " AND state <> 'resumed' AND (state <> 'pending' OR :works = 1)"
         " AND (agent_id IS NULL OR agent_id = :agent) RETURNING id",
         now=ctx.now,
         mission=mission_id,
-        kind=kind,
-        registered=AgentRegistered.type,
+        works=int(kinds != {AgentRegistered.type}),
         agent=agent_id,
     ):
         emit(tx, ctx, RecoveryConfirmed(recovery_id=row["id"]), mission_id=mission_id)

@@ -88,11 +88,8 @@ def lock_of(row: Row) -> Lock:
     return Lock(**columns_of(Lock, row))
 
 
-def message_of(tx: Tx, row: Row) -> Message:
-    """Build a Message, with its deliveries, from its row."""
-    deliveries = tx.all(
-        "SELECT * FROM deliveries WHERE message_id = :id ORDER BY agent_id", id=row["id"]
-    )
+def message_of(row: Row, deliveries: list[Row]) -> Message:
+    """Build a Message from its row and those of its deliveries, which are in order of agents."""
     to = _strings(row["to_json"])
     rank = {agent_id: index for index, agent_id in enumerate(to)}
     found = [Delivery(**columns_of(Delivery, delivery)) for delivery in deliveries]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import Raw
 
 from ...protocol.request import Request, result_type
 from .context import Context
@@ -17,7 +18,8 @@ class Method(msgspec.Struct, frozen=True):
     """A request of the wire and the function that answers it.
 
     ``answer`` is a rule, ``(tx, ctx, request)`` in one transaction, or a service,
-    ``async (engine, request, caller)``, which takes as many as it needs.
+    ``async (engine, request, caller)``, which takes as many as it needs. A service may return the
+    result as the JSON that is sent, msgspec.Raw.
     """
 
     request: type[Request[Any]]
@@ -70,10 +72,11 @@ def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: 
         raise TypeError(f"{answer.__qualname__} must take ({', '.join(wanted)})")
     if is_rule and (hints["tx"] is not Tx or hints["ctx"] is not Context):
         raise TypeError(f"{answer.__qualname__} must take tx: Tx, ctx: Context")
-    if hints["request"] is not request or hints["return"] != result_type(request):
+    result = result_type(request)
+    results = [result] if is_rule else [result, result | Raw]
+    if hints["request"] is not request or hints["return"] not in results:
         raise TypeError(
-            f"{answer.__qualname__} must take request: {request.__name__} and return"
-            f" {result_type(request)}"
+            f"{answer.__qualname__} must take request: {request.__name__} and return {result}"
         )
 
 

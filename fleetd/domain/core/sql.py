@@ -1,6 +1,6 @@
 """Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -9,6 +9,8 @@ from .tx import Row
 
 # The states of agents that count as living.
 LIVING = "('active', 'waiting', 'idle')"
+_IN_ONE = 500
+T = TypeVar("T")
 
 
 class Where:
@@ -62,6 +64,12 @@ def contains_any(column: str, names: Iterable[str]) -> str:
     """Return the condition that a text says one of several parameters."""
     # Case counts, so not LIKE: a text that has something taken out is another text.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield values in parts that one statement can take as parameters."""
+    for first in range(0, len(values), _IN_ONE):
+        yield values[first : first + _IN_ONE]
 
 
 Found = TypeVar("Found")

@@ -73,6 +73,8 @@ class Tx:
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
         self._effects: dict[Effect, None] = {}
+        self.log_end = 0
+        """The position of the newest event as this transaction knows it; 0 when it does not."""
 
     @property
     def effects(self) -> list[Effect]:
@@ -94,12 +96,12 @@ class Tx:
 
     def exists(self, sql: str, /, **params: Any) -> bool:
         """Return whether a query has any row."""
-        return bool(self._execute(sql, params))
+        return bool(self._execute.tuples(sql, params))
 
     def value(self, sql: str, /, **params: Any) -> Any:
         """Return the first column of the first row, or None."""
-        row = self.one(sql, **params)
-        return next(iter(row.values())) if row else None
+        rows = self._execute.tuples(sql, params)
+        return rows[0][0] if rows else None
 
     def run(self, sql: str, /, **params: Any) -> None:
         """Run a statement for what it does."""
@@ -108,6 +110,7 @@ class Tx:
     def many(self, sql: str, params: Iterable[Row], /) -> None:
         """Run a statement for what it does, once for each set of parameters, in their order."""
         self._execute.many(sql, params)
+        self.log_end = 0  # they may have been events, whose positions nobody was told
 
     def insert(self, table: str, columns: Row) -> None:
         """Write one row; the names of table and columns come from this program only."""
@@ -122,14 +125,14 @@ class Tx:
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
         """Undo everything that happens inside, also when nothing fails."""
-        effects = self._effects.copy()
+        effects, end = self._effects.copy(), self.log_end
         self._execute("SAVEPOINT rehearsal", {})
         try:
             yield
         finally:
             self._execute("ROLLBACK TO rehearsal", {})
             self._execute("RELEASE rehearsal", {})
-            self._effects = effects
+            self._effects, self.log_end = effects, end
 
 
 Rule = Callable[[Tx], Any]

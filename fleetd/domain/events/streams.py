@@ -5,7 +5,7 @@ read. When one that was not used for as long as events are kept loses some, its 
 which, and its reader is warned until it moves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -78,16 +78,29 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
             field="type",
         )
     mission_id, agent_id = _mission(tx, request.mission_id), request.agent_id
-    if mission_id is None and agent_id is not None:
+    if agent_id is None:
+        return event_log.append(tx, ctx, request.type, request.data, mission_id, None, False)
+    if mission_id is None:
         mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
-    event = event_log.append(
-        tx, ctx, request.type, request.data, mission_id, agent_id, agent_id is not None
-    )
-    if agent_id is not None:
-        track_calls(tx, ctx, agent_id, event)
-        if event.type in BEGINS_WORK:
-            resume_timer(tx, ctx, agent_id)
+    told = [(request.type, request.data)]
+    [event] = append_of_agent(tx, ctx, agent_id, mission_id, told)
     return event
+
+
+def append_of_agent(
+    tx: Tx,
+    ctx: Context,
+    agent_id: str,
+    mission_id: str | None,
+    told: Sequence[tuple[str, dict[str, Any]]],
+) -> list[Event]:
+    """Append what an agent did in its mission, each with its type and data."""
+    events = event_log.append_each(tx, ctx, told, mission_id, agent_id, activity=True)
+    for event in events:
+        track_calls(tx, ctx, agent_id, event)
+    if any(event.type in BEGINS_WORK for event in events):
+        resume_timer(tx, ctx, agent_id)
+    return events
 
 
 @method(EventList)

@@ -20,13 +20,15 @@ from ...protocol.events import (
 )
 from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
+from ...protocol.types import ID_PREFIXES
 from ..cluster.membership import agent_label
-from ..core.context import Context
+from ..core.context import Context, LockScope
 from ..core.event_log import emit
-from ..core.ids import find, fresh_id
+from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.tx import Row, Tx
-from ..missions.selection import mission_of_directory
+from ..missions.selection import mission_of_agent, mission_of_directory
+from .keys import locks_by_project
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
@@ -36,6 +38,22 @@ _LOST = (
     "Take its work over (fleetctl resume --agent NAME --take-over-from {}), release the lock if you"
     " know that nobody writes there (fleetctl lock force-release {}), or wait."
 )
+
+
+class KeyScope(Record, frozen=True, kw_only=True):
+    """What the mission of a lock says about its key."""
+
+    scope: LockScope
+    project_dir: str | None
+    """As far as it is a directory of this machine."""
+
+
+class OtherKey(Exception):
+    """A lock was asked for by a key that is not its mission's, or by none; nothing was changed."""
+
+    def __init__(self, wanted: KeyScope) -> None:
+        super().__init__(f"the lock needs a key by its {wanted.scope}")
+        self.wanted = wanted
 
 
 class LeaseRequest(Record, frozen=True, kw_only=True, rename={"path": "normalized_path"}):
@@ -52,10 +70,13 @@ class LeaseRequest(Record, frozen=True, kw_only=True, rename={"path": "normalize
 def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
     """Fill a request in: the file's real path, the agent's mission, the default lease.
 
-    Raises InvalidParams for a directory: two could hold a file then, one by its own lock.
+    Raises InvalidParams for a directory: two could hold a file then, one by its own lock. Raises
+    OtherKey where the mission's locks go by another key than the one that was found.
     """
-    if ctx.facts.lock_key is None:
-        raise AssertionError("lock requests need the fact lock_key")
+    mission = _mission_of(tx, ctx, request)
+    wanted = _key_scope(ctx, mission)
+    if ctx.facts.lock_key is None or ctx.facts.lock_scope not in (None, wanted.scope):
+        raise OtherKey(wanted)
     if ctx.facts.is_directory:
         raise InvalidParams(
             f"{request.file} is a directory, and a lock on it guards no file in it.",
@@ -66,18 +87,26 @@ def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
         path=ctx.facts.lock_key,
         file=request.file,
         agent_id=request.agent_id,
-        mission_id=mission_of(tx, ctx, request),
+        mission_id=mission["id"] if mission else None,
         purpose=request.purpose,
         timeout_ms=request.timeout_ms or ctx.config.locks.lease_ms,
     )
 
 
-def mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> str | None:
+def _mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> Row | None:
     """Return the mission that a lock is for: as named, the agent's, else that of the directory."""
     if request.mission_id:
-        return str(find(tx, "mission", request.mission_id)["id"])
-    agent = tx.one("SELECT mission_id FROM agents WHERE id = :id", id=request.agent_id)
-    return (agent and agent["mission_id"]) or mission_of_directory(tx, ctx, request.cwd)
+        return find(tx, "mission", request.mission_id)
+    return mission_of_agent(tx, request.agent_id) or mission_of_directory(tx, ctx, request.cwd)
+
+
+def _key_scope(ctx: Context, mission: Row | None) -> KeyScope:
+    if mission is None:
+        return KeyScope(scope="project" if ctx.shared else "machine", project_dir=None)
+    return KeyScope(
+        scope="project" if locks_by_project(ctx, mission) else "machine",
+        project_dir=mission["project_dir"] if ctx.is_here(mission) else None,
+    )
 
 
 def holder(tx: Tx, path: str) -> Row | None:
@@ -90,40 +119,70 @@ def holder(tx: Tx, path: str) -> Row | None:
 def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row | None:
     """Give a lock to an agent, or prolong the one it has; None when somebody else holds it.
 
-    One statement on a unique index decides, so that two can never both be granted. ``activity``
-    is False when the daemon does it by itself: a recovery must not look like work.
+    ``activity`` is False when the daemon does it by itself: a recovery must not look like work.
     """
-    lock_id = fresh_id(tx, ctx, "lock")
-    row = tx.one(
-        "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose, acquired_at,"
-        " expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file,"
-        " :normalized_path, :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token,"
-        " 'active')"
-        " ON CONFLICT (normalized_path) WHERE status = 'active' DO UPDATE SET"
-        " expires_at = excluded.expires_at, timeout_ms = excluded.timeout_ms,"
-        " purpose = excluded.purpose, orphaned_at = NULL,"
-        " mission_id = coalesce(excluded.mission_id, locks.mission_id)"
-        " WHERE locks.held_by = excluded.held_by RETURNING *",
-        id=lock_id,
-        now=ctx.now,
-        until=ctx.at(wanted.timeout_ms),
-        token=next_token(tx),
-        **to_builtins(wanted),
+    held = holder(tx, wanted.path)
+    return take(tx, ctx, wanted, held, activity=activity) if open_to(wanted, held) else None
+
+
+def open_to(wanted: LeaseRequest, held: Row | None) -> bool:
+    """Whether an agent can have a lock, with the active one on its path."""
+    return held is None or bool(held["held_by"] == wanted.agent_id)
+
+
+def take(
+    tx: Tx, ctx: Context, wanted: LeaseRequest, own: Row | None, *, activity: bool = True
+) -> Row:
+    """Give a lock to an agent, or prolong its ``own``: ask ``open_to`` before."""
+    if own is None:
+        return _grant_free(tx, ctx, wanted, activity=activity)
+    # No wait gives a lock back by itself of which its agent hears by another call.
+    tx.run(
+        "UPDATE lock_waits SET lock_id = NULL WHERE normalized_path = :path AND lock_id = :lock",
+        path=own["normalized_path"],
+        lock=own["id"],
     )
-    if row is None:
-        return None
-    if row["id"] == lock_id:
-        shown = {name: row[name] for name in ("purpose", "fencing_token")}
-        _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
-    else:
-        # No wait gives a lock back by itself of which its agent hears by another call.
-        tx.run(
-            "UPDATE lock_waits SET lock_id = NULL"
-            " WHERE normalized_path = :path AND lock_id = :lock",
-            path=row["normalized_path"],
-            lock=row["id"],
+    asked = {"purpose": wanted.purpose, "mission_id": wanted.mission_id or own["mission_id"]}
+    return prolong(tx, ctx, {**own, **asked}, wanted.timeout_ms, activity=activity)
+
+
+def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool = True) -> Row:
+    """Prolong a lease from now on, with what its row says of purpose and mission."""
+    prolonged = {
+        **row,
+        "expires_at": ctx.at(timeout_ms),
+        "timeout_ms": timeout_ms,
+        "orphaned_at": None,
+    }
+    tx.run(
+        "UPDATE locks SET expires_at = :expires_at, timeout_ms = :timeout_ms, purpose = :purpose,"
+        " mission_id = :mission_id, orphaned_at = :orphaned_at WHERE id = :id",
+        **prolonged,
+    )
+    _emit(tx, ctx, prolonged, LockRenewed, row["held_by"], activity=activity)
+    return prolonged
+
+
+def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row:
+    """Give a lock on a path without an active one: a unique index refuses a second.
+
+    An id that another lock has is drawn again.
+    """
+    token, row = next_token(tx), None
+    while row is None:
+        row = tx.one(
+            "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose,"
+            " acquired_at, expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file,"
+            " :normalized_path, :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms,"
+            " :token, 'active') ON CONFLICT (id) DO NOTHING RETURNING *",
+            id=ctx.new_id(ID_PREFIXES["lock"]),
+            now=ctx.now,
+            until=ctx.at(wanted.timeout_ms),
+            token=token,
+            **to_builtins(wanted),
         )
-        emit_renewed(tx, ctx, row, activity=activity)
+    shown = {name: row[name] for name in ("purpose", "fencing_token")}
+    _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     return row
 
 
@@ -163,44 +222,57 @@ def _emit(
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by, activity=activity)
 
 
-def emit_renewed(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
-    """Note that a holder prolonged its lease, or that the daemon did it by itself."""
-    _emit(tx, ctx, row, LockRenewed, row["held_by"], activity=activity)
+def look(tx: Tx, path: str) -> tuple[Row | None, int | None]:
+    """Return the active lock on a path, as ``holder`` does, and the wait that is first in line."""
+    row = tx.all(
+        "SELECT l.*, (SELECT id FROM lock_waits WHERE normalized_path = :path AND lock_id IS NULL"
+        " ORDER BY id LIMIT 1) AS first_wait FROM (SELECT 1 AS one) AS it"
+        " LEFT JOIN locks l ON l.normalized_path = :path AND l.status = 'active'",
+        path=path,
+    )[0]
+    first = row.pop("first_wait")
+    return (row if row["id"] is not None else None), first
 
 
-def expire(tx: Tx, ctx: Context, path: str) -> bool:
+def expire(tx: Tx, ctx: Context, path: str) -> tuple[Row | None, bool]:
     """Note that the lease on a path ran out, if it did, and serve the next in line.
 
-    Return whether somebody was served.
+    Return the active lock that is there then, and whether somebody was served.
     """
-    end_expired(tx, ctx, path)
-    return serve(tx, ctx, path)
+    held, first = look(tx, path)
+    if held is not None and held["expires_at"] <= ctx.now:
+        _end_expired(tx, ctx, held)
+        held = None
+    if held is None and first is not None:
+        return _serve(tx, ctx, first), True
+    return held, False
 
 
 def end_expired(tx: Tx, ctx: Context, path: str) -> None:
     """Note that the lease on a path ran out, if it did; the caller says who gets it next."""
     row = holder(tx, path)
     if row is not None and row["expires_at"] <= ctx.now:
-        end(tx, row["id"], "expired", row["expires_at"])
-        _emit(tx, ctx, row, LockExpired, row["held_by"])
+        _end_expired(tx, ctx, row)
 
 
-def serve(tx: Tx, ctx: Context, path: str) -> bool:
-    """Give a free lock to the one who has waited longest; return whether there was one."""
-    if holder(tx, path) is not None:
-        return False
-    first = tx.one(
-        "SELECT * FROM lock_waits WHERE normalized_path = :path AND lock_id IS NULL"
-        " ORDER BY id LIMIT 1",
-        path=path,
-    )
-    row = (
-        grant(tx, ctx, lease_request_from(first, first["agent_id"])) if first is not None else None
-    )
-    if first is None or row is None:
-        return False
-    tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=first["id"])
-    return True
+def _end_expired(tx: Tx, ctx: Context, row: Row) -> None:
+    end(tx, row["id"], "expired", row["expires_at"])
+    _emit(tx, ctx, row, LockExpired, row["held_by"])
+
+
+def serve(tx: Tx, ctx: Context, path: str) -> None:
+    """Give a free lock to the one who has waited longest, if anybody waits."""
+    held, first = look(tx, path)
+    if held is None and first is not None:
+        _serve(tx, ctx, first)
+
+
+def _serve(tx: Tx, ctx: Context, wait_id: int) -> Row:
+    """Give a free lock to a wait, and return it."""
+    wait = tx.all("SELECT * FROM lock_waits WHERE id = :id", id=wait_id)[0]
+    row = _grant_free(tx, ctx, lease_request_from(wait, wait["agent_id"]))
+    tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=wait_id)
+    return row
 
 
 def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
@@ -218,19 +290,23 @@ def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
     )
 
 
-def conflict(tx: Tx, ctx: Context, wanted: LeaseRequest, *, again: bool = False) -> LockConflict:
+def _end_now(tx: Tx, ctx: Context, row: Row, status: str) -> Row:
+    end(tx, row["id"], status, ctx.now)
+    return {**row, "status": status, "released_at": ctx.now}
+
+
+def conflict(
+    tx: Tx, ctx: Context, wanted: LeaseRequest, held: Row, *, again: bool = False
+) -> LockConflict:
     """Return the error that says who holds a file.
 
     The refusal takes back what this transaction granted to the first in line: with ``again`` that
     is done once more after the rollback.
     """
-    row = holder(tx, wanted.path)
-    existing = lock_of(row) if row else None
-    who, hint = "another agent", _LOCKED
-    if existing is not None:
-        who = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}"
-        if tx.value("SELECT status FROM agents WHERE id = :id", id=existing.held_by) == "lost":
-            who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
+    existing = lock_of(held)
+    who, hint = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}", _LOCKED
+    if tx.value("SELECT status FROM agents WHERE id = :id", id=existing.held_by) == "lost":
+        who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
     return LockConflict(
         f"{wanted.file} is locked by {who}.",
         hint=hint,
@@ -240,11 +316,12 @@ def conflict(tx: Tx, ctx: Context, wanted: LeaseRequest, *, again: bool = False)
     )
 
 
-def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> None:
-    """Release a lock in its holder's name and serve the next in line."""
-    end(tx, row["id"], "released", ctx.now)
+def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> Row:
+    """Release a lock in its holder's name, serve the next in line, and return what it is now."""
+    ended = _end_now(tx, ctx, row, "released")
     _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, row["normalized_path"])
+    return ended
 
 
 def release_all(tx: Tx, ctx: Context, agent_id: str, *, activity: bool) -> None:
@@ -254,10 +331,12 @@ def release_all(tx: Tx, ctx: Context, agent_id: str, *, activity: bool) -> None:
         end_held(tx, ctx, row, activity=activity)
 
 
-def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> None:
-    """End somebody's lock against its holder; the caller says who gets it next.
+def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> Row:
+    """End somebody's lock against its holder, and return what it is now.
 
-    ``by`` is None when a recovery does it, which must not look like work.
+    The caller says who gets it next. ``by`` is None when a recovery does it, which must not look
+    like work.
     """
-    end(tx, row["id"], "forced", ctx.now)
+    ended = _end_now(tx, ctx, row, "forced")
     _emit(tx, ctx, row, LockForceReleased, by, activity=by is not None, reason=reason)
+    return ended

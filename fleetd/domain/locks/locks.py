@@ -3,7 +3,7 @@
 import msgspec
 
 from ...protocol.errors import InvalidState
-from ...protocol.records import Lock, Record
+from ...protocol.records import Lock
 from ...protocol.requests.lock import (
     LockAcquire,
     LockCheck,
@@ -22,40 +22,16 @@ from ..core.registry import method
 from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
-from .keys import display_file, locks_by_project, machine_key
-
-
-class KeyScope(Record, frozen=True, kw_only=True):
-    """What a mission says about the keys of its locks."""
-
-    project_dir: str | None = None
-    """As far as it is a directory of this machine."""
-    by_project: bool
-
-
-def key_scope(tx: Tx, ctx: Context, request: LockAcquire) -> KeyScope:
-    """Return what the key of a lock depends on: its mission, by default its agent's.
-
-    One question, since each costs a thread's turn.
-    """
-    mission_id = leases.mission_of(tx, ctx, request)
-    if mission_id is None:
-        return KeyScope(by_project=ctx.shared)
-    row = find(tx, "mission", mission_id)
-    return KeyScope(
-        project_dir=row["project_dir"] if ctx.is_here(row) else None,
-        by_project=locks_by_project(ctx, row),
-    )
+from .keys import display_file, machine_key
 
 
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file now, or learn who holds it."""
     wanted = leases.lease_request(tx, ctx, request)
-    served = leases.expire(tx, ctx, wanted.path)
-    row = leases.grant(tx, ctx, wanted)
-    if row is None:
-        raise leases.conflict(tx, ctx, wanted, again=served)
-    return lock_of(row)
+    held, served = leases.expire(tx, ctx, wanted.path)
+    if held is not None and not leases.open_to(wanted, held):
+        raise leases.conflict(tx, ctx, wanted, held, again=served)
+    return lock_of(leases.take(tx, ctx, wanted, held))
 
 
 def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
@@ -85,24 +61,14 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
 def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     """Prolong one's own lease, with its old length or a new one."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
-    length = request.timeout_ms or row["timeout_ms"]
-    tx.run(
-        "UPDATE locks SET expires_at = :until, timeout_ms = :length, orphaned_at = NULL"
-        " WHERE id = :id",
-        until=ctx.at(length),
-        length=length,
-        id=row["id"],
-    )
-    leases.emit_renewed(tx, ctx, row)
-    return lock_of(find(tx, "lock", row["id"]))
+    return lock_of(leases.prolong(tx, ctx, row, request.timeout_ms or row["timeout_ms"]))
 
 
 @method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
     """Give one's own lock back; the next in line gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
-    leases.end_held(tx, ctx, row)
-    return lock_of(find(tx, "lock", row["id"]))
+    return lock_of(leases.end_held(tx, ctx, row))
 
 
 @method(LockForceRelease)
@@ -115,9 +81,9 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
             hint="No further step is needed.",
             status=row["status"],
         )
-    leases.end_by_force(tx, ctx, row, request.agent_id, request.reason)
+    ended = leases.end_by_force(tx, ctx, row, request.agent_id, request.reason)
     leases.serve(tx, ctx, row["normalized_path"])
-    return lock_of(find(tx, "lock", row["id"]))
+    return lock_of(ended)
 
 
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:

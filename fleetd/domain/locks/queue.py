@@ -37,10 +37,9 @@ class LockTurn(Record, frozen=True, kw_only=True):
 def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
     """Take a lease on a file, or line up for it."""
     wanted = leases.lease_request(tx, ctx, request)
-    leases.expire(tx, ctx, wanted.path)
-    row = leases.grant(tx, ctx, wanted)
-    if row is not None:
-        return lock_of(row)
+    held, _ = leases.expire(tx, ctx, wanted.path)
+    if leases.open_to(wanted, held):
+        return lock_of(leases.take(tx, ctx, wanted, held))
     wait_id = tx.value(
         "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms,"
         " machine) VALUES (:normalized_path, :file, :agent_id, :mission_id, :purpose, :timeout_ms,"
@@ -48,8 +47,7 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
         machine=ctx.machine,
         **to_builtins(wanted),
     )
-    ticket = LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, path=wanted.path)
-    return _claimed(tx, ctx, ticket) or ticket
+    return LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, path=wanted.path)
 
 
 def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
@@ -91,15 +89,15 @@ def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
 
     An agent may wait twice for one file, in two calls: both get the same lease.
     """
-    leases.expire(tx, ctx, ticket.path)
+    held, _ = leases.expire(tx, ctx, ticket.path)
     wait = _found(tx, ctx, ticket)
     if wait is None:
         return None
     row = None
     if wait["lock_id"] is not None:
         row = find(tx, "lock", wait["lock_id"])
-    elif (held := leases.holder(tx, ticket.path)) and held["held_by"] == ticket.agent_id:
-        row = leases.grant(tx, ctx, leases.lease_request_from(wait, ticket.agent_id))
+    elif held is not None and held["held_by"] == ticket.agent_id:
+        row = leases.take(tx, ctx, leases.lease_request_from(wait, ticket.agent_id), held)
     if row is None:
         return None
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)

@@ -1,10 +1,13 @@
 """Progress of a mission: it begins, its sorties are counted, it passes milestones."""
 
+from collections.abc import Sequence
+
 from ...protocol.events import MissionStarted
-from ...protocol.records import percent
+from ...protocol.records import SortieState, percent
 from ..checkpoints import checkpoints
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.ids import find
 from ..core.tx import Row, Tx
 
 MILESTONES = (25, 50, 75)
@@ -59,16 +62,24 @@ def update_sortie_counts(tx: Tx, mission_id: str) -> Row:
     return row
 
 
-def reset_milestone(tx: Tx, mission_id: str) -> int:
-    """Set the milestones to the present progress, and return it.
+def reset_milestone(tx: Tx, mission_id: str, sorties: Sequence[SortieState]) -> Row:
+    """Set a mission's counts and milestones to what its ``sorties`` are; return its row.
 
     A recovery calls this: what it took back will be passed again, what it brought back was passed.
     """
-    row = update_sortie_counts(tx, mission_id)
-    progress = percent(row["completed_sorties"], row["total_sorties"])
+    row = find(tx, "mission", mission_id)
+    done, total = sum(sortie.status == "completed" for sortie in sorties), len(sorties)
+    columns: Row = {
+        "total_sorties": total,
+        "completed_sorties": done,
+        "milestone": highest_milestone(percent(done, total)),
+    }
+    if columns.items() <= row.items():
+        return row
     tx.run(
-        "UPDATE missions SET milestone = :mark WHERE id = :id",
-        mark=highest_milestone(progress),
+        "UPDATE missions SET total_sorties = :total_sorties,"
+        " completed_sorties = :completed_sorties, milestone = :milestone WHERE id = :id",
+        **columns,
         id=mission_id,
     )
-    return progress
+    return row | columns

@@ -197,11 +197,7 @@ _STATES: dict[SelectionPurpose, tuple[str, ...]] = {
 
 def _of_agent(tx: Tx, agent_id: str) -> Row | None:
     """Return the mission that an agent works on; one that never registered may have sorties."""
-    own = tx.one(
-        "SELECT m.* FROM agents a JOIN missions m ON m.id = a.mission_id WHERE a.id = :id",
-        id=agent_id,
-    )
-    return own or tx.one(
+    return mission_of_agent(tx, agent_id) or tx.one(
         "SELECT m.* FROM missions m WHERE m.status = 'in_progress' AND EXISTS (SELECT 1"
         " FROM sorties s WHERE s.mission_id = m.id AND s.assigned_to = :id"
         " AND s.status NOT IN ('completed', 'failed'))"
@@ -241,7 +237,7 @@ def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
     return {**told, "title": row["title"]}
 
 
-def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:
+def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     """Return the mission in progress that somebody created for a directory around ``cwd``.
 
     Where there is none, the one that another machine has in progress for the same project.
@@ -249,7 +245,15 @@ def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> str | None:
     there = by_persons(missions_around(tx, ctx, cwd, ["in_progress"])) or missions_of_project(
         tx, ctx
     )
-    return next((row["id"] for row in there), None)
+    return there[0] if there else None
+
+
+def mission_of_agent(tx: Tx, agent_id: str) -> Row | None:
+    """Return the mission that an agent belongs to."""
+    return tx.one(
+        "SELECT m.* FROM agents a JOIN missions m ON m.id = a.mission_id WHERE a.id = :id",
+        id=agent_id,
+    )
 
 
 def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:

@@ -152,20 +152,13 @@ def refuse_closed(mission: Row) -> None:
 @method(SortieAssign)
 def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     """Give a sortie to an agent; one that is in progress goes on under its new agent."""
-    row = open_row(tx, request.sortie_id, "assigned")
+    row, _ = _open_row(tx, request.sortie_id, "assigned")
     status = "assigned" if row["status"] == "pending" else row["status"]
-    tx.run(
-        "UPDATE sorties SET status = :status, assigned_to = :agent, updated_at = :now"
-        " WHERE id = :id",
-        status=status,
-        agent=request.agent_id,
-        now=ctx.now,
-        id=row["id"],
-    )
+    assigned = _update(tx, ctx, row, status=status, assigned_to=request.agent_id)
     payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
     # The one who assigns is not known, and the one it is assigned to has done nothing yet.
     emit(tx, ctx, payload, mission_id=row["mission_id"])
-    return sortie_of(tx, find(tx, "sortie", row["id"]))
+    return sortie_of(tx, assigned)
 
 
 @method(SortieGet)
@@ -191,7 +184,7 @@ def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
 @method(SortieRemove)
 def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
     """Remove a sortie that nobody has started."""
-    row = open_row(tx, request.sortie_id, "removed")
+    row, _ = _open_row(tx, request.sortie_id, "removed")
     if row["status"] not in ("pending", "assigned"):
         raise InvalidState(
             f"Sortie {row['id']} is {row['status']}; only an unstarted sortie can be removed.",
@@ -210,8 +203,8 @@ def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None
     reach_milestones(tx, ctx, row["mission_id"], by)
 
 
-def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
-    """Return the row of a sortie that may still change, in a mission that is not over."""
+def _open_row(tx: Tx, sortie_id: str, verb: str) -> tuple[Row, Row]:
+    """Return the row of a sortie that may still change, and its mission's, which is not over."""
     row = find(tx, "sortie", sortie_id)
     if row["status"] in CLOSED_SORTIE:
         by = f" by {row['assigned_to']}" if row["assigned_to"] else ""
@@ -228,7 +221,7 @@ def open_row(tx: Tx, sortie_id: str, verb: str) -> Row:
             hint=f"fleetctl resume --mission {mission['id']} --rewind reopens it.",
             status=mission["status"],
         )
-    return row
+    return row, mission
 
 
 def _reported(request: type[Work]) -> Callable[[F], F]:
@@ -249,9 +242,9 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
     return register
 
 
-def _own_row(tx: Tx, request: Work, verb: str) -> Row:
-    """Return the row of an open sortie that the reporting agent may change: no other agent's."""
-    row = open_row(tx, request.sortie_id, verb)
+def _own_row(tx: Tx, request: Work, verb: str) -> tuple[Row, Row]:
+    """Return what ``_open_row`` does if the reporting agent may change it: no other agent's."""
+    row, mission = _open_row(tx, request.sortie_id, verb)
     owner, agent_id = row["assigned_to"], request.agent_id
     if agent_id and owner and owner != agent_id:
         raise InvalidState(
@@ -259,14 +252,26 @@ def _own_row(tx: Tx, request: Work, verb: str) -> Row:
             hint=f"Assign it first: fleetctl sortie assign {row['id']} {agent_id}",
             assigned_to=owner,
         )
-    return row
+    return row, mission
 
 
 def _to_work_on(tx: Tx, ctx: Context, request: Work, verb: str) -> Row:
     """Return the row of a sortie that somebody works on, which begins its mission too."""
-    row = _own_row(tx, request, verb)
-    begin_mission(tx, ctx, find(tx, "mission", row["mission_id"]))
+    row, mission = _own_row(tx, request, verb)
+    begin_mission(tx, ctx, mission)
     return row
+
+
+def _update(tx: Tx, ctx: Context, row: Row, **changes: Any) -> Row:
+    """Change columns of a sortie and return its row as it is then."""
+    assignments = ", ".join(f"{name} = :{name}" for name in changes)
+    tx.run(
+        f"UPDATE sorties SET {assignments}, updated_at = :now WHERE id = :id",
+        **changes,
+        now=ctx.now,
+        id=row["id"],
+    )
+    return {**row, **changes, "updated_at": ctx.now}
 
 
 def _change(
@@ -282,19 +287,13 @@ def _change(
 
     ``told`` is what the event says beside the sortie's id and title.
     """
-    assignments = ", ".join(f"{name} = :{name}" for name in changes)
-    tx.run(
-        f"UPDATE sorties SET {assignments}, updated_at = :now WHERE id = :id",
-        **changes,
-        now=ctx.now,
-        id=row["id"],
-    )
+    changed = _update(tx, ctx, row, **changes)
     by = agent_id or row["assigned_to"]
     payload = event(**{"sortie_id": row["id"], "title": row["title"], **(told or {})})
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     if "status" in changes:
         reach_milestones(tx, ctx, row["mission_id"], by)
-    return sortie_of(tx, find(tx, "sortie", row["id"]))
+    return sortie_of(tx, changed)
 
 
 @_reported(SortieStart)
@@ -343,7 +342,7 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
 @_reported(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Note that a sortie cannot go on."""
-    row = _own_row(tx, request, "blocked")
+    row, _ = _own_row(tx, request, "blocked")
     changes = {"status": "blocked", "blocked_reason": request.reason}
     told = {"reason": request.reason}
     return _change(tx, ctx, row, SortieBlocked, request.agent_id, told, **changes)
@@ -352,7 +351,7 @@ def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
 @_reported(SortieUnblock)
 def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
     """Let a blocked sortie go on from where it was."""
-    row = _own_row(tx, request, "unblocked")
+    row, _ = _own_row(tx, request, "unblocked")
     if row["status"] != "blocked":
         raise InvalidState(
             f"Sortie {row['id']} is {row['status']}, not blocked.",
@@ -390,7 +389,7 @@ def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
 @_reported(SortieFail)
 def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
     """Give a sortie up; it blocks its mission's completion no longer."""
-    row = _own_row(tx, request, "failed")
+    row, _ = _own_row(tx, request, "failed")
     return _change(
         tx,
         ctx,

@@ -4,7 +4,7 @@ A recovery leaves every agent's open sorties its part of the context. An agent h
 one part, so it stands once: with each of a thousand sorties stood the steps of all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from functools import partial
 
 import msgspec
@@ -91,35 +91,80 @@ def build(
     )
 
 
-def store_agent_contexts(
-    restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]
-) -> None:
-    """Leave each open sortie its agent's part of the context, until its next progress."""
+def agent_contexts(
+    tx: Tx, restore: RestoreContext, mission: Row, sorties: Sequence[SortieState]
+) -> dict[str, RecoveryContext]:
+    """Return the part of the context of each agent with open sorties that are restored."""
     at_work = (s.assigned_to for s in sorties if s.status not in CLOSED_SORTIE)
+    contexts: dict[str, RecoveryContext] = {}
     for agent_id in dict.fromkeys(filter(None, at_work)):
         if restore.only_agent not in (None, agent_id):
             continue
-        live = _derived_now(restore.tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
+        live = _derived_now(tx, restore.ctx, mission, sorties, agent_id, agent_id, restore)
         blockers = _joined(_blockers_met(restore, agent_id), live.blockers)
-        briefing_id = restore.tx.value(
+        contexts[agent_id] = msgspec.structs.replace(live, blockers=blockers)
+    return contexts
+
+
+def store_agent_contexts(tx: Tx, mission_id: str, contexts: dict[str, RecoveryContext]) -> None:
+    """Leave each open sortie its agent's part of the context, until its next progress."""
+    stored = {
+        row["id"]
+        for row in tx.all(
+            "SELECT id FROM briefings WHERE mission_id = :mission", mission=mission_id
+        )
+    }
+    carried = tx.all(
+        "SELECT DISTINCT briefing_id, CASE WHEN status IN ('completed', 'failed') THEN NULL"
+        " ELSE assigned_to END AS at_work FROM sorties WHERE mission_id = :id",
+        id=mission_id,
+    )
+    again, kept = _written_again(carried, stored, contexts.keys())
+    texts = {agent_id: _encode(context).decode() for agent_id, context in contexts.items()}
+    tx.many(
+        "UPDATE briefings SET context_json = :context WHERE id = :id",
+        [{"id": again[agent_id], "context": texts[agent_id]} for agent_id in again],
+    )
+    for agent_id in [each for each in texts if each not in again]:
+        briefing_id = tx.value(
             "INSERT INTO briefings (mission_id, context_json) VALUES (:mission, :context)"
             " RETURNING id",
-            mission=restore.mission_id,
-            context=_encode(msgspec.structs.replace(live, blockers=blockers)).decode(),
+            mission=mission_id,
+            context=texts[agent_id],
         )
-        restore.tx.run(
+        tx.run(
             "UPDATE sorties SET briefing_id = :briefing WHERE mission_id = :mission"
             " AND assigned_to = :agent AND status NOT IN ('completed', 'failed')",
             briefing=briefing_id,
-            mission=restore.mission_id,
+            mission=mission_id,
             agent=agent_id,
         )
     # What no sortie carries any more.
-    restore.tx.run(
-        "DELETE FROM briefings WHERE mission_id = :mission AND id NOT IN (SELECT briefing_id"
-        " FROM sorties WHERE mission_id = :mission AND briefing_id IS NOT NULL)",
-        mission=restore.mission_id,
-    )
+    gone = sorted(stored - kept)
+    tx.many("DELETE FROM briefings WHERE id = :id", [{"id": each} for each in gone])
+
+
+def _written_again(
+    carried: Sequence[Row], stored: Collection[int], contexts: Set[str]
+) -> tuple[dict[str, int], set[int]]:
+    """Decide which briefings are written over, by their agents, and which of those there are stay.
+
+    ``carried`` says which briefings sorties carry, and which agents are at work on them. Where all
+    open sorties of an agent carry one, and no others do, they need not be written.
+    """
+    whose: dict[int, set[str | None]] = {}
+    of_agent: dict[str, set[int]] = {}
+    for row in carried:
+        briefing_id, agent_id = row["briefing_id"], row["at_work"]
+        whose.setdefault(briefing_id, set()).add(agent_id)
+        of_agent.setdefault(agent_id, set()).add(briefing_id)
+    again = {}
+    for agent_id in contexts:
+        [briefing_id, *others] = of_agent[agent_id]
+        if briefing_id in stored and not others and whose[briefing_id] == {agent_id}:
+            again[agent_id] = briefing_id
+    kept = {each for each, agents in whose.items() if agents - (contexts - again.keys())}
+    return again, kept
 
 
 def _derived_now(

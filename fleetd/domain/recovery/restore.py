@@ -22,16 +22,17 @@ from ..checkpoints import checkpoints
 from ..checkpoints.codec import from_row
 from ..checkpoints.state import capture
 from ..core.context import Context
-from ..core.event_log import emit
+from ..core.event_log import emit_each
 from ..core.ids import find
 from ..core.mappers import recovery_of, states_of
+from ..core.reading import Reading
 from ..core.registry import method
 from ..core.sql import Where
-from ..core.tx import Tx
+from ..core.tx import Row, Tx
 from ..missions.milestones import reset_milestone
 from ..missions.selection import is_automatic, last_session_mission
 from . import handover, prompt
-from .context_builder import is_unknown, store_agent_contexts
+from .context_builder import agent_contexts, is_unknown, store_agent_contexts
 from .restore_context import (
     RestoreContext,
     RestoreReport,
@@ -73,15 +74,13 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
     undo_id = take_undo_checkpoint(restore, before, hands_over=hands_over)
     moved = handover.hand_over(restore) or handover.undo_takeover(restore)
     present = states_of(tx, restore.mission_id) if moved else before.sorties
-    restored = Restored(
-        sorties=restore_sorties(restore, present),
-        locks=restore_locks(restore),
-        messages=restore_mail(restore),
-    )
-    reset_milestone(tx, restore.mission_id)
-    left = handover.move_in_successor(restore) if hands_over else None
-    sorties = states_of(tx, restore.mission_id) if report.changes else present
-    keep_restored_state(restore, sorties, hands_over=hands_over)
+    count, sorties = restore_sorties(restore, present)
+    restored = Restored(sorties=count, locks=restore_locks(restore), messages=restore_mail(restore))
+    mission, left = reset_milestone(tx, restore.mission_id, sorties), None
+    if hands_over:
+        left = handover.move_in_successor(restore)
+        mission, sorties = find(tx, "mission", restore.mission_id), states_of(tx, mission["id"])
+    keep_restored_state(restore, mission, sorties, hands_over=hands_over)
     tx.run(
         "UPDATE checkpoints SET consumed_at = :now WHERE id = :id", now=ctx.now, id=checkpoint.id
     )
@@ -95,12 +94,11 @@ def _restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
         taken_over_from=request.take_over_from,
         left_mission_id=left,
     )
-    _announce(restore, recovery_id, restored)
-    return _result(restore, recovery_id, undo_id, restored, sorties)
+    _announce(restore, mission, recovery_id, restored)
+    return _result(restore, mission, recovery_id, undo_id, restored, sorties)
 
 
-def _announce(restore: RestoreContext, recovery_id: str, restored: Restored) -> None:
-    mission = find(restore.tx, "mission", restore.mission_id)
+def _announce(restore: RestoreContext, mission: Row, recovery_id: str, restored: Restored) -> None:
     payload = FleetRecovered(
         checkpoint_id=restore.checkpoint.id,
         mission_id=restore.mission_id,
@@ -115,25 +113,27 @@ def _announce(restore: RestoreContext, recovery_id: str, restored: Restored) -> 
         warnings=len(restore.report.warnings),
         progress=percent(mission["completed_sorties"], mission["total_sorties"]),
     )
-    emit(restore.tx, restore.ctx, payload, mission_id=restore.mission_id)
     briefed, to = RecoveryBriefed(recovery_id=recovery_id), restore.request.agent_id
-    emit(restore.tx, restore.ctx, briefed, mission_id=restore.mission_id, agent_id=to)
+    told = [(payload, None), (briefed, to)]
+    emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
 
 
 def _result(
     restore: RestoreContext,
+    mission: Row,
     recovery_id: str,
     undo_id: str | None,
     restored: Restored,
     sorties: Sequence[SortieState],
 ) -> RestoreResult:
     tx, ctx, request, report = restore.tx, restore.ctx, restore.request, restore.report
-    mission = find(tx, "mission", restore.mission_id)
     note = f", {restored.sorties} sorties restored"
+    reading = Reading(tx)
     context, text = prompt.brief(
-        tx, ctx, mission, sorties, restore.checkpoint, request, restore, note
+        reading, ctx, mission, sorties, restore.checkpoint, request, restore, note
     )
-    store_agent_contexts(restore, mission, sorties)
+    parts = agent_contexts(reading, restore, mission, sorties)
+    store_agent_contexts(tx, mission["id"], parts)
     return RestoreResult(
         success=True,
         dry_run=request.dry_run,
@@ -168,7 +168,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     sorties, agent_id = states_of(tx, mission["id"]), request.agent_id
-    told, text = prompt.brief(tx, ctx, mission, sorties, checkpoint, request)
+    told, text = prompt.brief(Reading(tx), ctx, mission, sorties, checkpoint, request)
     warnings = []
     if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
         whole = "briefing for the whole mission"

@@ -137,10 +137,20 @@ class Surroundings(Record, frozen=True, kw_only=True):
     """Where on this machine the agent works that is to be briefed."""
 
 
-def selected_mission(
+def first_look(
+    tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet
+) -> tuple[str | None, Surroundings]:
+    """Return the mission that a request without a checkpoint means, and what to look at outside.
+
+    The mission may be one that has no row; it is None where a checkpoint is named.
+    """
+    meant = None if request.checkpoint_id else _selected_mission(tx, ctx, request)
+    return meant, surroundings(tx, ctx, request, meant)
+
+
+def _selected_mission(
     tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet
 ) -> str | None:
-    """Return the mission that a request without a checkpoint means, also one that has no row."""
     try:
         if isinstance(request, RecoveryRestore):
             return _mission_to_recover(tx, ctx, request)
@@ -150,11 +160,15 @@ def selected_mission(
 
 
 def surroundings(
-    tx: Tx, ctx: Context, mission_id: str | None, checkpoint_id: str | None, agent_id: str | None
+    tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet, meant: str | None
 ) -> Surroundings:
-    """Return the project a request is about, and the processes that should be alive."""
+    """Return the project a request is about, and the processes that should be alive.
+
+    ``meant`` is the mission that the request means, if that is known.
+    """
+    mission_id, agent_id = meant or request.mission_id, request.agent_id
     return Surroundings(
-        project_dir=_project_dir(tx, ctx, mission_id, checkpoint_id, agent_id),
+        project_dir=_project_dir(tx, ctx, mission_id, request.checkpoint_id, agent_id),
         processes=living_processes(tx, ctx),
         agent_cwd=_agent_cwd(tx, ctx, agent_id),
     )
@@ -186,6 +200,8 @@ def _project_dir(
 
 
 def _agent_cwd(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
+    if agent_id is None:
+        return None
     directory: str | None = tx.value(
         "SELECT cwd FROM agents WHERE id = :id AND machine = :machine",
         id=agent_id,

@@ -13,38 +13,38 @@ from ...protocol.types import CLOSED_SORTIE
 from ..agents import mailbox
 from ..core.event_log import emit, emit_each
 from ..core.ids import find
+from ..core.mappers import states_of
+from ..core.sql import chunks, inside_of, named_params
 from ..core.tx import LogLine, Row
 from ..locks import leases
 from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
 from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
+_encode = msgspec.json.Encoder().encode
 _states = msgspec.json.Decoder(list[SortieState]).decode
-_FIELDS = (
-    "status",
-    "assigned_to",
-    "progress",
-    "progress_notes",
-    "blocked_reason",
-    "result",
-    "started_at",
-    "completed_at",
-)
+# What a recovery restores of a sortie: fields, and the columns that hold them.
+_FIELDS = {
+    "status": "status",
+    "assigned_to": "assigned_to",
+    "progress": "progress",
+    "progress_notes": "progress_notes",
+    "blocked_reason": "blocked_reason",
+    "result": "result",
+    "started_at": "started_at",
+    "completed_at": "completed_at",
+    "files": "files_json",
+}
+_restored = attrgetter(*_FIELDS)
 
 
-_OVERWRITE = (
-    "UPDATE sorties SET "
-    + ", ".join(f"{name} = :{name}" for name in _FIELDS)
-    + ", files_json = :files, updated_at = :now WHERE id = :id"
-)
-_restored = attrgetter(*_FIELDS, "files")
+def restore_sorties(
+    restore: RestoreContext, present: list[SortieState]
+) -> tuple[int, list[SortieState]]:
+    """Restore sorties; return how many, and those of the mission as they are then.
 
-
-def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> int:
-    """Restore sorties and return how many; what was finished or added since stays.
-
-    ``present`` are those of the mission as they are. Only a recovery that rewinds takes finished
-    work back.
+    ``present`` are those as they are before. What was finished or added since stays. Only a
+    recovery that rewinds takes finished work back.
     """
     live = {sortie.id: sortie for sortie in present}
     changed: list[tuple[SortieState | None, SortieState]] = []
@@ -66,23 +66,49 @@ def restore_sorties(restore: RestoreContext, present: Sequence[SortieState]) -> 
             changed.append((now, goal))
         restored += 1
     _write(restore, changed)
-    _keep_added(
-        restore, [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
-    )
-    return restored
+    added = [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
+    removed = _keep_added(restore, added)
+    if removed or any(now is None for now, _ in changed):
+        return restored, states_of(restore.tx, restore.mission_id)
+    return restored, _as_written(restore, present, [goal for _, goal in changed])
 
 
-def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> None:
-    """Keep what came since the checkpoint, but for what only came back by another recovery."""
+def _as_written(
+    restore: RestoreContext, present: list[SortieState], goals: Sequence[SortieState]
+) -> list[SortieState]:
+    """Return the sorties of a mission after these were written over what was there."""
+    written = {goal.id: goal for goal in goals}
+    if not written:
+        return present
+    return [
+        msgspec.structs.replace(
+            sortie,
+            **dict(zip(_FIELDS, _restored(goal), strict=True)),
+            updated_at=restore.ctx.now,
+        )
+        if (goal := written.get(sortie.id))
+        else sortie
+        for sortie in present
+    ]
+
+
+def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
+    """Keep what came since the checkpoint, but for what only came back by another recovery.
+
+    Return whether anything was removed.
+    """
+    removed = False
     brought_back = _revived_sorties(restore) if added else set()
     for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
             restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
             invalidate_plan_items(restore.tx, [sortie.id])
             restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
+            removed = True
         else:
             reason = "created since the checkpoint"
             restore.report.kept.append(Kept(sortie_id=sortie.id, reason=reason))
+    return removed
 
 
 def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
@@ -138,11 +164,13 @@ def _write(restore: RestoreContext, changed: list[tuple[SortieState | None, Sort
 
     A recovery can change every sortie of a mission.
     """
+    if not changed:
+        return
     for now, goal in changed:
         if now is None:
             _recreate(restore, goal)
         restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
-    restore.tx.many(_OVERWRITE, [_columns(restore, goal) for now, goal in changed if now])
+    _overwrite(restore, [(now, goal) for now, goal in changed if now])
     invalidate_plan_items(restore.tx, [goal.id for _, goal in changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
@@ -158,13 +186,23 @@ def _summary(sortie: SortieState | None) -> str:
     return f"{sortie.status} {sortie.progress}%{who}"
 
 
-def _columns(restore: RestoreContext, goal: SortieState) -> Row:
-    return {
-        "id": goal.id,
-        **{name: getattr(goal, name) for name in _FIELDS},
-        "files": msgspec.json.encode(goal.files).decode(),
-        "now": restore.ctx.now,
-    }
+def _overwrite(restore: RestoreContext, changed: list[tuple[SortieState, SortieState]]) -> None:
+    """Write what sorties shall be over what they are, only the columns that any of them changes."""
+    differ = [
+        name
+        for name in _FIELDS
+        if any(getattr(now, name) != getattr(goal, name) for now, goal in changed)
+    ]
+    assignments = "".join(f"{_FIELDS[name]} = :{name}, " for name in differ)
+    restore.tx.many(
+        f"UPDATE sorties SET {assignments}updated_at = :now WHERE id = :id",
+        [
+            {name: getattr(goal, name) for name in differ}
+            | {"id": goal.id, "now": restore.ctx.now}
+            | ({"files": _encode(goal.files).decode()} if "files" in differ else {})
+            for _, goal in changed
+        ],
+    )
 
 
 def _recreate(restore: RestoreContext, goal: SortieState) -> None:
@@ -177,7 +215,7 @@ def _recreate(restore: RestoreContext, goal: SortieState) -> None:
         "title": goal.title or goal.id,
         "created_at": goal.created_at or restore.ctx.now,
         "updated_at": restore.ctx.now,
-        "files_json": msgspec.json.encode(goal.files).decode(),
+        "files_json": _encode(goal.files).decode(),
     }
     restore.tx.insert("sorties", columns)
 
@@ -190,21 +228,56 @@ def restore_locks(restore: RestoreContext) -> int:
     """
     _name_orphans_that_ended(restore)
     freed = _release_orphans(restore)
-    restored = sum(
-        _restore_lock(restore, then)
-        for then in restore.checkpoint.active_locks
-        if restore.includes(then.held_by)
-    )
+    wanted = [then for then in restore.checkpoint.active_locks if restore.includes(then.held_by)]
+    now = _lock_state(restore, wanted)
+    restored = sum(_restore_lock(restore, then, now) for then in wanted)
     for path in freed:
         leases.serve(restore.tx, restore.ctx, path)
     return restored
 
 
-def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
+class _LockState(msgspec.Struct, frozen=True):
+    """What locks meet that are restored: who has left, and the active locks by their paths."""
+
+    gone: frozenset[str]
+    active: dict[str, Row]
+
+
+def _lock_state(restore: RestoreContext, wanted: Sequence[Lock]) -> _LockState:
+    """Read what is to be known before locks of the checkpoint are restored, for all at once."""
+    owners = sorted({restore.new_owner(then.held_by) for then in wanted})
+    paths = sorted({key_of_lock(then) for then in wanted})
+    gone, active = set[str](), dict[str, Row]()
+    for some in chunks(owners):
+        rows = restore.tx.all(
+            f"SELECT id FROM agents WHERE id IN ({inside_of('owner', some)}) AND status = 'gone'",
+            **named_params("owner", some),
+        )
+        gone |= {row["id"] for row in rows}
+    for some in chunks(paths):
+        rows = restore.tx.all(
+            f"SELECT * FROM locks WHERE normalized_path IN ({inside_of('path', some)})"
+            " AND status = 'active'",
+            **named_params("path", some),
+        )
+        active |= {row["normalized_path"]: row for row in rows}
+    return _LockState(frozenset(gone), active)
+
+
+def _holder(restore: RestoreContext, now: _LockState, path: str) -> Row | None:
+    """Return the active lock on a path, and end one whose lease ran out unnoticed."""
+    held = now.active.get(path)
+    if held is None or held["expires_at"] > restore.ctx.now:
+        return held
+    leases.end_expired(restore.tx, restore.ctx, path)
+    return None
+
+
+def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
     tx, ctx, owner = restore.tx, restore.ctx, restore.new_owner(then.held_by)
     path = key_of_lock(then)
     name, warn = display_name(tx, ctx, path, then.file), restore.report.warnings.append
-    if tx.value("SELECT status FROM agents WHERE id = :id", id=owner) == "gone":
+    if owner in now.gone:
         warn(f"Lock not restored: {name} ({owner} has left the fleet)")
         return False
     if _has_foreign_key(restore, path):
@@ -212,8 +285,7 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         why = f"the store was moved since; {owner} can lock it again"
         warn(f"Lock not restored: {then.file} ({why})")
         return False
-    leases.end_expired(tx, ctx, path)
-    held = leases.holder(tx, path)
+    held = _holder(restore, now, path)
     if held is not None and held["held_by"] == owner and restore.repeated:
         return True  # its token was handed out in a briefing a moment ago, and stays good
     if held is None:
@@ -237,7 +309,8 @@ def _restore_lock(restore: RestoreContext, then: Lock) -> bool:
         purpose=then.purpose,
         timeout_ms=then.timeout_ms,
     )
-    leases.grant(tx, ctx, claim, activity=False)
+    if granted := leases.grant(tx, ctx, claim, activity=False):
+        now.active[path] = granted
     before = f"held by {held['held_by']}" if held is not None else "free"
     if before != f"held by {owner}":
         restore.report.changed("lock", name, before, f"held by {owner}")
@@ -277,15 +350,12 @@ def _note_conflict(restore: RestoreContext, then: Lock, owner: str, held: Row, n
 
 def _name_orphans_that_ended(restore: RestoreContext) -> None:
     """Say which files lost agents held until their grace was over, since the last recovery."""
-    last = restore.tx.value(
-        "SELECT max(briefed_at) FROM recoveries WHERE mission_id = :id", id=restore.mission_id
-    )
     for row in restore.tx.all(
         "SELECT file, normalized_path, held_by FROM locks"
-        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > :since"
+        " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > coalesce("
+        "(SELECT max(briefed_at) FROM recoveries WHERE mission_id = :mission), '')"
         " ORDER BY orphaned_at, id",
         mission=restore.mission_id,
-        since=last or "",
     ):
         if restore.includes(row["held_by"]):
             name = display_file(restore.tx, restore.ctx, row)

@@ -5,6 +5,7 @@ for recovery afterwards. Finished work in the rows stays finished.
 """
 
 from ...protocol.errors import Corrupt, Incompatible
+from ...protocol.records import percent
 from ...protocol.requests.recovery import RecoveryRestore
 from ...protocol.types import OPEN_MISSION
 from ..artifacts.ingest import (
@@ -121,15 +122,16 @@ def _restore_context(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, Restor
 def _restore(restore: RestoreContext, mission: Row) -> None:
     tx, then = restore.tx, restore.checkpoint
     reopen(restore, mission)
-    sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
+    restored, sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
     locks, messages = restore_locks(restore), restore_mail(restore)
-    progress = reset_milestone(tx, restore.mission_id)
+    counted = reset_milestone(tx, restore.mission_id, sorties)
     _set_mission(restore)
     if find(tx, "mission", restore.mission_id)["status"] == "in_progress":
         make_pending(tx, restore.ctx, restore.mission_id, then.id)
     text = (
         f"Mission {restore.mission_id} was restored to checkpoint {then.id} of {then.timestamp}:"
-        f" {progress}%, {sorties} sorties, {locks} locks, {messages} messages"
+        f" {percent(counted['completed_sorties'], counted['total_sorties'])}%, {restored} sorties,"
+        f" {locks} locks, {messages} messages"
     )
     for line in (text, *restore.report.warnings, *restore.report.errors):
         tx.after_commit(LogLine("WARNING", line))

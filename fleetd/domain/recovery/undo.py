@@ -7,7 +7,6 @@ from ...protocol.types import OPEN_MISSION, ClosedReason
 from ..checkpoints import checkpoints
 from ..checkpoints.checkpoints import WITH_SESSION, Reason
 from ..checkpoints.state import State, capture
-from ..core.ids import find
 from ..core.mappers import ended_as
 from ..core.tx import Row
 from .restore_context import RestoreContext
@@ -123,15 +122,14 @@ def take_undo_checkpoint(
 
 
 def keep_restored_state(
-    restore: RestoreContext, sorties: list[SortieState], *, hands_over: bool
+    restore: RestoreContext, mission: Row, sorties: list[SortieState], *, hands_over: bool
 ) -> None:
     """Take a checkpoint of what an older one, or an undo checkpoint, restored.
 
     Otherwise the next recovery would go to the newer one that was just left, or give what went to
-    another agent back to the one who is lost. ``sorties`` are those of the mission now.
+    another agent back to the one who is lost. ``mission`` and ``sorties`` are as they are now.
     """
     newest = checkpoints.latest_row(restore.tx, restore.mission_id, columns=checkpoints.HEAD)
-    mission = find(restore.tx, "mission", restore.mission_id)
     rewound = restore.request.rewind and mission["last_activity_seq"] > restore.checkpoint.seq
     if newest and not rewound and not hands_over and newest["id"] == restore.checkpoint.id:
         return  # it was the newest before, and what was kept beside it is not lost

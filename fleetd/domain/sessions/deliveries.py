@@ -32,39 +32,51 @@ def fingerprint(report: Report) -> str:
     return hashlib.sha256(_encode(material)).hexdigest()
 
 
-def is_known(tx: Tx, delivery_id: str) -> bool:
-    """Whether this very delivery was taken before."""
-    found = tx.one("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id)
-    return found is not None
+def find_earlier(tx: Tx, delivery_id: str, mark: str, happened_ms: int) -> tuple[bool, int | None]:
+    """Return whether this very delivery was taken before, and the place of one like it just then.
 
-
-def is_duplicate(tx: Tx, report: Report, happened_ms: int) -> bool:
-    """Whether the same event came by another way just then: settings and plugin, both installed.
-
-    A tool call or a moment does not come twice. What has neither is a duplicate only when nothing
-    else came from its session in between: two compactions in a row look the same.
+    ``mark`` is its fingerprint.
     """
     # Not the first in descending order: to sort nothing takes longer than all the rest of it.
-    before = tx.value(
-        "SELECT max(seq) AS seq FROM hook_deliveries WHERE fingerprint = :mark"
-        " AND happened_ms BETWEEN :after AND :before",
-        mark=fingerprint(report),
+    [(known, equal)] = tx.tuples(
+        "SELECT (SELECT seq FROM hook_deliveries WHERE id = :id),"
+        " (SELECT max(seq) FROM hook_deliveries WHERE fingerprint = :mark"
+        " AND happened_ms BETWEEN :after AND :before)",
+        id=delivery_id,
+        mark=mark,
         after=happened_ms - DUPLICATE_MS,
         before=happened_ms + DUPLICATE_MS,
     )
+    return known is not None, equal
+
+
+def is_duplicate(tx: Tx, report: Report, equal: int | None) -> bool:
+    """Whether the same event came by another way just then: settings and plugin, both installed.
+
+    ``equal`` is the place of one that looks the same. A tool call or a moment does not come twice.
+    What has neither is a duplicate only when nothing else came from its session in between: two
+    compactions in a row look the same.
+    """
     calls = (getattr(happening, "call_id", None) for happening in report.happenings)
-    if before is None or report.moment is not None or any(calls):
-        return before is not None
+    if equal is None or report.moment is not None or any(calls):
+        return equal is not None
     between = tx.one(
         "SELECT 1 AS other FROM hook_deliveries WHERE session_id = :session AND seq > :seq",
         session=report.session_id,
-        seq=before,
+        seq=equal,
     )
     return between is None
 
 
 def insert_delivery(
-    tx: Tx, ctx: Context, delivery_id: str, report: Report, *, happened_ms: int, from_spool: bool
+    tx: Tx,
+    ctx: Context,
+    delivery_id: str,
+    report: Report,
+    *,
+    mark: str,
+    happened_ms: int,
+    from_spool: bool,
 ) -> None:
     """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
     tx.insert(
@@ -74,7 +86,7 @@ def insert_delivery(
             "harness": report.harness,
             "session_id": report.session_id,
             "event": report.event,
-            "fingerprint": fingerprint(report),
+            "fingerprint": mark,
             "happened_ms": happened_ms,
             "received_at": ctx.now,
         },
@@ -84,7 +96,7 @@ def insert_delivery(
 
 def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_spool: bool) -> None:
     """Count a payload that says nothing we know, once."""
-    if not is_known(tx, delivery_id):
+    if not tx.exists("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id):
         row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
         tx.insert("hook_deliveries", row)
         _count(tx, ctx, harness, None, from_spool=from_spool, unfit=True)

@@ -1,6 +1,6 @@
 """Handlers of happenings: what each does to the log, the mission and the agent."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from ...harness.report import (
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
+from ...protocol.types import OPEN_MISSION
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -38,41 +39,81 @@ from ..events import streams
 from ..liveness.open_calls import ENDS_A_CALL, await_permission
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
-from .sessions import key_of
+from .sessions import Window, key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
 
 
-class HookContext(msgspec.Struct, frozen=True, kw_only=True):
+# An event that an agent reports: its type and its data.
+_Told = tuple[str, dict[str, Any]]
+
+
+class HookContext(msgspec.Struct, kw_only=True):
     """What the handlers of one report share.
 
-    ``happened_at`` is when its hook ran, for a report that waited in the spool.
+    ``window`` and, for a subagent, ``parent``, its session's, are read once: whoever changes them
+    keeps them up. ``happened_at`` is when its hook ran, for a report that waited in the spool.
     """
 
     tx: Tx
     ctx: Context
     report: Report
-    agent_id: str
+    window: Window
+    parent: Window | None
     cwd: str | None
     happened_at: str | None = None
 
-    def append(self, kind: str, **data: Any) -> None:
-        """Append an event that the agent reports; what is not said is left out."""
-        data["happened_at"] = self.happened_at
-        said = {name: value for name, value in data.items() if value not in (None, (), "")}
-        streams.append(self.tx, self.ctx, EventAppend(kind, agent_id=self.agent_id, data=said))
+    @property
+    def agent_id(self) -> str:
+        """Return the agent that reports."""
+        return self.window.agent_id
+
+    @property
+    def mission_id(self) -> str | None:
+        """Return the mission that the agent belongs to, open or not."""
+        return self.window.mission_id
+
+    def append(self, *told: _Told) -> None:
+        """Append events that the agent reports together; what is not said is left out."""
+        said = [
+            (kind, {name: value for name, value in data.items() if value not in (None, (), "")})
+            for kind, data in told
+        ]
+        if self.happened_at is not None:
+            for _, data in said:
+                data["happened_at"] = self.happened_at
+        streams.append_of_agent(self.tx, self.ctx, self.agent_id, self.mission_id, said)
 
     def emit(self, payload: Payload) -> None:
         """Append an event that is no activity of the agent's."""
-        mission_id = session_lifecycle.mission_of(self.tx, self.agent_id)
-        event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=self.agent_id)
+        mission_id, agent_id = self.mission_id, self.agent_id
+        event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=agent_id)
 
     def mission(self, title: str | None = None) -> str | None:
-        """Return the open mission that the agent works in, a new one if need be."""
-        return session_lifecycle.ensure_mission(
-            self.tx, self.ctx, self.report, self.agent_id, self.cwd, title
+        """Return the open mission that the agent works in, a new one if need be.
+
+        None where none is to be made by itself. A subagent works where its session does, and is
+        never what a mission is made for: nobody would close it.
+        """
+        leading = session_lifecycle.ensure_mission(
+            self.tx, self.ctx, self.report.harness, self.parent or self.window, self.cwd, title
         )
+        mission_id = leading.mission_id if leading.mission_status in OPEN_MISSION else None
+        if self.parent is None:
+            self.window = leading
+            return mission_id
+        self.parent = leading
+        if mission_id != self.mission_id:
+            session_lifecycle.assign_mission(self.tx, [self.agent_id], mission_id)
+            status = leading.mission_status if mission_id else None
+            self.window = self.window.in_mission(mission_id, status)
+        return mission_id
+
+    def end(self, reason: str) -> None:
+        """Let the agent go: its session, or its task, is over."""
+        session_lifecycle.end_session(self.tx, self.ctx, key_of(self.report), reason)
+        self.window = sessions.window_of(self.tx, key_of(self.report))
 
 
 def handle(hook: HookContext, *happenings: AnyHappening) -> None:
@@ -120,7 +161,7 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
 
 def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
-        session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.agent_id)
+        hook.window = session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.window)
     if told.source != "compact":
         session_lifecycle.set_waiting(hook.tx, hook.agent_id)
     if told.source != "resume":
@@ -130,41 +171,49 @@ def _started(hook: HookContext, told: SessionStarted) -> None:
 def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
     kept = hook.ctx.config.keep_prompts
     hook.mission(told.prompt if kept else None)
-    hook.append("prompt_submitted", prompt=told.prompt if kept else None)
+    hook.append(("prompt_submitted", {"prompt": told.prompt if kept else None}))
 
 
 def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     hook.mission()
     kind = "command_started" if told.command else "tool_started"
-    hook.append(kind, tool=told.tool, command=told.command, call_id=told.call_id)
+    data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
+    hook.append((kind, data))
 
 
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
+    hook.append(*_events_of_call(told))
+
+
+def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
+    """Yield the events of a tool call that is over."""
+    call_id, duration_ms = told.call_id, told.duration_ms
     for file in told.edited:
-        hook.append("file_modified", file=file, tool=told.tool)
+        yield "file_modified", {"file": file, "tool": told.tool}
     if told.command:
-        hook.append(
+        yield (
             "command_finished",
-            command=told.command,
-            result={True: "PASS", False: "FAIL", None: None}[told.passed],
-            error=told.error,
-            call_id=told.call_id,
-            duration_ms=told.duration_ms,
+            {
+                "command": told.command,
+                "result": {True: "PASS", False: "FAIL", None: None}[told.passed],
+                "error": told.error,
+                "call_id": call_id,
+                "duration_ms": duration_ms,
+            },
         )
     if told.passed is False:
-        hook.append("tool_failed", name=told.tool, error=told.error, call_id=told.call_id)
+        yield "tool_failed", {"name": told.tool, "error": told.error, "call_id": call_id}
     elif not told.command:
-        hook.append(
-            "tool_finished", tool=told.tool, call_id=told.call_id, duration_ms=told.duration_ms
-        )
+        data = {"tool": told.tool, "call_id": call_id, "duration_ms": duration_ms}
+        yield "tool_finished", data
 
 
 def _planned(hook: HookContext, told: Planned) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
-        session = session_lifecycle.parent_of(hook.tx, hook.report) if told.shared else ""
-        plan_sync.sync_plan(hook.tx, hook.ctx, mission_id, session or hook.agent_id, told)
+        whose = (hook.parent if told.shared else None) or hook.window
+        plan_sync.sync_plan(hook.tx, hook.ctx, mission_id, whose.agent_id, told)
 
 
 def _compacting(hook: HookContext, told: Compacting) -> None:
@@ -198,18 +247,19 @@ def _window_used(hook: HookContext, told: WindowUsed) -> None:
     sessions.set_window_usage(hook.tx, key_of(hook.report), told)
 
 
+def _answered(message: str | None) -> list[_Told]:
+    return [("agent_answered", {"message": message})] if message else []
+
+
 def _paused(hook: HookContext, told: Paused) -> None:
-    if told.last_message:
-        hook.append("agent_answered", message=told.last_message)
-    hook.append("agent_paused")
+    hook.append(*_answered(told.last_message), ("agent_paused", {}))
     for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
-    if told.last_message:
-        hook.append("agent_answered", message=told.last_message)
-    session_lifecycle.end_session(hook.tx, hook.ctx, key_of(hook.report), "its task is done")
+    hook.append(*_answered(told.last_message))
+    hook.end("its task is done")
 
 
 def _failed(hook: HookContext, told: Failed) -> None:
@@ -219,7 +269,7 @@ def _failed(hook: HookContext, told: Failed) -> None:
     )
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
-    hook.append("agent_paused")
+    hook.append(("agent_paused", {}))
 
 
 def _noted(hook: HookContext, told: Noted) -> None:
@@ -240,8 +290,7 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
-    reason = told.reason or "the session ended"
-    session_lifecycle.end_session(hook.tx, hook.ctx, key_of(hook.report), reason)
+    hook.end(told.reason or "the session ended")
 
 
 _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {

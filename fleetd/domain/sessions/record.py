@@ -21,14 +21,14 @@ from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..core.context import Context
-from ..core.ids import Key
-from ..core.tx import Row, Tx
+from ..core.tx import Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
-from .sessions import key_of, open_session, rename_session, session_row
+from .sessions import Window, find_window, key_of, open_window, rename_session
 
 FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed}
+_COMPACTED = SessionStarted("compact")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +69,32 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     """Record a report once, and say what its agent is due; its texts have no secrets any more."""
-    report = delivery.report
-    if deliveries.is_known(tx, delivery.delivery_id):
+    report, mark = delivery.report, deliveries.fingerprint(delivery.report)
+    happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
+    known, equal = deliveries.find_earlier(tx, delivery.delivery_id, mark, happened)
+    if known:
         if delivery.from_spool:
             sessions.revoke_briefing(tx, delivery.delivery_id)
         return Recorded(known=True)
-    happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
-    duplicate = deliveries.is_duplicate(tx, report, happened)
+    duplicate = deliveries.is_duplicate(tx, report, equal)
     deliveries.insert_delivery(
-        tx, ctx, delivery.delivery_id, report, happened_ms=happened, from_spool=delivery.from_spool
+        tx,
+        ctx,
+        delivery.delivery_id,
+        report,
+        mark=mark,
+        happened_ms=happened,
+        from_spool=delivery.from_spool,
     )
+    window = find_window(tx, key_of(report))
     if duplicate:
-        session = session_row(tx, key_of(report))
-        return Recorded(known=True, agent_id=session["agent_id"] if session else None)
-    if _says_nothing(tx, report):
+        return Recorded(known=True, agent_id=window.agent_id if window else None)
+    if _says_nothing(report, window):
         return Recorded()
-    return _record(tx, ctx, delivery)
+    return _record(tx, ctx, delivery, window)
 
 
-def _says_nothing(tx: Tx, report: Report) -> bool:
+def _says_nothing(report: Report, window: Window | None) -> bool:
     """Whether there is nothing to keep: no happening, or the end of what is not under way.
 
     Gemini CLI says goodbye three times when its user quits. What a harness says in passing when a
@@ -96,67 +103,79 @@ def _says_nothing(tx: Tx, report: Report) -> bool:
     kinds = {type(happening) for happening in report.happenings}
     if kinds - IN_PASSING:
         return False
-    known = session_row(tx, key_of(report))
-    return known["ended_at"] is not None if kinds and known else not kinds & NOTES
+    return window.ended if kinds and window else not kinds & NOTES
 
 
-def _record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
+def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) -> Recorded:
     report, key = delivery.report, key_of(delivery.report)
-    if report.previous_session_id and SessionStarted("compact") in report.happenings:
+    if known is None and report.previous_session_id and _COMPACTED in report.happenings:
         rename_session(tx, key, report.previous_session_id)
-    if report.subagent and session_row(tx, Key(key.harness, key.session_id)) is None:
-        _open_parent(tx, ctx, delivery)
-    session = open_session(tx, ctx, key, delivery.wanted_agent_id)
-    agent_id = str(session["agent_id"])
-    missed = session_lifecycle.register_agent(
-        tx, ctx, report, agent_id, delivery.cwd, delivery.wanted_mission_id
-    )
+        known = find_window(tx, key)
+    parent = _parent(tx, ctx, delivery) if report.subagent else None
+    window, missed = _opened(tx, ctx, delivery, report, known, parent)
     hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
         report=report,
-        agent_id=agent_id,
+        window=window,
+        parent=parent,
         cwd=delivery.cwd,
         happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
-    state = _state_by_transcript(hook, session)
+    state = _state_by_transcript(hook)
     handlers.handle_transcript(
         hook, (each for each in delivery.earlier if isinstance(each, FROM_TRANSCRIPT))
     )
     for happening in report.happenings:
         handlers.handle(hook, happening)
         state = sessions.window_state_after(state, happening)
-    mission_id = session_lifecycle.mission_of(tx, agent_id)
     waiting = missed.recovery.candidates if missed else []
     if SessionStarted("resume") in report.happenings and any(
-        each.mission_id == mission_id for each in waiting
+        each.mission_id == hook.mission_id for each in waiting
     ):
         # A session is resumed that was lost or silent: its mission waits for recovery.
         state = "lost"
-    sessions.set_window_state(tx, key, state)
+    if state != window.state:
+        sessions.set_window_state(tx, key, state)
     return _reply_due(hook, delivery, state, missed)
 
 
-def _open_parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> None:
-    """Take in a session of which only a subagent was heard so far."""
-    above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
-    session = open_session(tx, ctx, key_of(above), delivery.wanted_agent_id)
-    agent_id = str(session["agent_id"])
-    session_lifecycle.register_agent(
-        tx, ctx, above, agent_id, delivery.cwd, delivery.wanted_mission_id
+def _opened(
+    tx: Tx,
+    ctx: Context,
+    delivery: HookDelivery,
+    report: Report,
+    known: Window | None,
+    parent: Window | None,
+) -> tuple[Window, Registration | None]:
+    """Open a window and register its agent; return what the agent missed if that was new."""
+    window = open_window(tx, ctx, key_of(report), delivery.wanted_agent_id, known)
+    missed = session_lifecycle.register_agent(
+        tx, ctx, report, window, parent, delivery.cwd, delivery.wanted_mission_id
     )
+    return (sessions.window_of(tx, key_of(report)) if missed else window), missed
 
 
-def _state_by_transcript(hook: handlers.HookContext, session: Row) -> str:
+def _parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> Window:
+    """Return the window of a subagent's session; one that was not heard of yet is opened."""
+    above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
+    known = find_window(tx, key_of(above))
+    if known is not None and known.agent is not None:
+        return known
+    return _opened(tx, ctx, delivery, above, known, None)[0]
+
+
+def _state_by_transcript(hook: handlers.HookContext) -> str:
     """Return the state of the window, lost when the transcript shows what no event tells."""
-    state, mark = str(session["context"]), hook.ctx.facts.transcript_mark
+    state, before = hook.window.state, hook.window.transcript_mark
+    mark = hook.ctx.facts.transcript_mark
     if mark is None:
         return state
-    if sessions.transcript_rewritten(session["transcript_mark"], mark):
+    if sessions.transcript_rewritten(before, mark):
         handlers.handle(hook, Compacted())
         state = "lost"
-    sessions.set_transcript_mark(hook.tx, key_of(hook.report), session["transcript_mark"], mark)
+    sessions.set_transcript_mark(hook.tx, key_of(hook.report), before, mark)
     return state
 
 
@@ -164,8 +183,7 @@ def _reply_due(
     hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
-    tx, report, agent_id = hook.tx, hook.report, hook.agent_id
-    mission_id = session_lifecycle.mission_of(tx, agent_id)
+    tx, report, agent_id, mission_id = hook.tx, hook.report, hook.agent_id, hook.mission_id
     if not report.injects or delivery.from_spool:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     brief = False

@@ -17,18 +17,24 @@ from ..missions import auto_mission
 from ..missions.milestones import begin_mission
 from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
 from . import notices
-from .sessions import session_row
+from .sessions import Window
 
 
 def register_agent(
-    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, wanted: str | None
+    tx: Tx,
+    ctx: Context,
+    report: Report,
+    window: Window,
+    parent: Window | None,
+    cwd: str | None,
+    wanted: str | None,
 ) -> Registration | None:
     """Register the agent of a session unless it is there already; return what it has missed.
 
-    ``wanted`` is a mission that the session's environment names; one that is over or unknown is
-    passed over.
+    ``parent`` is a subagent's session. ``wanted`` is a mission that the session's environment
+    names; one that is over or unknown is passed over.
     """
-    row = _agent(tx, agent_id)
+    agent_id, row = window.agent_id, window.agent
     if row is not None and _present(row, ctx, report):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
@@ -37,7 +43,12 @@ def register_agent(
     if row is not None and row["succeeded_by"] is not None:
         notices.add_handover(tx, agent_id, notices.HandoverNotice("from", row["succeeded_by"]))
     heir = inherited_mission(tx, agent_id) if row is None else None
-    joined = _mission_to_join(tx, ctx, report, row, cwd, wanted) if heir is None else heir["id"]
+    if heir is not None:
+        joined: str | None = heir["id"]
+    elif parent is not None:
+        joined = parent.mission_id
+    else:
+        joined = _mission_to_join(tx, ctx, report, row, cwd, wanted)
     first: Role = "specialist" if joined or report.subagent else "dispatch"
     request = AgentRegister(
         agent_id,
@@ -49,10 +60,6 @@ def register_agent(
         cwd=cwd,
     )
     return agents.register(tx, ctx, request)
-
-
-def _agent(tx: Tx, agent_id: str) -> Row | None:
-    return tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
 
 
 def _present(row: Row, ctx: Context, report: Report) -> bool:
@@ -83,8 +90,6 @@ def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: s
 def _mission_to_join(
     tx: Tx, ctx: Context, report: Report, row: Row | None, cwd: str | None, wanted: str | None
 ) -> str | None:
-    if report.subagent:
-        return mission_of(tx, parent_of(tx, report))
     named = tx.one("SELECT * FROM missions WHERE id = :id", id=wanted) if wanted else None
     if wanted and (named is None or named["status"] not in OPEN_MISSION):
         what = "is over" if named else "is unknown"
@@ -98,12 +103,6 @@ def _mission_to_join(
     return str(found["id"]) if found else None
 
 
-def parent_of(tx: Tx, report: Report) -> str:
-    """Return the agent of the session that a report comes from; empty where there is none yet."""
-    parent = session_row(tx, Key(report.harness, report.session_id))
-    return str(parent["agent_id"]) if parent else ""
-
-
 def mission_of(tx: Tx, agent_id: str) -> str | None:
     """Return the mission that an agent belongs to."""
     found: str | None = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
@@ -111,19 +110,44 @@ def mission_of(tx: Tx, agent_id: str) -> str | None:
 
 
 def ensure_mission(
-    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
-) -> str | None:
-    """Return the open mission that an agent works in; None where none is to be made by itself.
+    tx: Tx, ctx: Context, harness: str, window: Window, cwd: str | None, title: str | None
+) -> Window:
+    """Return the window of an agent that works in an open mission; as it was where none is made.
 
-    ``title`` is what a new one is called: the user's first words. A subagent works where its
-    session does, and is never what a mission is made for: nobody would close it.
+    ``title`` is what a new one is called: the user's first words.
     """
-    if not report.subagent:
-        return _ensure(tx, ctx, report, agent_id, cwd, title)
-    mission_id = _ensure(tx, ctx, report, parent_of(tx, report), cwd, title)
-    if mission_id != mission_of(tx, agent_id):
-        assign_mission(tx, [agent_id], mission_id)
-    return mission_id
+    if window.mission_status == "pending":
+        begin_mission(tx, ctx, find(tx, "mission", str(window.mission_id)))
+        return window.in_mission(window.mission_id, "in_progress")
+    window = resume_mission(tx, ctx, window)
+    if window.mission_status == "in_progress":
+        return window
+    found = mission_to_join(tx, ctx, cwd)
+    if found is not None:
+        begin_mission(tx, ctx, found)
+        mission_id = str(found["id"])
+    elif ctx.config.hooks.auto_missions:
+        mission_id = auto_mission.begin(
+            tx,
+            ctx,
+            agent_id=window.agent_id,
+            project_dir=ctx.facts.project_root or cwd,
+            title=title,
+            harness=harness,
+        )
+    else:
+        return window
+    assign_mission(tx, [window.agent_id], mission_id)
+    return window.in_mission(mission_id, "in_progress")
+
+
+def resume_mission(tx: Tx, ctx: Context, window: Window) -> Window:
+    """Open the mission again that was closed when the session ended; return the window as it is."""
+    if window.mission_id is None or window.mission_status in OPEN_MISSION:
+        return window
+    if not auto_mission.reopen(tx, ctx, window.mission_id):
+        return window
+    return window.in_mission(window.mission_id, "in_progress")
 
 
 def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
@@ -133,36 +157,6 @@ def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None
         mission=mission_id,
         **named_params("id", agent_ids),
     )
-
-
-def _ensure(
-    tx: Tx, ctx: Context, report: Report, agent_id: str, cwd: str | None, title: str | None
-) -> str | None:
-    agent = find(tx, "agent", agent_id)
-    if agent["mission_id"] is not None:
-        mission = find(tx, "mission", agent["mission_id"])
-        begin_mission(tx, ctx, mission)
-        if mission["status"] in OPEN_MISSION or auto_mission.reopen(tx, ctx, mission["id"]):
-            return str(mission["id"])
-    found = mission_to_join(tx, ctx, cwd)
-    if found is not None:
-        begin_mission(tx, ctx, found)
-        mission_id = str(found["id"])
-    elif ctx.config.hooks.auto_missions:
-        place = ctx.facts.project_root or cwd
-        mission_id = auto_mission.begin(
-            tx, ctx, agent_id=agent_id, project_dir=place, title=title, harness=report.harness
-        )
-    else:
-        return None
-    assign_mission(tx, [agent_id], mission_id)
-    return mission_id
-
-
-def resume_mission(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Open the mission again that was closed when the session ended."""
-    if (mission_id := mission_of(tx, agent_id)) is not None:
-        auto_mission.reopen(tx, ctx, mission_id)
 
 
 def set_waiting(tx: Tx, agent_id: str) -> None:
@@ -236,11 +230,12 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
         **params,
     )
     for row in rows:
-        mission_id = mission_of(tx, row["agent_id"])
-        if (agent := _agent(tx, row["agent_id"])) is not None:
-            agents.mark_gone(tx, ctx, agent, reason, activity=activity)
-        if mission_id is not None and not row["subagent"]:
-            auto_mission.end(tx, ctx, mission_id, reason)
+        agent = tx.one("SELECT * FROM agents WHERE id = :id", id=row["agent_id"])
+        if agent is None:
+            continue
+        agents.mark_gone(tx, ctx, agent, reason, activity=activity)
+        if agent["mission_id"] is not None and not row["subagent"]:
+            auto_mission.end(tx, ctx, agent["mission_id"], reason)
     # Last, so that the events of an agent that leaves are this session's.
     tx.run(
         f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",

@@ -41,17 +41,66 @@ def key_of(report: Report) -> Key:
     return Key(report.harness, report.session_id, report.subagent or "")
 
 
-def session_row(tx: Tx, key: Key) -> Row | None:
-    """Return the row of a window, None for one that nobody has heard of."""
-    return tx.one(f"SELECT * FROM sessions WHERE {WHERE_KEY}", **key.params)
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """A window as it was read, with its agent and that agent's mission: all that a hook is about.
+
+    ``agent`` is None until it is registered.
+    """
+
+    agent_id: str
+    state: str
+    transcript_mark: str | None
+    last_event_at: str
+    ended: bool
+    agent: Row | None
+    mission_status: str | None
+
+    @property
+    def mission_id(self) -> str | None:
+        """Return the mission that the agent belongs to."""
+        return self.agent["mission_id"] if self.agent else None
+
+    def in_mission(self, mission_id: str | None, status: str | None) -> "Window":
+        """Return the window of an agent that belongs to a mission of this status from now on."""
+        agent = self.agent and {**self.agent, "mission_id": mission_id}
+        return msgspec.structs.replace(self, agent=agent, mission_status=status)
 
 
-def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
-    """Return the row of a window, a new one if need be; ``wanted`` is what its agent wants to be.
+def find_window(tx: Tx, key: Key) -> Window | None:
+    """Return a window, None for one that nobody has heard of."""
+    row = tx.one(
+        "SELECT s.agent_id AS window_agent, s.context, s.transcript_mark, s.last_event_at,"
+        " s.ended_at, m.status AS mission_status, a.* FROM sessions s"
+        " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
+        " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
+        **key.params,
+    )
+    if row is None:
+        return None
+    return Window(
+        agent_id=row["window_agent"],
+        state=row["context"],
+        transcript_mark=row["transcript_mark"],
+        last_event_at=row["last_event_at"],
+        ended=row["ended_at"] is not None,
+        agent=row if row["id"] is not None else None,
+        mission_status=row["mission_status"],
+    )
+
+
+def window_of(tx: Tx, key: Key) -> Window:
+    """Return a window that is there."""
+    window = find_window(tx, key)
+    if window is None:
+        raise AssertionError(f"a session is gone: {key}")
+    return window
+
+
+def open_window(tx: Tx, ctx: Context, key: Key, wanted: str | None, known: Window | None) -> Window:
+    """Return a window that is open, a new one if need be; ``wanted`` is what its agent wants to be.
 
     An ended session that is heard of again goes on under the name it had.
     """
-    known = session_row(tx, key)
     if known is None:
         tx.run(
             "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
@@ -60,22 +109,20 @@ def open_session(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> Row:
             agent=_agent_id(tx, ctx, key, wanted),
             now=ctx.now,
         )
-    else:
+        return window_of(tx, key)
+    if known.ended or known.last_event_at != ctx.now:
         tx.run(
-            "UPDATE sessions SET last_event_at = :now, ended_at = NULL"
-            f" WHERE {WHERE_KEY} AND (last_event_at <> :now OR ended_at IS NOT NULL)",
+            f"UPDATE sessions SET last_event_at = :now, ended_at = NULL WHERE {WHERE_KEY}",
             **key.params,
             now=ctx.now,
         )
-    row = session_row(tx, key)
-    assert row is not None  # noqa: S101 - written above
-    return row
+    return known
 
 
 def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
-    """Let the windows of a session be those of another, which a compaction made of it."""
+    """Let the windows of a session be those of a new one, which a compaction made of it."""
     before = Key(key.harness, previous_session_id)
-    if session_row(tx, before) is not None and session_row(tx, key) is None:
+    if find_window(tx, before) is not None:
         tx.run(
             "UPDATE sessions SET session_id = :new WHERE harness = :harness AND session_id = :old",
             new=key.session_id,
@@ -92,8 +139,8 @@ def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
     was registered for the process before any hook came is this session's.
     """
     if key.subagent:
-        parent = session_row(tx, Key(key.harness, key.session_id))
-        above = parent["agent_id"] if parent else _derived(key.harness, key.session_id)
+        parent = find_window(tx, Key(key.harness, key.session_id))
+        above = parent.agent_id if parent else _derived(key.harness, key.session_id)
         return _free(tx, f"{above[: LONGEST_ID - SHOWN - 4]}.{_short(key.subagent)}", key)
     if wanted is not None and _AGENT_ID.match(wanted):
         return _free(tx, wanted[: LONGEST_ID - 4], key, unless_ended=True)
@@ -169,7 +216,7 @@ def _opened(state: str, source: str) -> str:
 def set_window_state(tx: Tx, key: Key, state: str) -> None:
     """Keep the state of a window."""
     tx.run(
-        f"UPDATE sessions SET context = :state WHERE {WHERE_KEY} AND context <> :state",
+        f"UPDATE sessions SET context = :state WHERE {WHERE_KEY}",
         **key.params,
         state=state,
     )

@@ -111,6 +111,7 @@ def begin_epoch(
             "data_json": msgspec.json.encode(payload_data(payload)).decode(),
         },
     )
+    tx.log_end = begin
     tx.after_commit(Ring())
 
 

@@ -6,7 +6,9 @@ crash left undone is found in the rows at start-up.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +29,9 @@ Work = WriteBackup | RemoveBackup
 log = logging.getLogger("fleetd")
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
+# For so long files are written before their rows say so, in one transaction: one of its own for
+# each would cost as much as taking the checkpoint did.
+MARK_S = 0.05
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -38,25 +43,32 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class FileJob:
-    """A piece of work that is queued or under way, and on whose behalf."""
+    """A piece of work that is queued or under way, on whose behalf, and whether somebody waits."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self.asked = trace.current()
         self.attempted = trio.Event()
+        self.awaited = False
 
 
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
+    ``settle`` has the effects of earlier commits carried out: what they post is waited for, too.
+
     What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
     record is marked deleted nothing is written for it, so their order does not matter.
+
+    Rows are marked for several files at once: at once for whom somebody waits, else when 50 ms have
+    passed. After a crash before that the files are written again, under the same names.
     """
 
     def __init__(
         self,
         read: Callable[..., Awaitable[Any]],
         write: Callable[..., Awaitable[Any]],
+        settle: Callable[[], None],
         backups: Mapping[Noun, RecordFiles],
         batches: BatchSizes,
         *,
@@ -64,12 +76,15 @@ class Outbox:
     ) -> None:
         self._read = read
         self._write = write
+        self._settle = settle
         self._backups = backups
         self._batches = batches
         self._inline = inline
+        self._mark_after_s = 0.0 if inline else MARK_S
         self._writes: deque[FileJob] = deque()
         self._removals: deque[FileJob] = deque()
         self._posted = trio.Event()
+        """Set by new work, and by who begins to wait for some."""
         self._queued: dict[Work, FileJob] = {}
         self._jobs: dict[str, list[FileJob]] = {}
         """What is queued or under way, by the id of its record."""
@@ -95,12 +110,19 @@ class Outbox:
 
     async def attempted(self, record_id: str) -> None:
         """Wait until all that was posted for a record was done, or could not be."""
-        for job in list(self._jobs.get(record_id, ())):
-            await job.attempted.wait()
+        self._settle()
+        await self._wait_for(list(self._jobs.get(record_id, ())))
 
     async def settled(self) -> None:
         """Wait until everything that is queued now was attempted."""
-        for job in [job for jobs in self._jobs.values() for job in jobs]:
+        self._settle()
+        await self._wait_for([job for jobs in self._jobs.values() for job in jobs])
+
+    async def _wait_for(self, jobs: Sequence[FileJob]) -> None:
+        for job in jobs:
+            job.awaited = True
+        self._posted.set()
+        for job in jobs:
             await job.attempted.wait()
 
     async def catch_up(self) -> None:
@@ -124,39 +146,38 @@ class Outbox:
             while True:
                 await self._posted.wait()
                 self._posted = trio.Event()
-                while jobs := self._next():
+                while self._writes or self._removals:
                     with trio.CancelScope(shield=True):
-                        await self._on_behalf(jobs)
+                        await self._work()
                     await trio.lowlevel.checkpoint_if_cancelled()
 
     async def drain(self) -> None:
         """Do what is queued and return; for an orderly end."""
-        while jobs := self._next():
-            await self._on_behalf(jobs)
+        self._settle()
+        self._mark_after_s = 0.0
+        while self._writes or self._removals:
+            await self._work()
 
-    def _next(self) -> list[FileJob]:
-        """Take the next piece of work off the queue: a file to write, or files to remove."""
-        found: list[FileJob] = []
+    async def _work(self) -> None:
+        """Do what comes first in the queue: write files, or remove some."""
         if self._writes:
-            found.append(self._writes.popleft())
+            await self._write_files(self._next_write())
         else:
-            while self._removals and len(found) < self._batches.records:
-                if found and self._removals[0].work.noun != found[0].work.noun:
-                    break
-                found.append(self._removals.popleft())
-        for job in found:
-            del self._queued[job.work]
-        return found
+            await self._remove(self._next_removals())
 
-    async def _on_behalf(self, jobs: list[FileJob]) -> None:
-        """Do work; what is said of it in the log names who asked, if that was one."""
-        asked = {job.asked for job in jobs}
-        try:
-            with trace.on_behalf_of(asked.pop() if len(asked) == 1 else None):
-                await self._do([job.work for job in jobs])
-        finally:
-            for job in jobs:
-                self._done(job)
+    def _next_write(self) -> FileJob:
+        job = self._writes.popleft()
+        del self._queued[job.work]
+        return job
+
+    def _next_removals(self) -> list[FileJob]:
+        found: list[FileJob] = []
+        while self._removals and len(found) < self._batches.records:
+            if found and self._removals[0].work.noun != found[0].work.noun:
+                break
+            found.append(self._removals.popleft())
+            del self._queued[found[-1].work]
+        return found
 
     def _done(self, job: FileJob) -> None:
         """Let those know who wait for it; what was posted since is another's job."""
@@ -169,26 +190,76 @@ class Outbox:
                 self._since.pop(record_id, None)
         job.attempted.set()
 
-    async def _do(self, works: list[Work]) -> None:
-        try:
-            async with self.file_lock:
-                if isinstance(works[0], WriteBackup):
-                    await self._write_file(works[0])
-                else:
-                    await self._remove_files(works[0].noun, [work.record_id for work in works])
-        except NotFound:
-            self._failed.pop(works[0].record_id, None)
-            log.debug("No file work is left for %s", works[0].record_id)
-        except FleetError as error:
-            log.warning("The files are behind the database: %s", error.message)
-            if isinstance(error, Storage | Unavailable):
-                self._retry_later(*(Failure(work, error.message) for work in works))
+    @contextmanager
+    def _trying(self, jobs: Sequence[FileJob]) -> Iterator[None]:
+        """Do work inside, and note what failed.
 
-    async def _write_file(self, work: WriteBackup) -> None:
-        backup = await self._read(outbox.backup, work.noun, work.record_id)
+        What is said of it in the log names who asked, if that was one.
+        """
+        asked = {job.asked for job in jobs}
+        with trace.on_behalf_of(asked.pop() if len(asked) == 1 else None):
+            try:
+                yield
+            except NotFound:
+                self._failed.pop(jobs[0].work.record_id, None)
+                log.debug("No file work is left for %s", jobs[0].work.record_id)
+            except FleetError as error:
+                log.warning("The files are behind the database: %s", error.message)
+                if isinstance(error, Storage | Unavailable):
+                    self._retry_later(*(Failure(job.work, error.message) for job in jobs))
+
+    async def _write_files(self, first: FileJob) -> None:
+        """Write a file, and those that follow soon; then have their rows say so."""
+        written: dict[FileJob, Path] = {}
+        async with self.file_lock:
+            until = trio.current_time() + self._mark_after_s
+            job: FileJob | None = first
+            try:
+                while job is not None:
+                    with self._trying([job]):
+                        if path := await self._write_file(job.work, written):
+                            written[job] = path
+                    if job not in written:
+                        self._done(job)
+                    job = await self._another(written, until)
+                if written:
+                    await self._mark(written)
+            finally:
+                for each in written:
+                    self._done(each)
+
+    async def _another(self, written: Mapping[FileJob, Path], until: float) -> FileJob | None:
+        """Return the next file to write before rows are marked, None when it is time for that."""
+        while len(written) < self._batches.records and trio.current_time() < until:
+            if not written or any(job.awaited for job in written):
+                return None
+            if self._writes:
+                return self._next_write()
+            if self._removals:
+                return None
+            self._posted = trio.Event()
+            with trio.move_on_at(until):
+                await self._posted.wait()
+        return None
+
+    async def _mark(self, written: Mapping[FileJob, Path]) -> None:
+        with self._trying(list(written)):
+            await self._write(outbox.files_written, [job.work for job in written])
+            for job, path in written.items():
+                self._failed.pop(job.work.record_id, None)
+                with trace.on_behalf_of(job.asked):
+                    log.info("Written to %s", path)
+
+    async def _write_file(self, work: Work, written: Mapping[FileJob, Path]) -> Path | None:
+        """Write the file of a record; return its path, None when there is nothing to write.
+
+        What was ``written`` before, and no row says so yet, counts as there.
+        """
+        there = [job.work.record_id for job in written]
+        backup = await self._read(outbox.backup, work.noun, work.record_id, there)
         data, owner, latest = backup.data, backup.owner_id, backup.latest
         if data is None:
-            return
+            return None
         backups = self._backups[work.noun]
 
         def write() -> None:
@@ -199,17 +270,25 @@ class Outbox:
             await self.in_thread(write)
         except OSError as error:
             await self._not_written(work, error)
-            return
-        self._failed.pop(work.record_id, None)
-        await self._write(outbox.file_written, work.noun, work.record_id)
-        log.info("Written to %s", backups.path_of(owner, work.record_id))
+            return None
+        return backups.path_of(owner, work.record_id)
 
-    async def _not_written(self, work: WriteBackup, error: OSError) -> None:
+    async def _not_written(self, work: Work, error: OSError) -> None:
         first = work.record_id not in self._failed
         self._retry_later(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
         if first:  # only that one is announced
             await self._write(outbox.file_not_written, work.noun, work.record_id, str(error))
+
+    async def _remove(self, jobs: list[FileJob]) -> None:
+        try:
+            with self._trying(jobs):
+                async with self.file_lock:
+                    noun = jobs[0].work.noun
+                    await self._remove_files(noun, [job.work.record_id for job in jobs])
+        finally:
+            for job in jobs:
+                self._done(job)
 
     async def _remove_files(self, noun: Noun, record_ids: list[str]) -> None:
         """Remove files, then the rows of those that are gone; the others keep their mark."""

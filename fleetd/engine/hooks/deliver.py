@@ -17,8 +17,9 @@ import msgspec
 import trio
 
 from ...domain.cluster.membership import agent_label
-from ...domain.core.context import Caller, Facts
+from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
+from ...domain.core.tx import Tx
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
 from ...domain.sessions import deliveries, sessions
@@ -50,6 +51,7 @@ from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..projects import check_not_ignored
 from .facts import HookPaths, gather_facts, resolve_paths
+from .session_queue import RecordingLimit
 
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.
@@ -191,6 +193,7 @@ async def _answer(
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
     )
+    delivery = await without_secrets(engine, delivery, size=len(request.payload))
     async with engine.session_queue.recording:
         recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
@@ -216,22 +219,37 @@ async def _record_and_scan(
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await scan(engine)  # detection comes before registering
     engine.admission.admit(request, caller)  # the store may have gone since
-    recorded = await record_clean(engine, delivery, caller, facts, size=len(request.payload))
+    recorded = await record_clean(engine, delivery, caller, facts)
     if opens:
         await scan(engine)
     return recorded
 
 
-async def record_clean(
-    engine: Engine, delivery: HookDelivery, caller: Caller, facts: Facts, *, size: int
-) -> Recorded:
-    """Record a delivery without its secrets; ``size`` is how many bytes of text it can hold.
+async def without_secrets(engine: Engine, delivery: HookDelivery, *, size: int) -> HookDelivery:
+    """Return a delivery without its secrets; ``size`` is how many bytes of text it can hold.
 
     Raises InvalidState for one from a directory of which nothing is recorded.
     """
     clean = await engine.cpu_worker.run(partial(struct_without_secrets, delivery), size)
     check_not_ignored([clean.cwd], engine.config.project_ignore)
-    return await engine.on_behalf_of(caller, facts).write(record, clean)
+    return clean
+
+
+async def record_clean(
+    engine: Engine, clean: HookDelivery, caller: Caller, facts: Facts
+) -> Recorded:
+    """Record a delivery that holds no secrets any more."""
+    limit = engine.session_queue.recording
+    return await engine.on_behalf_of(caller, facts).write(_record_timed, clean, limit)
+
+
+def _record_timed(tx: Tx, ctx: Context, clean: HookDelivery, limit: RecordingLimit) -> Recorded:
+    """Record a delivery, and note how long that took."""
+    begun = time.perf_counter_ns()
+    try:
+        return record(tx, ctx, clean)
+    finally:
+        limit.took((time.perf_counter_ns() - begun) / 1_000)
 
 
 async def _context(
@@ -267,7 +285,7 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
     ]
     for request, failure in ways:
         try:
-            prompt: str = (await engine.handle(request, caller)).prompt
+            prompt: str = (await engine.ask(request, caller)).prompt
         except StoreAway:
             raise
         except FleetError as refusal:
@@ -311,7 +329,7 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     None where nobody can say which file it is: what Git does not tell is no reason to refuse.
     """
     try:
-        held = await engine.handle(LockList(file=file), caller)
+        held = await engine.ask(LockList(file=file), caller)
     except Unavailable as error:
         log.warning("An edit of %s was allowed without a lock check: %s", file, error.message)
         return None

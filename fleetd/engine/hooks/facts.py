@@ -45,7 +45,10 @@ class HookPaths(msgspec.Struct, frozen=True):
 
 
 async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
-    """Ask the file system what a hook needs to know of it, all at once: a thread has its price."""
+    """Ask the file system what a hook needs to know of it, all at once: a thread has its price.
+
+    So hooks of one directory that come together share a lookup.
+    """
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
 
@@ -57,14 +60,17 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
         real = walk.facts(cwd).real
         return HookPaths(real, walk.root(real) or real, waiting[0])
 
-    path = cwd or str(spool.directory or "/")
-    try:
-        return await engine.files.run(look, path, seconds=HOOK_SECONDS)
-    except PathUnanswered as unanswered:
-        if engine.session_queue.first_time(f"path: {path}"):
-            log.warning("%s Hooks from there are recorded unresolved", unanswered.message)
-        known = unanswered.reached if cwd else report.cwd
-        return HookPaths(known, known if cwd else None, waiting[0], answered=False)
+    async def ask() -> HookPaths:
+        path = cwd or str(spool.directory or "/")
+        try:
+            return await engine.files.run(look, path, seconds=HOOK_SECONDS)
+        except PathUnanswered as unanswered:
+            if engine.session_queue.first_time(f"path: {path}"):
+                log.warning("%s Hooks from there are recorded unresolved", unanswered.message)
+            known = unanswered.reached if cwd else report.cwd
+            return HookPaths(known, known if cwd else None, waiting[0], answered=False)
+
+    return await engine.session_queue.lookups.ask(report.cwd, ask)
 
 
 async def gather_facts(

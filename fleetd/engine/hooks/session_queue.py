@@ -1,17 +1,92 @@
 """Session queue: hooks of one session are served in order; also how long hooks took."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
+T = TypeVar("T")
+
 TIMED = 1_000
 REMEMBERED = 1_000
-# Hooks that are recorded at once. All that come together would be in the writer's queue together,
-# and whoever asks for something else would wait for all of them.
-AT_ONCE = 2
+# For so long the hooks of one batch keep the writer busy. All that come together would be in its
+# queue together, and whoever asks for something else would wait for all of them.
+BATCH_US = 3_000
+AT_LEAST, AT_MOST = 2, 16
+# How much a hook counts for what one takes. The writer shares the interpreter: a hook that took
+# longer may only have waited for it.
+_FASTER, _SLOWER = 1 / 4, 1 / 64
+
+
+class RecordingLimit:
+    """Lets hooks in while those that are recorded at once take the writer ``BATCH_US`` together.
+
+    Those that wait come in one after the other, in their order. How long one takes is what those
+    before it took, so the first few are let in two at a time.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._inside = 0
+        self._hook_us = BATCH_US / AT_LEAST
+
+    @property
+    def most(self) -> int:
+        """Return how many are recorded at once now."""
+        return max(AT_LEAST, min(AT_MOST, int(BATCH_US / self._hook_us)))
+
+    def took(self, hook_us: float) -> None:
+        """Note how long the writer was busy with a hook, in microseconds; on any thread."""
+        share = _FASTER if hook_us < self._hook_us else _SLOWER
+        self._hook_us += (max(hook_us, 1) - self._hook_us) * share
+
+    async def __aenter__(self) -> None:
+        """Wait for the turn, after all who wait already."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._waiting or self._inside >= self.most:
+            await self._waiting.park()  # whoever lets it in counts it
+        else:
+            self._inside += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._inside -= 1
+        while self._waiting and self._inside < self.most:
+            self._waiting.unpark()
+            self._inside += 1
+
+
+class SharedLookups:
+    """Makes one lookup for all who asked for the same before it began.
+
+    One that is under way may have seen what has changed since: who comes meanwhile shares the next.
+    Those go on one by one, so that others have their turn in between.
+    """
+
+    def __init__(self) -> None:
+        self._looking: dict[Hashable, tuple[trio.StrictFIFOLock, dict[int, list[Any]]]] = {}
+
+    async def ask(self, name: Hashable, look: Callable[[], Awaitable[T]]) -> T:
+        """Return what a lookup finds that begins from now on; who makes it raises what it raises.
+
+        The next of those who wait makes another one then.
+        """
+        lock, waiting = self._looking.setdefault(name, (trio.StrictFIFOLock(), {}))
+        found: list[T] = []
+        waiting[id(found)] = found
+        try:
+            async with lock:
+                if not found:
+                    served = [each for each in waiting.values() if not each]
+                    seen = await look()
+                    for each in served:
+                        each.append(seen)
+        finally:
+            del waiting[id(found)]
+            if not waiting:
+                del self._looking[name]
+        return found[0]
 
 
 class SessionQueue:
@@ -20,11 +95,13 @@ class SessionQueue:
     def __init__(self) -> None:
         self.spool = trio.StrictFIFOLock()
         """Held by whoever takes in what waits in the spool."""
-        self.recording = trio.Semaphore(AT_ONCE)
+        self.recording = RecordingLimit()
         """Held while a hook is recorded, and never while it waits for files or for Git.
 
         What is slow for one session must not keep the hooks of all others waiting.
         """
+        self.lookups = SharedLookups()
+        """What hooks ask the file system."""
         self._turns: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: dict[str, None] = {}
         self._latencies_us: dict[str, deque[int]] = {}

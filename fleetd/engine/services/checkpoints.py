@@ -5,6 +5,7 @@ from typing import TypeVar, cast
 
 import msgspec
 import trio
+from msgspec import Raw
 
 from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
 from ...domain.checkpoints import checkpoints, diff
@@ -52,15 +53,19 @@ async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> F
 
 
 @method(CheckpointGet)
-async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint:
+async def get(engine: Engine, request: CheckpointGet, caller: Caller) -> Checkpoint | Raw:
     """Return a checkpoint from its row, else from its file, with a warning."""
+    if (stored := await engine.read(checkpoints.get_stored, request.checkpoint_id)) is not None:
+        return stored
     checkpoint: Checkpoint = await read(engine, "checkpoint", request.checkpoint_id)
     return checkpoint
 
 
 @method(CheckpointLatest)
-async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint:
+async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> Checkpoint | Raw:
     """Return a mission's newest checkpoint, from either copy; also one that lost its row."""
+    if (stored := await engine.latest_checkpoints.stored(request.mission_id)) is not None:
+        return stored
     mission_id = request.mission_id
     with contextlib.suppress(NotFound):  # one that has no row may still have files
         mission_id = await engine.read(resolve_id, "mission", mission_id)

@@ -4,10 +4,11 @@ import msgspec
 import trio
 
 from ...domain.checkpoints import on_error
-from ...domain.core.context import Caller, Facts, Here
+from ...domain.core.context import Caller, Facts, Here, LockScope
 from ...domain.core.registry import method
 from ...domain.locks import locks, queue
 from ...domain.locks.keys import is_key, may_be_asked_for
+from ...domain.locks.leases import KeyScope, OtherKey
 from ...domain.locks.queue import LockTicket
 from ...protocol.errors import InvalidParams, LockConflict, Unavailable
 from ...protocol.records import Lock
@@ -16,7 +17,6 @@ from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage
 from ...protocol.timestamps import to_ms
 from ...store.api import StoreAway
 from ..engine import Engine
-from ..projects import Scope
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -35,13 +35,21 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 
 
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
+    """Take a lock, first by the key that nearly all missions' locks have.
+
+    Only the rule sees the mission: where that one's locks have another key, it asks for it.
+    """
     known = Facts(places=await engine.projects.shared_names(request.cwd))
-    key, paths = await _key(engine, request, caller, known)
-    # Named as a directory, or one of the real paths that it may have is one.
-    is_directory = request.file.rpartition("/")[2] in ("", ".", "..") or any(
-        facts.is_directory for facts in await engine.files.look(*paths)
-    )
-    facts = msgspec.structs.replace(known, lock_key=key, is_directory=is_directory)
+    wanted = None
+    while True:
+        facts = await _facts(engine, request, known, wanted)
+        try:
+            return await _take_or_wait(engine, request, caller, facts)
+        except OtherKey as other:
+            wanted = other.wanted
+
+
+async def _take_or_wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
     try:
         return await _take(engine, request, caller, facts)
     except LockConflict as conflict:
@@ -69,34 +77,62 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
     return await engine.run(locks.acquire, request, caller, facts)
 
 
-async def _key(
-    engine: Engine, request: LockAcquire, caller: Caller, facts: Facts
-) -> tuple[str, tuple[str, ...]]:
-    """Return the key of a file, which is its real path or its place in the project it belongs to,
-    and where on this machine it is, as far as that is known.
+async def _facts(
+    engine: Engine, request: LockAcquire, known: Facts, wanted: KeyScope | None
+) -> Facts:
+    """Return what is known of a file: its key, and whether it is a directory.
 
-    Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
+    The key is its real path or its place in the project it belongs to, as the mission ``wanted``
+    it. Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
     """
-    if is_key(key := request.file):
-        if not may_be_asked_for(engine.machine, key):
-            raise InvalidParams(
-                f"file is {key!r}, which looks like the key of a lock, but not of this machine.",
-                hint="Give project:NAME:PATH as in a lock, or the path of the file. For a file"
-                " of that name: ./…",
-                field="file",
-            )
-        return key, await engine.projects.paths(key, request.cwd)
-    keyed = await engine.on_behalf_of(caller, facts).read(locks.key_scope, request)
-    base = request.cwd or keyed.project_dir
-    path = await engine.files.real_path(request.file, base)
+    key: str | None
+    scope = None
+    if is_key(request.file):
+        key, paths = await _given_key(engine, request)
+    else:
+        base = request.cwd or (wanted.project_dir if wanted else None)
+        path = await engine.files.real_path(request.file, base)
+        paths = (path,) if path is not None else ()
+        scope = wanted.scope if wanted else engine.projects.scopes[0]
+        key = await (_key if wanted else _usual_key)(engine, request, path, scope)
+    # Named as a directory, or one of the real paths that it may have is one.
+    is_directory = request.file.rpartition("/")[2] in ("", ".", "..") or any(
+        facts.is_directory for facts in await engine.files.look(*paths)
+    )
+    return msgspec.structs.replace(known, lock_key=key, lock_scope=scope, is_directory=is_directory)
+
+
+async def _given_key(engine: Engine, request: LockAcquire) -> tuple[str, tuple[str, ...]]:
+    """Return a key, and where on this machine its file is, as far as that is known."""
+    if not may_be_asked_for(engine.machine, key := request.file):
+        raise InvalidParams(
+            f"file is {key!r}, which looks like the key of a lock, but not of this machine.",
+            hint="Give project:NAME:PATH as in a lock, or the path of the file. For a file"
+            " of that name: ./…",
+            field="file",
+        )
+    return key, await engine.projects.paths(key, request.cwd)
+
+
+async def _usual_key(
+    engine: Engine, request: LockAcquire, path: str | None, scope: LockScope
+) -> str | None:
+    """Return the key of a real path, None where the mission may know a better one, or a base."""
+    try:
+        return None if path is None else await engine.projects.key(path, scope)
+    except Unavailable:
+        return None
+
+
+async def _key(engine: Engine, request: LockAcquire, path: str | None, scope: LockScope) -> str:
+    """Return the key of a real path, which is None for a relative one without a base."""
     if path is None:
         raise InvalidParams(
             f"file is {request.file!r}, a relative path, and no directory is given for it.",
             hint="Give an absolute path, or cwd, or a mission with a project directory.",
             field="file",
         )
-    scope: Scope = "project" if keyed.by_project else "machine"
-    return await engine.projects.key(path, scope), (path,)
+    return await engine.projects.key(path, scope)
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:

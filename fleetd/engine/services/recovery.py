@@ -11,7 +11,7 @@ from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx, WriteBackup
 from ...domain.recovery import restore as rules
-from ...domain.recovery.restore_context import selected_mission, surroundings
+from ...domain.recovery.restore_context import Surroundings, first_look, surroundings
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered
 from ...protocol.errors import Corrupt, FleetError, Incompatible, NotFound
@@ -61,15 +61,15 @@ async def _from_good_copies(
     healed is passed over, unless the request names it.
     """
     named = request.checkpoint_id
-    meant = None
-    if not named:
-        places = await engine.projects.shared_names(request.cwd)
-        on_behalf = engine.on_behalf_of(DAEMON, Facts(places=places))
-        meant = await on_behalf.read(selected_mission, request)
+    places = await engine.projects.shared_names(request.cwd)
+    on_behalf = engine.on_behalf_of(DAEMON, Facts(places=places))
+    meant, near = await on_behalf.read(first_look, request)
     # Its files may have lost their rows.
     taken = await ingest_orphans(engine, "checkpoint", meant) if meant else IngestResult()
     healed = warnings_of(taken)
-    facts = await _facts(engine, request, meant)
+    if taken.ids:
+        near = await engine.read(surroundings, request, meant)
+    facts = await _facts(engine, request, near, places)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
@@ -91,7 +91,8 @@ async def _from_good_copies(
             else:
                 healed += checkpoint.warnings[-1:]
                 # Only now does its row say where the work is.
-                facts = await _facts(engine, request, meant)
+                near = await engine.read(surroundings, request, meant)
+                facts = await _facts(engine, request, near, places)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -123,18 +124,17 @@ async def _missing_file(
     return [warning]
 
 
-async def _facts(engine: Engine, request: Any, meant: str | None) -> Facts:
+async def _facts(
+    engine: Engine, request: Any, near: Surroundings, places: tuple[str, ...]
+) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""
-    near = await engine.read(
-        surroundings, meant or request.mission_id, request.checkpoint_id, request.agent_id
-    )
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd
     return Facts(
         dead_agents=dead,
         repository=await _repository(engine, directory),
         here=await engine.projects.here(near.agent_cwd or directory),
-        places=await engine.projects.shared_names(request.cwd),
+        places=places,
     )
 
 

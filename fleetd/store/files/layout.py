@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,32 @@ LAYOUTS: dict[Noun, Layout] = {
 }
 
 
+# More than the longest tick of a kernel.
+_TICKS_NS = 50_000_000
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Which directory it is, and when something in it was changed last.
+
+    The time is the one that nobody can set.
+    """
+
+    device: int
+    inode: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> "Stamp":
+        """Return the stamp of a directory."""
+        return cls(info.st_dev, info.st_ino, info.st_ctime_ns)
+
+    def shows_changes(self, now_ns: int) -> bool:
+        """Whether each change from now on gives the directory another stamp.
+
+        The time of a change is that of the kernel's last tick; some file systems count in seconds.
+        """
+        return now_ns - self.changed_ns > _TICKS_NS and self.changed_ns % 1_000_000_000 != 0
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +149,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     ``files`` are ids with a regular file, ``blocked`` those with something else in its place,
     ``foreign`` the paths below it that are none of ours. ``latest`` is what ``latest.json`` points
     at, None when it is not a symlink; ``latest_kind`` says what it is instead. With ``copies`` it
-    ought to be a file.
+    ought to be a file. As long as the directory of the files has the ``stamp``, no file came; there
+    is none where that does not tell.
     """
 
     files: frozenset[str] = frozenset()
@@ -132,6 +159,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     latest: str | None = None
     latest_kind: str = "missing"
     copies: bool = False
+    stamp: Stamp | None = None
 
     def latest_trouble(self, wanted: str | None) -> str:
         """Say what is wrong with ``latest.json`` if it has to name ``wanted``; empty if nothing.
@@ -189,6 +217,7 @@ class OwnerDirectory(msgspec.Struct, frozen=True):
         """Look at the names in the directories."""
         found: dict[bool, set[str]] = {True: set(), False: set()}
         foreign, latest, kind = [], None, "missing"
+        stamp = self._stamp()
         for directory in self.all:
             at_top = directory is self.top
             with os.scandir(directory.descriptor) as entries:
@@ -207,7 +236,13 @@ class OwnerDirectory(msgspec.Struct, frozen=True):
             latest=latest,
             latest_kind=kind,
             copies=self.layout.copies,
+            stamp=stamp,
         )
+
+    def _stamp(self) -> Stamp | None:
+        now_ns = time.time_ns()
+        stamp = Stamp.of(os.fstat(self.files.descriptor)) if self.files else None
+        return stamp if stamp and stamp.shows_changes(now_ns) else None
 
     def weigh(self) -> dict[Directory, Cleared]:
         """Tell what is ours, also what a crash left or was moved aside, from what is not."""

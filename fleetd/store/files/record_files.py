@@ -33,6 +33,7 @@ from .layout import (
     Layout,
     Listing,
     OwnerDirectory,
+    Stamp,
     opened,
     remove_all,
 )
@@ -227,6 +228,12 @@ class RecordFiles:
                 return owner.list()
         except FileNotFoundError:
             return Listing(copies=self.layout.copies)
+
+    def stamp(self, owner_id: str) -> Stamp | None:
+        """Return the stamp of the directory with an owner's files, None when there is none."""
+        with contextlib.suppress(OSError):
+            return Stamp.of(os.lstat(self._place(owner_id)))
+        return None
 
     def set_latest(
         self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None

@@ -4,7 +4,7 @@ Two connections work, a writer's and a reader's; a third one listens for the com
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,9 @@ class PostgresStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread; ``on_news`` is called there after each commit of anybody. A server that is away is no
-    failure of the store: ``availability`` tells of it, and who comes meanwhile is refused at once.
+    thread, as a rule after those who waited have gone on; ``on_news`` is called there after each
+    commit of anybody. A server that is away is no failure of the store: ``availability`` tells of
+    it, and who comes meanwhile is refused at once.
     """
 
     kind: Literal["postgresql"] = "postgresql"
@@ -120,7 +121,7 @@ class PostgresStore:
         """Return what the newest server lacked of what was committed, None when nothing."""
         return self._server.lost_commits.lost
 
-    async def write(self, rule: Callable[[Tx], T]) -> T:
+    async def write(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback.
 
         Raises Unavailable while the server is away, at once; with ``outcome="unknown"`` when it
@@ -129,7 +130,7 @@ class PostgresStore:
         self._refuse_while_away()
         return await self._writer.submit(rule)
 
-    async def read(self, rule: Callable[[Tx], T]) -> T:
+    async def read(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         self._refuse_while_away()
         return await self._reader.submit(rule)
@@ -178,6 +179,10 @@ class PostgresStore:
     def from_wall(self, ms: int) -> int:
         """Return the time of the fleet for one that this machine's own clock told."""
         return ms + self.now_ms() - wall_clock()
+
+    def settle(self) -> None:
+        """Carry out the effects of everything that is answered; it happens soon by itself."""
+        self._writer.settle()
 
     def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which holds no NUL in any."""

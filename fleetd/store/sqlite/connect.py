@@ -55,10 +55,14 @@ def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> a
     return connection
 
 
-def wait_while_busy(connection: apsw.Connection, most_ms: float) -> None:
+def wait_while_busy(
+    connection: apsw.Connection, most_ms: float, may_wait: Callable[[], bool] = lambda: True
+) -> None:
     """Have a connection wait so long for others, and go on soon after they have finished."""
 
     def wait(looks: int) -> bool:
+        if not may_wait():
+            return False
         time.sleep(BUSY_LOOK_MS / 1_000)
         return looks * BUSY_LOOK_MS < most_ms
 

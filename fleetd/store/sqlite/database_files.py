@@ -34,8 +34,18 @@ class FileIdentity:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places = {ending: f"{path}{ending}" for ending in _ENDINGS}
+        self._files = tuple(self._places.values())
         self._seen: dict[str, tuple[int, int]] = {}
         self.replaced()
+
+    @property
+    def intact(self) -> bool:
+        """Whether all of them are in place; what is asked before every commit."""
+        try:
+            now = [(found.st_dev, found.st_ino) for found in map(os.stat, self._files)]
+        except OSError:
+            return False
+        return now == [self._seen.get(ending) for ending in _ENDINGS]
 
     def replaced(self) -> list[str]:
         """Return the endings of the files that are not the ones seen first; "" is the database."""
@@ -81,7 +91,7 @@ class FileIdentity:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - before every commit: a Path takes longer to make
+        found = os.stat(path)  # noqa: PTH116 - a Path takes longer to make
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -1,9 +1,10 @@
 """Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
-own savepoint and hurts no neighbour. SQLite rolls the WHOLE transaction back on some errors (full
-disk, I/O, out of memory) and savepoints do not help: after an exception the connection is asked
-whether it is still in a transaction, and if not, the members run again one by one.
+own savepoint and hurts no neighbour. One without neighbours needs none. SQLite rolls the WHOLE
+transaction back on some errors (full disk, I/O, out of memory) and savepoints do not help: after
+an exception the connection is asked whether it is still in a transaction, and if not, the members
+run again one by one.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from ...domain.core.tx import Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
+from .connect import STATEMENTS
 from .database_files import FileIdentity, FileReplaced, HighWaterMark
 from .errors import classify, leaves_doubt, read_failed, translate
 
@@ -36,45 +38,100 @@ _STEPS = 200_000
 class SqliteExecutor:
     """What a Tx runs its statements with, on one connection.
 
-    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError.
+    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError. The names of a
+    statement's columns are kept by its text: SQLite takes as long to tell them as to find a row.
     """
 
     def __init__(self, connection: apsw.Connection, limit_s: float = STATEMENT_S) -> None:
         self._connection = connection
         self._limit_s = limit_s
-        self._until = math.inf
-        connection.set_progress_handler(lambda: time.monotonic() > self._until, _STEPS)
+        self._until: float | None = math.inf
+        """When the statement at work is ended; None until its first look at the clock."""
+        self._names: dict[str, tuple[str, ...]] = {}
+        connection.set_progress_handler(self._takes_too_long, _STEPS)
+
+    def _takes_too_long(self) -> bool:
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._limit_s
+        return now > self._until
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
-        self._until = time.monotonic() + self._limit_s
+        self._until = None
         try:
-            return self._rows(sql, params)
+            cursor = self._connection.execute(sql, params)
+            first = next(cursor, None)
+            if first is None:
+                return []
+            names = self._names.get(sql)
+            # Another program may have added a column since; ours change the schema at a start only.
+            if names is None or len(names) != len(first):
+                names = self._learn(sql, cursor)
+            rows = [dict(zip(names, first, strict=True))]
+            rows += [dict(zip(names, row, strict=True)) for row in cursor]
+            return rows
         finally:
             self._until = math.inf
 
-    def _rows(self, sql: str, params: Row) -> list[Row]:
-        cursor = self._connection.execute(sql, params)
-        first = next(cursor, None)
-        if first is None:
-            return []
-        # Read before the last row is taken: then the statement, and its description, are gone.
-        names = [column[0] for column in cursor.get_description()]
-        rows = [dict(zip(names, first, strict=True))]
-        rows.extend(dict(zip(names, row, strict=True)) for row in cursor)
-        return rows
+    def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
+        """Keep the names of a statement's columns.
+
+        Its last row must not have been taken: then the statement, and its description, are gone.
+        """
+        if len(self._names) >= STATEMENTS:  # texts with lists in them have no end
+            self._names.clear()
+        names = self._names[sql] = tuple(column[0] for column in cursor.get_description())
+        return names
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as they come."""
-        self._until = time.monotonic() + self._limit_s
+        self._until = None
         try:
-            return list(self._connection.execute(sql, params))
+            return self._connection.execute(sql, params).fetchall()
         finally:
             self._until = math.inf
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
         """Run a statement once for each set of parameters."""
         self._connection.executemany(sql, params)
+
+
+# From a mean of this on, a COMMIT holds everybody up for longer than a thread costs its caller.
+FAST_US = 1_000
+# One that takes so long is met again and again on a disk that rests, or that others keep busy.
+SLOW_US = 20_000
+_SAMPLES = 32
+_FEW, _MANY = 64, 8_192
+
+
+class CommitPace:
+    """Whether a COMMIT is quick enough to hold up the event loop for it.
+
+    A disk has to show that first, and again after each COMMIT that took very long: with ``_FEW``
+    quick ones, and with twice as many as the last time when the next slow one came soon.
+    """
+
+    def __init__(self) -> None:
+        self._mean_us = 2.0 * FAST_US
+        self._quick = 0
+        """How many were not slow since the last one that was."""
+        self._wanted = 0
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether commits are quick, and have been for a while."""
+        return self._mean_us < FAST_US and self._quick >= self._wanted
+
+    def note(self, took_us: int) -> None:
+        """Take a COMMIT into account."""
+        self._mean_us += (took_us - self._mean_us) / _SAMPLES
+        if took_us < SLOW_US:
+            self._quick += 1
+            return
+        soon = self._quick < 2 * self._wanted
+        self._wanted = min(2 * self._wanted, _MANY) if soon else _FEW
+        self._quick = 0
 
 
 class OutsideTransaction(partial[None]):
@@ -98,14 +155,16 @@ class SqliteCommitter:
         self.failure: BaseException | None = None
         self.landed = False
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
+        self.on_loop = False
+        """Whether the event loop is at work here, which waits for nobody."""
         self.commits = Histogram()
         """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
-        self._changes = connection.total_changes()
+        self._pace = CommitPace()
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, committed together where that is possible."""
-        if self.failure is None and (problem := self._identity.problem()):
-            self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
+        if self.failure is None and not self._identity.intact:
+            self._look_at_files()
         for outside, group in itertools.groupby(
             jobs, lambda job: isinstance(job.fn, OutsideTransaction)
         ):
@@ -117,6 +176,27 @@ class SqliteCommitter:
             elif not self._together(members):
                 for job in members:
                     self._together([job])
+
+    def run_here(self, job: Job) -> bool:
+        """Give one job its result on the event loop; False when the thread has to.
+
+        So it is when the disk is slow, another program holds a lock, or anything is wrong.
+        """
+        if self.failure is not None or not (self._pace.is_fast and self._identity.intact):
+            return False
+        self.on_loop = True
+        try:
+            self._together([job])
+        except _NotNow:
+            return False
+        finally:
+            self.on_loop = False
+        return True
+
+    def _look_at_files(self) -> None:
+        """Stop when a file of the database was taken away; one may be new, or may be away."""
+        if problem := self._identity.problem():
+            self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
 
     def _alone(self, jobs: list[Job]) -> None:
         """Run jobs that SQLite allows outside a transaction only."""
@@ -130,14 +210,19 @@ class SqliteCommitter:
 
     def _together(self, jobs: list[Job]) -> bool:
         """Run jobs in one transaction; False when they should be tried one by one."""
-        done: list[tuple[Job, Any]] = []
+        done: list[tuple[Job, Any, int]] = []
         self.landed = False
         _roll_back(self._connection)  # what the last one left, if its own end failed
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                self._one(job, done)
-            self._commit()
+            self._begin()
+            if len(jobs) == 1:  # it has the transaction for a savepoint
+                self._carry_out(jobs[0], done)
+            else:
+                for job in jobs:
+                    self._one(job, done)
+            self._commit(done[-1][2] if done else 0)
+        except _NotNow:
+            raise
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
         except BaseException as error:
@@ -147,27 +232,34 @@ class SqliteCommitter:
             log.exception("A batch was committed, but a step after its COMMIT failed")
         if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
             return self._refuse(jobs, self.failure)
-        for job, value in done:
+        for job, value, _ in done:
             job.succeed(value)
         return True
 
-    def _commit(self) -> None:
-        changes = self._connection.total_changes()
-        if changes == self._changes:  # nothing to sync would not say how long a sync takes
-            self._connection.execute("COMMIT")
-            return
-        end = self._mark.end_at_commit(self._connection)
+    def _begin(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as busy:
+            if self.on_loop:
+                raise _NotNow from busy
+            raise
+
+    def _commit(self, end: int) -> None:
+        """Commit; ``end`` is how far the log has come by then, 0 when it has to be asked for."""
+        end = end or self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
-        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._mark.note(end)
-        self._changes = changes
+        if self.landed:  # with nothing to sync it would not say how long a sync takes
+            took_us = (time.perf_counter_ns() - begun) // 1_000
+            self.commits.note(took_us)
+            self._pace.note(took_us)
+            self._mark.note(end)
 
-    def _one(self, job: Job, done: list[tuple[Job, Any]]) -> None:
+    def _one(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
+        """Run one of several jobs, in a savepoint of its own."""
         self._connection.execute("SAVEPOINT request")
-        tx = Tx(self._execute)
         try:
-            value = job.run(tx)
+            self._carry_out(job, done)
         except Exception as raised:
             error = self._classify(raised)
             if leaves_doubt(error):
@@ -175,12 +267,14 @@ class SqliteCommitter:
             if not self._connection.in_transaction:
                 raise _TransactionLost(error) from raised
             self._connection.execute("ROLLBACK TO request")
-            job.effects = []
             job.fail(translate(error))
-        else:
-            job.effects = tx.effects
-            done.append((job, value))
         self._connection.execute("RELEASE request")
+
+    def _carry_out(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
+        tx = Tx(self._execute)
+        value = job.run(tx)
+        job.effects = tx.effects
+        done.append((job, value, tx.log_end))
 
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
         """Deal with a transaction that is lost; nothing of it was committed."""
@@ -202,6 +296,10 @@ class SqliteCommitter:
         return True
 
 
+class _NotNow(Exception):
+    """Another program holds a lock, and the event loop does not wait for it."""
+
+
 class _TransactionLost(Exception):
     """SQLite ended the whole transaction while one request was at work."""
 
@@ -217,14 +315,36 @@ def _roll_back(connection: apsw.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[Job]) -> None:
-    """Give every reading job its result, each from one consistent snapshot of a connection."""
-    for job in jobs:
+class SqliteReader:
+    """Runs reading jobs, each on one consistent snapshot of a connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._execute = SqliteExecutor(connection)
+        self.on_loop = False
+        """Whether the event loop is at work here, which waits for nobody."""
+
+    def run(self, jobs: list[Job]) -> None:
+        """Give every job its result."""
+        for job in jobs:
+            self._one(job)
+
+    def run_here(self, job: Job) -> bool:
+        """Give one job its result on the event loop; False when the thread has to."""
+        self.on_loop = True
+        try:
+            self._one(job)
+        finally:
+            self.on_loop = False
+        return job.result is not None
+
+    def _one(self, job: Job) -> None:
+        connection = self._connection
         _roll_back(connection)  # what the last one left, if its own end failed
         try:
             connection.execute("BEGIN")
             try:
-                job.succeed(job.run(Tx(execute)))
+                job.succeed(job.run(Tx(self._execute)))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -233,4 +353,5 @@ def run_reads(connection: apsw.Connection, execute: SqliteExecutor, jobs: list[J
         except apsw.IOError as error:
             job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            job.fail(translate(error))
+            if not (self.on_loop and isinstance(error, apsw.BusyError)):  # else the thread waits
+                job.fail(translate(error))

@@ -6,7 +6,7 @@ SQLite's own locks.
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
@@ -21,10 +21,10 @@ from ..api import Availability, CopyDamaged, CopyFailed, Load, LostCommits, Stor
 from ..machine_identity import DaemonInstance
 from ..worker_thread import Job, WorkerThread, pass_on_effects
 from . import integrity_check, page_checksums
-from .connect import check_sqlite, connect, open_database
+from .connect import BUSY_MS, check_sqlite, connect, open_database, wait_while_busy
 from .database_files import FileIdentity, HighWaterMark
 from .disk_reserve import SIZE
-from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
+from .group_commit import OutsideTransaction, SqliteCommitter, SqliteReader
 from .integrity_check import damage_of
 from .migrate import newest
 from .online_backup import online_copy
@@ -38,7 +38,8 @@ class SqliteStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread. ``failed`` is set when the disk failed; then nothing is written any more.
+    thread, as a rule after those who waited have gone on. ``failed`` is set when the disk
+    failed; then nothing is written any more.
     """
 
     kind: Literal["sqlite"] = "sqlite"
@@ -72,17 +73,31 @@ class SqliteStore:
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._identity = FileIdentity(path)
         self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
-        self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
-        executor = SqliteExecutor(self._reader_connection)
+        self._reads = SqliteReader(self._reader_connection)
+        writes, reads = self._committer, self._reads
+        wait_while_busy(self._writer_connection, BUSY_MS, lambda: not writes.on_loop)
+        wait_while_busy(self._reader_connection, BUSY_MS, lambda: not reads.on_loop)
+        self._writer = WorkerThread(
+            "writer",
+            writes.run,
+            self._wrote,
+            run_here=writes.run_here,
+            inline=inline,
+        )
         self._reader = WorkerThread(
             "reader",
-            lambda jobs: run_reads(self._reader_connection, executor, jobs),
+            reads.run,
             lambda _: None,
+            run_here=reads.run_here,
             inline=inline,
         )
         self._wal = WalCheckpointer(str(path), vfs, self._fail)
         self._token: trio.lowlevel.TrioToken | None = None
         self._writer_connection.set_wal_hook(self._wal_grew)
+
+    def settle(self) -> None:
+        """Carry out the effects of everything that is answered; it happens soon by itself."""
+        self._writer.settle()
 
     def as_stored(self, value: T) -> T:
         """Return a request as its texts come back from the store, which is as they are."""
@@ -130,16 +145,19 @@ class SqliteStore:
     async def run(self) -> None:
         """Hear of other machines' commits: there are none."""
 
-    async def write(self, rule: Callable[[Tx], T]) -> T:
-        """Run a rule in a transaction; returns after COMMIT, raises after rollback."""
-        return await self._writer.submit(rule)
+    async def write(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
+        """Run a rule in a transaction; returns after COMMIT, raises after rollback.
 
-    async def read(self, rule: Callable[[Tx], T]) -> T:
+        Rules of one ``kind`` take about as long, which says whether one may run on the event loop.
+        """
+        return await self._writer.submit(rule, kind)
+
+    async def read(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
-        return await self._reader.submit(rule)
+        return await self._reader.submit(rule, kind)
 
     def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        """Called by SQLite after each commit of a change, on the writer's thread."""
+        """Called by SQLite after each commit of a change, where that was made."""
         self._committer.landed = True
         return self._wal.wal_grew(connection, name, pages)
 

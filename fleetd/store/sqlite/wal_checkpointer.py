@@ -17,6 +17,9 @@ PAGES = 1_000
 # What is written while the WAL is copied back comes on top.
 _LAID_OUT = 1_250
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+# So often the WAL is copied beside the writer at most, and until a pass copied so few pages. The
+# less is left, the shorter the writer waits for the end of it.
+_PASSES, _FEW = 4, 100
 # How long the end of a checkpoint of the WAL may keep the writer waiting for a reader.
 BUSY_MS = 10
 # It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
@@ -28,8 +31,9 @@ class WalCheckpointer:
 
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
     twice as long as one that writes over what was there.
-    Nearly all is copied beside the writer; what it wrote meanwhile is copied while it waits, or
-    the WAL would never start from its beginning under a steady load, and would grow for ever.
+    Nearly all is copied and synced beside the writer; what it wrote meanwhile is copied and synced
+    while it waits, or the WAL would never start from its beginning under a steady load, and would
+    grow for ever.
 
     ``failed`` is called, on that thread, with an error after which nothing is known of the disk.
     """
@@ -37,6 +41,9 @@ class WalCheckpointer:
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
         self._wal = f"{path}-wal"
         self._connection = connect(path, vfs=vfs)
+        # By SQLite's file system: it alone can close the file without losing the locks on it.
+        flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
+        self._database = apsw.VFSFile(vfs or "", path, flags)
         self._failed = failed
         self._next = PAGES
         self._wanted = threading.Event()
@@ -97,9 +104,15 @@ class WalCheckpointer:
             self._connection.execute("ROLLBACK")
 
     def _copy_back(self) -> None:
-        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        # Again, for what came meanwhile: the less is left, the shorter the writer waits.
-        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        done = 0
+        for _ in range(_PASSES):
+            _, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            # SQLite leaves the sync to the last one when somebody wrote meanwhile: the writer would
+            # wait for all that was copied.
+            self._database.xSync(apsw.SQLITE_SYNC_NORMAL)
+            if copied - done <= _FEW:  # as many came meanwhile, at most
+                break
+            done = copied
         self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
     @property
@@ -113,6 +126,7 @@ class WalCheckpointer:
         self._wanted.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._database.xClose()
         self._connection.close()
 
 

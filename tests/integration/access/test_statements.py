@@ -24,7 +24,13 @@ SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|PRAGMA|VACUUM|
 REVIEWED = {
     "domain/agents/agent_loss": {"condition"},
     "domain/agents/agents": {"where"},
-    "domain/agents/mailbox": {"where", "order"},
+    "domain/agents/mailbox": {
+        "inside_of('agent', wanted)",
+        "inside_of('id', [*found])",
+        "order",
+        "state",
+        "where",
+    },
     "domain/artifacts/ingest": {"names"},
     "domain/artifacts/inventory": {
         "KINDS[noun].table",
@@ -33,11 +39,11 @@ REVIEWED = {
         "table",
         "when",
     },
-    "domain/artifacts/outbox": {"KINDS[noun].table", "there"},
+    "domain/artifacts/outbox": {"KINDS[noun].table", "inside_of('coming', coming)", "there"},
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
-    "domain/core/event_log": {"seen"},
+    "domain/core/event_log": {"holds", "rows", "seen"},
     "domain/core/ids": {"TABLES[noun]", "table"},
     "domain/core/soft_delete": {"TABLES[noun]", "_EMPTIED[noun]"},
     "domain/core/tombstones": {"inside_of('d', digests)"},
@@ -82,8 +88,9 @@ REVIEWED = {
     "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {"where"},
     "domain/recovery/restore_steps": {
-        "', '.join((f'{name} = :{name}' for name ",
-        "'UPDATE sorties SET ' + ', '.join((f'{na",
+        "assignments",
+        "inside_of('owner', some)",
+        "inside_of('path', some)",
     },
     "domain/recovery/roll_forward": {"assignments"},
     "domain/recovery/state": {

@@ -19,10 +19,25 @@ from fleetctl import hook_client as client
 from fleetctl.client import Fleet
 from fleetd.host import paths
 from fleetd.protocol.errors import Unavailable
-from tests.support.hook_client import AT_MOST_S, HookRun, hook, spooled, start, take_in_spool
+from tests.support import hook_client as support
+from tests.support.hook_client import (
+    AT_MOST_S,
+    HookRun,
+    command_of,
+    hook,
+    spooled,
+    start,
+    take_in_spool,
+)
 from tests.support.processes import Daemon
 
 Connect = Callable[[], Fleet]
+
+
+@pytest.fixture(params=["python", "compiled"], autouse=True)
+def _program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have one client after the other be what ``hook`` and ``start`` run."""
+    monkeypatch.setattr(support, "COMMAND", command_of(request.param))
 
 
 def prompt(text: str, session: str = "s-1", event: str = "UserPromptSubmit") -> str:

@@ -13,6 +13,7 @@ from fleetd.protocol.requests.message import (
     MessageSend,
 )
 from tests.support.fleet import MINUTE
+from tests.support.statements import noted
 
 
 async def inbox(fleet, agent, **more):
@@ -148,3 +149,65 @@ async def test_letters_are_listed_by_whether_somebody_still_waits(fleet):
     assert await listed(True) == [waiting.id]
     assert await listed(False) == [read.id]
     assert await listed(None) == [waiting.id, read.id]
+
+
+async def test_mail_costs_few_statements(fleet, monkeypatch):
+    mission = await fleet.mission(0)
+    await fleet.agents(mission, "dispatch-1", "spec-1", "spec-2")
+    statements = noted(monkeypatch)
+
+    async def cost(request):
+        statements.clear()
+        return await fleet.do(request), len(statements)
+
+    sent, most = await cost(MessageSend("dispatch-1", ["spec-1", "spec-2"], "Please look"))
+    assert most <= 9
+    for _ in range(20):
+        await fleet.write(mission, ["spec-1"])
+    read, most = await cost(MessageInbox("spec-1"))
+    assert (len(read.messages), most <= 4) == (21, True)
+    assert (await cost(MessageInbox("spec-1")))[1] <= 2
+    assert (await cost(MessageInbox("spec-9")))[1] <= 1
+    assert (await cost(MessageAck(sent.id, "spec-1")))[1] <= 8
+    assert (await cost(MessageList()))[1] <= 2
+
+
+async def test_what_is_answered_is_what_is_stored(fleet):
+    mission = await fleet.mission(0)
+    await fleet.agents(mission, "dispatch-1", "spec-1", "spec-2", "heir")
+
+    async def stored():
+        return (await fleet.do(MessageList())).messages
+
+    named = {"body": "Look", "thread_id": "t-1", "priority": "high"}
+    sent = await fleet.write(mission, ["spec-2", "spec-1", "never-seen"], **named)
+    assert await stored() == [sent]
+    free = await fleet.do(MessageSend("nobody", ["spec-1"], "Of no mission"))
+    assert await stored() == [sent, free]
+    assert free.mission_id is None
+    fleet.clock.pass_by(MINUTE)
+    assert await inbox(fleet, "spec-1") == await stored()
+    told = (await fleet.events(kind="message_delivered"))[-1]
+    assert (told.stream, told.data) == ("agent:spec-1", {"message_id": free.id})
+    for _ in range(2):
+        fleet.clock.pass_by(MINUTE)
+        again = await fleet.do(MessageRequeue(sent.id, "spec-1"))
+        assert (await stored())[0] == again
+        assert states(again) == {"spec-2": "queued", "spec-1": "queued", "never-seen": "queued"}
+        await inbox(fleet, "spec-1")
+    for reader in ("spec-1", "spec-2"):
+        fleet.clock.pass_by(MINUTE)
+        assert (await fleet.do(MessageAck(sent.id[:-1], reader))) == (await stored())[0]
+    attempts = {delivery.agent_id: delivery.attempts for delivery in (await stored())[0].deliveries}
+    assert attempts == {"spec-2": 0, "spec-1": 3, "never-seen": 0}
+
+
+async def test_an_inbox_is_noted_in_the_order_of_its_mail(fleet):
+    one, other = await fleet.mission(0), await fleet.mission(0, title="Other")
+    sent = [await fleet.write(each, ["spec-1"]) for each in (one, other, one, one, other)]
+
+    assert await inbox(fleet, "spec-1", limit=4) == (await fleet.do(MessageList())).messages[:4]
+
+    told = await fleet.events(kind="message_delivered")
+    assert [event.data["message_id"] for event in told] == [letter.id for letter in sent[:4]]
+    assert [event.mission_id for event in told] == [each.id for each in (one, other, one, one)]

@@ -5,11 +5,13 @@ The expectations come from rules written down here, not from the code under test
 
 import itertools
 import os
+import time
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import pytest
+import trio
 
 from fleetd.protocol.errors import Corrupt, FleetError, NotFound
 from fleetd.protocol.records import Checkpoint, Mission
@@ -18,7 +20,7 @@ from tests.support.fleet import SECOND, Fleet, opened
 
 State = Literal["present", "missing", "damaged"]
 Latest = Literal["right", "dangling", "cyclic", "directory"]
-Way = Literal["get", "latest", "recovery"]
+Way = Literal["get", "latest", "latest again", "recovery"]
 STATES: tuple[State, ...] = ("present", "missing", "damaged")
 LATEST: tuple[Latest, ...] = ("right", "dangling", "cyclic", "directory")
 CASES = list(itertools.product(STATES, STATES, LATEST))
@@ -107,7 +109,7 @@ class CheckpointStage:
             result = await self.fleet.restore(mission_id=self.mission.id)
             return result.checkpoint_id, result.warnings
         request: Any = CheckpointGet(self.newest.id)
-        if way == "latest":
+        if way in ("latest", "latest again"):
             request = CheckpointLatest(self.mission.id)
         got: Checkpoint = await self.fleet.do(request)
         meant = self.newest if got.id == self.newest.id else self.older
@@ -139,12 +141,16 @@ async def staged(fleet: Fleet) -> CheckpointStage:
     return CheckpointStage(fleet, mission, older, await fleet.checkpoint(mission, "NEWEST NOTE"))
 
 
-@pytest.mark.parametrize("way", ["get", "latest", "recovery"])
+@pytest.mark.parametrize("way", ["get", "latest", "latest again", "recovery"])
 @pytest.mark.parametrize(("row", "file", "latest"), CASES)
 async def test_what_is_served(
     fleet: Fleet, row: State, file: State, latest: Latest, way: Way
 ) -> None:
     stage = await staged(fleet)
+    if way == "latest again":  # it is told by the directory then that nothing came
+        await fleet.settle()
+        await trio.to_thread.run_sync(time.sleep, 0.06)
+        await stage.check("latest", Expected("newest"))
     stage.spoil(row, file, latest, CASES.index((row, file, latest)))
     await stage.check(way, served(way, row, file))
 

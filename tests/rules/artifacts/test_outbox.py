@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.domain.artifacts.outbox import backup, file_written
+from fleetd.domain.artifacts.outbox import backup, files_written
 from fleetd.domain.checkpoints.codec import from_file
+from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.core.tx import WriteBackup
-from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from fleetd.engine.files.outbox import FIRST_PAUSE_S, LONGEST_PAUSE_S, MARK_S
 from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.checkpoint import (
@@ -187,7 +188,7 @@ async def test_a_file_whose_row_could_not_be_marked_on_a_full_disk_is_tried_agai
     full = [True]
 
     async def sometimes_full(rule: Any, *args: Any) -> Any:
-        if rule is file_written and full:
+        if rule is files_written and full:
             raise Storage("The disk is full; nothing was stored.")
         return await write(rule, *args)
 
@@ -260,7 +261,7 @@ class Held:
     async def __call__(self, rule: Any, *args: Any) -> Any:
         if rule is not backup:
             return await self._read(rule, *args)
-        record_id = args[-1]
+        record_id = args[1]
         self.begun.append(record_id)
         answer = await self._read(rule, *args)
         if record_id in self.held:
@@ -427,3 +428,117 @@ async def test_a_deleted_mission_leaves_neither_rows_nor_files(fleet: Fleet) -> 
     assert mission.id not in str(fleet.dump("idempotency_keys"))
     with pytest.raises(NotFound):
         await fleet.do(MissionGet(mission.id))
+
+
+# How rows are marked
+
+
+def marked_together(fleet: Fleet) -> list[list[str]]:
+    """Have rows marked as a daemon does; return the list of what each transaction marks."""
+    outbox, write = fleet.engine.outbox, fleet.engine.write
+    outbox._mark_after_s = MARK_S
+    seen: list[list[str]] = []
+
+    async def met(rule: Any, *args: Any) -> Any:
+        if rule is files_written:
+            seen.append([work.record_id for work in args[0]])
+        return await write(rule, *args)
+
+    outbox._write = met
+    return seen
+
+
+async def test_files_that_follow_each_other_are_marked_in_one_transaction(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen, mission = marked_together(fleet), await fleet.mission()
+    taken = [await fleet.checkpoint(mission, wait_for_backup=False) for _ in range(3)]
+    await trio.sleep(MARK_S / 2)
+    assert all(fleet.file_of(each).is_file() for each in taken)
+    assert seen == []
+    assert await announced(fleet, mission) == []
+    assert (await fleet.do(SystemStatus())).backup_backlog == 3
+    taken.append(await fleet.checkpoint(mission, wait_for_backup=False))
+    await trio.sleep(MARK_S)
+    assert seen == [[each.id for each in taken]]
+    assert await announced(fleet, mission) == [["sqlite", "file"]] * 4
+    assert (await fleet.do(SystemStatus())).backup_backlog == 0
+
+
+async def test_whoever_waits_for_a_file_has_it_marked_at_once(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen, mission = marked_together(fleet), await fleet.mission()
+    begun = trio.current_time()
+    first = await fleet.checkpoint(mission)
+    assert first.storage_locations == ["sqlite", "file"]
+    second = await fleet.checkpoint(mission, wait_for_backup=False)
+    await fleet.do(CheckpointDelete(second.id))
+    third = await fleet.checkpoint(mission, wait_for_backup=False)
+    await fleet.engine.outbox.settled()
+    assert trio.current_time() == begun
+    assert seen == [[first.id], [second.id], [third.id]] or seen == [[first.id], [third.id]]
+
+
+async def test_whoever_holds_the_files_finds_every_row_marked(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    marked_together(fleet)
+    mission = await fleet.mission()
+    await fleet.checkpoint(mission, wait_for_backup=False)
+    await trio.sleep(MARK_S / 2)
+    async with fleet.engine.outbox.file_lock:
+        assert fleet.sql("SELECT id FROM checkpoints WHERE backed_up_at IS NULL") == []
+
+
+async def test_an_older_file_that_follows_leaves_the_newest_the_newest(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    mission = await fleet.mission()
+    older = await fleet.checkpoint(mission)
+    fleet.sql("UPDATE checkpoints SET backed_up_at = NULL")
+    seen = marked_together(fleet)
+    newer = await fleet.checkpoint(mission, wait_for_backup=False)
+    fleet.engine.outbox.post(WriteBackup("checkpoint", older.id))
+    await trio.sleep(1)
+    assert seen == [[newer.id, older.id]]
+    assert os.readlink(fleet.file_of(newer).with_name("latest.json")) == f"{newer.id}.json"
+
+
+async def test_no_more_files_are_marked_together_than_a_batch_has(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with opened(tmp_path, batches=BatchSizes(records=2)) as fleet:
+        seen, mission = marked_together(fleet), await fleet.mission()
+        async with fleet.engine.outbox.file_lock:
+            for _ in range(5):
+                await fleet.checkpoint(mission, wait_for_backup=False)
+        await trio.sleep(1)
+        assert [len(each) for each in seen] == [2, 2, 1]
+
+
+async def test_one_file_that_fails_costs_the_others_nothing(
+    fleet: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen, mission = marked_together(fleet), await fleet.mission()
+    other = await fleet.mission(title="Other")
+    obstruct(fleet, other)
+    async with fleet.engine.outbox.file_lock:
+        first = await fleet.checkpoint(mission, wait_for_backup=False)
+        await fleet.checkpoint(other, wait_for_backup=False)
+        third = await fleet.checkpoint(mission, wait_for_backup=False)
+    await trio.sleep(MARK_S)
+    assert seen == [[first.id, third.id]]
+    assert await announced(fleet, other) == [["sqlite"]]
+
+
+async def test_the_end_of_the_daemon_marks_what_was_written(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fleet:
+        marked_together(fleet)
+        mission = await fleet.mission()
+        await fleet.checkpoint(mission, wait_for_backup=False)
+        await fleet.settle()
+    async with opened(tmp_path) as fleet:
+        marked = "SELECT id FROM checkpoints WHERE backed_up_at IS NOT NULL"
+        assert len(fleet.sql(marked)) == 1
+        assert await announced(fleet, mission) == [["sqlite", "file"]]

@@ -150,7 +150,7 @@ async def test_reading_a_cursor_writes_once_an_hour_at_most(
     await fleet.do(CursorGet("nobody", "fleet"))
     assert len(fleet.sql("SELECT * FROM cursors")) == 1
 
-    async def full(_rule: object) -> None:
+    async def full(*_: object) -> None:
         raise Storage("The disk is full; nothing was stored.")
 
     fleet.clock.pass_by(DAY)

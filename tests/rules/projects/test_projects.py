@@ -7,7 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from fleetd.engine.projects import Projects, Scope
+from fleetd.domain.core.context import LockScope
+from fleetd.engine.projects import Projects
 from fleetd.engine.repositories import MOST_KNOWN, RETRY_S
 from fleetd.host import git as asked
 from fleetd.host.file_system import FileSystem
@@ -37,7 +38,9 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def key(path: Path, machine: str = "", scope: Scope = "project", **named: list[str]) -> str:
+async def key(
+    path: Path, machine: str = "", scope: LockScope = "project", **named: list[str]
+) -> str:
     return await Projects(named, machine, FileSystem(inline=True)).key(str(path), scope)
 
 

@@ -34,10 +34,10 @@ async def test_of_what_clients_ask_for_only_what_removes_something_may_use_the_r
     engine = fleet.engine
     write, full, given = engine.store.write, True, 0
 
-    async def on_a_full_disk(rule: Any) -> Any:
+    async def on_a_full_disk(rule: Any, kind: Any = None) -> Any:
         if full:
             raise DiskFull("The disk is full.")
-        return await write(rule)
+        return await write(rule, kind)
 
     def give() -> bool:
         nonlocal full, given
@@ -99,12 +99,12 @@ async def test_after_each_part_the_wal_is_copied_back_so_that_it_does_not_grow_i
     done: list[str] = []
     write, full = engine.store.write, 2
 
-    async def on_a_full_disk(rule: Any) -> Any:
+    async def on_a_full_disk(rule: Any, kind: Any = None) -> Any:
         nonlocal full
         if full:
             full -= 1
             raise DiskFull("The disk is full.")
-        return await write(rule)
+        return await write(rule, kind)
 
     def give() -> bool:
         done.append("give")
@@ -127,10 +127,10 @@ async def test_what_a_pruning_did_is_remembered_on_a_full_disk(
     engine = fleet.engine
     write, full = engine.store.write, True
 
-    async def on_a_full_disk(rule: Any) -> Any:
+    async def on_a_full_disk(rule: Any, kind: Any = None) -> Any:
         if full:
             raise DiskFull("The disk is full.")
-        return await write(rule)
+        return await write(rule, kind)
 
     def give() -> bool:
         nonlocal full

@@ -106,7 +106,7 @@ async def test_a_directory_that_cannot_be_looked_into_is_named(
 async def test_the_doctor_tells_of_a_full_disk_also_when_it_is_full(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(_rule: object) -> None:
+    async def full(*_: object) -> None:
         raise Storage("The disk is full; nothing was stored.")
 
     monkeypatch.setattr(fleet.engine.store, "write", full)

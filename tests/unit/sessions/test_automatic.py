@@ -384,7 +384,9 @@ def test_a_session_joins_what_somebody_created_for_its_directory() -> None:
     row = mission_to_join(desk.tx, desk.ctx, f"{PROJECT}/src")
     assert row is not None
     assert row["id"] == under_way
-    assert mission_of_directory(desk.tx, desk.ctx, PROJECT) == under_way
+    row = mission_of_directory(desk.tx, desk.ctx, PROJECT)
+    assert row is not None
+    assert row["id"] == under_way
     missions.cancel(desk.tx, desk.ctx, MissionCancel(under_way, "enough"))
     row = mission_to_join(desk.tx, desk.ctx, PROJECT)
     assert row is not None

@@ -76,7 +76,9 @@ CREATE TABLE missions (
     -- Why it is closed; NULL while it is open.
     closed_reason TEXT CHECK (closed_reason IN ('session', 'merged', 'person')),
     -- The agent that worded its title; NULL for a person.
-    author TEXT
+    author TEXT,
+    -- Its newest event that tells of work; 0 for none.
+    last_deed_seq INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
@@ -240,7 +242,9 @@ CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id 
 CREATE INDEX idx_events_agent ON events (agent_id, seq) WHERE agent_id IS NOT NULL;
 -- What an agent did last in a mission, of whatever else there is of either.
 CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
-    WHERE activity = 1 AND agent_id IS NOT NULL;
+    WHERE activity = 1 AND agent_id IS NOT NULL AND type NOT IN (
+        'fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',
+        'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished');
 
 CREATE TABLE cursors (
     consumer TEXT NOT NULL,
@@ -288,12 +292,12 @@ CREATE TABLE checkpoints (
     -- When its file was verified last, or written; '' for never.
     verified_at TEXT NOT NULL DEFAULT ''
 ) STRICT;
--- The newest is the one with the highest seq: a clock can be stepped back, the log cannot.
-CREATE INDEX idx_checkpoints_mission ON checkpoints (mission_id, seq DESC);
-CREATE INDEX idx_checkpoints_trigger ON checkpoints (trigger);
-CREATE INDEX idx_checkpoints_timestamp ON checkpoints (timestamp);
+-- The newest milestone and the oldest error of a mission are found however many others there are.
+CREATE INDEX idx_checkpoints_trigger ON checkpoints (trigger, mission_id, seq)
+    WHERE deleted_at IS NULL;
 CREATE INDEX idx_checkpoints_seq ON checkpoints (seq DESC);
--- Counting reads this; a row of the table is a page or more.
+-- The newest is the one with the highest seq: a clock can be stepped back, the log cannot. Counting
+-- reads this; a row of the table is a page or more.
 CREATE INDEX idx_checkpoints_live ON checkpoints (mission_id, seq, trigger)
     WHERE deleted_at IS NULL;
 -- The row is the outbox: what still needs a file written, or a file removed. In the order in which it

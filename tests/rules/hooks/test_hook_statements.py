@@ -1,0 +1,129 @@
+"""What a hook asks of the store: each row once, and one upkeep for all that it tells."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from fleetd.domain.core import event_log
+from fleetd.domain.core.tx import Row, Tx
+from fleetd.harness.report import PromptSubmitted, ToolFinished
+from fleetd.protocol.requests.event import EventList
+from tests.rules.hooks.test_hook_delivery import compact, deliver
+from tests.support.fleet import MINUTE, SECOND, Fleet
+from tests.support.hook_sessions import Window
+
+EDIT = {"file_path": "/home/user/project/form.py", "old_string": "a", "new_string": "b"}
+CALL = {"tool_name": "Edit", "tool_input": EDIT}
+
+
+class Counted:
+    """What a transaction runs its statements with, noting each."""
+
+    def __init__(self, execute: Any, seen: list[str]) -> None:
+        self._execute, self._seen = execute, seen
+
+    def __call__(self, sql: str, params: Row) -> Any:
+        self._seen.append(sql)
+        return self._execute(sql, params)
+
+    def tuples(self, sql: str, params: Row) -> Any:
+        self._seen.append(sql)
+        return self._execute.tuples(sql, params)
+
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        self._seen.append(sql)
+        self._execute.many(sql, params)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the statements of rules from now on; a transaction adds its beginning and its end."""
+    seen: list[str] = []
+    real: Callable[[Tx, Any], None] = Tx.__init__
+
+    def counted(tx: Tx, execute: Any) -> None:
+        real(tx, Counted(execute, seen))
+
+    monkeypatch.setattr(Tx, "__init__", counted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "most"),
+    [
+        ("PreToolUse", CALL | {"tool_use_id": "t-2"}, 10),
+        ("PostToolUse", CALL | {"tool_use_id": "t-1"}, 10),
+        ("UserPromptSubmit", {"prompt": "Go on"}, 12),
+        ("Stop", {"last_assistant_message": "Done"}, 11),
+        ("SessionStart", {"source": "resume"}, 9),
+        ("Notification", {"message": "Look"}, 6),
+    ],
+)
+async def test_a_hook_of_a_session_under_way_needs_few_statements(
+    fleet: Fleet, statements: list[str], event: str, fields: dict[str, Any], most: int
+) -> None:
+    await deliver(fleet, "SessionStart", source="startup")
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await deliver(fleet, "PreToolUse", **CALL, tool_use_id="t-1")
+    fleet.clock.pass_by(3 * SECOND)
+    statements.clear()
+    await deliver(fleet, event, **fields)
+    assert len(statements) <= most, "\n".join(statements)
+    assert len(set(statements)) == len(statements) - (event == "SessionStart")  # the scans
+
+
+async def test_a_subagents_hook_reads_its_sessions_window_too(
+    fleet: Fleet, statements: list[str]
+) -> None:
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await deliver(fleet, "PreToolUse", **CALL, tool_use_id="t-1", agent_id="helper")
+    fleet.clock.pass_by(3 * SECOND)
+    statements.clear()
+    await deliver(fleet, "PostToolUse", **CALL, tool_use_id="t-1", agent_id="helper")
+    assert len(statements) <= 11, "\n".join(statements)
+
+
+async def test_both_events_of_a_tool_call_come_in_order_and_are_kept_up_once(fleet: Fleet) -> None:
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await compact(fleet)
+    before = (await fleet.seqs())[-1]
+    fleet.clock.pass_by(MINUTE)
+    await deliver(fleet, "PostToolUse", **CALL, tool_use_id="t-1")
+    told = (await fleet.do(EventList(since=before))).events
+    kinds = ["file_modified", "tool_finished", "recovery_confirmed"]
+    assert [event.type for event in told] == kinds
+    [mission] = fleet.sql("SELECT last_activity_seq, last_activity_at FROM missions")
+    assert mission == {"last_activity_seq": told[1].seq, "last_activity_at": fleet.clock.now}
+    [agent] = fleet.sql("SELECT last_seen_at FROM agents")
+    assert agent == {"last_seen_at": fleet.clock.now}
+
+
+async def test_the_events_of_a_call_that_edits_very_many_files_keep_their_order(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(PromptSubmitted("Rename it everywhere"))
+    files = tuple(f"/home/user/project/{number}.py" for number in range(2 * event_log.AT_ONCE + 7))
+    recorded = await window.tell(ToolFinished(tool="apply_patch", call_id="t-1", edited=files))
+    page = await fleet.do(EventList(recorded.mission_id, "file_modified", limit=1_000))
+    assert tuple(event.data["file"] for event in page.events) == files
+    newest = (await fleet.events())[-1]
+    assert newest.type == "tool_finished"
+    [row] = fleet.sql("SELECT last_activity_seq FROM missions")
+    assert row["last_activity_seq"] == newest.seq
+
+
+async def test_the_leases_of_an_agent_that_nobody_registered_are_prolonged_too(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission(1)
+    lock = await fleet.lock(mission, "a.py", "ghost", timeout_ms=10 * MINUTE)
+    fleet.clock.pass_by(MINUTE)
+    await fleet.happen(1, agent_id="ghost")
+    [row] = fleet.sql("SELECT expires_at FROM locks WHERE id = :id", id=lock.id)
+    assert row["expires_at"] > lock.expires_at
+    fleet.clock.pass_by(MINUTE)
+    await fleet.agents(mission, "ghost")
+    [again] = fleet.sql("SELECT expires_at FROM locks WHERE id = :id", id=lock.id)
+    assert again["expires_at"] > row["expires_at"]
