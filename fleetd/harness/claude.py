@@ -8,6 +8,7 @@ After the types of Claude Code 2.1.330; docs/hooks.md has what each of its event
 import json
 import re
 
+from ..protocol.timestamps import iso
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -38,7 +39,9 @@ from .report import (
     Paused,
     Payload,
     PermissionRequested,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -53,6 +56,12 @@ _BY_A_PERSON = frozenset((None, "user", "sdk"))
 _PUT_IN = re.compile(r"\s*<(system-reminder|task-notification|local-command-caveat)>")
 _ANALYSIS = re.compile(r"<analysis>.*?(</analysis>|\Z)", re.DOTALL)
 _SUMMARY = re.compile(r"</?summary>")
+# Tools that wait for their user, in the form of ToolCall.kind.
+_ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser"))
+_PLANNING = frozenset(("exitplanmode",))
+_LIMITED = re.compile(r"rate_limit|usage limit|limit reached|quota|billing", re.IGNORECASE)
+# When the limit ends, in seconds since 1970, as Claude Code writes it behind its message.
+_RESET = re.compile(r"limit[^|\n]{0,200}\|(\d{10})\b", re.IGNORECASE)
 # Where additionalContext reaches the model. Elsewhere it does nothing, or keeps the turn going.
 INJECTING = frozenset(
     ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "SubagentStart")
@@ -143,7 +152,15 @@ def _failed(call: ToolCall) -> Happenings:
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
         text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
     )
-    return (Failed(message=cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"),)
+    message = cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"
+    reset = _RESET.search(message)
+    return (
+        Failed(
+            message=message,
+            limited=_LIMITED.search(message) is not None,
+            reset_at=iso(int(reset[1]) * 1_000) if reset else None,
+        ),
+    )
 
 
 def _notified(call: ToolCall) -> Happenings:
@@ -151,7 +168,9 @@ def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type")
     # Older builds do not name the kind.
     if kind == "idle_prompt" or (kind is None and "waiting for your input" in (message or "")):
-        return (Paused(),)
+        return (Paused(reminder=True),)
+    if kind in ("elicitation_dialog", "agent_needs_input"):
+        return (QuestionAsked(question=message),)
     if kind == "permission_prompt" or (kind is None and "your permission" in (message or "")):
         return (PermissionRequested(message=message, reminder=True),)
     return (Noted(what=kind or "notification", message=message),)
@@ -161,6 +180,23 @@ def _asked(call: ToolCall) -> Happenings:
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
     return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+
+
+def _started(call: ToolCall) -> Happenings:
+    """Tell that a tool begins; some tools are there to wait for the user."""
+    started = tool_started(call)
+    if call.kind in _ASKING:
+        asked = call.given.get("questions")
+        first = asked[0] if isinstance(asked, list) and asked else call.given
+        question = text(first, "question", most=MESSAGE_CHARS) if isinstance(first, dict) else None
+        return (*started, QuestionAsked(question=question))
+    if call.kind in _PLANNING:
+        return (*started, PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)))
+    return started
+
+
+def _elicited(call: ToolCall) -> Happenings:
+    return (QuestionAsked(question=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
 def _denied(call: ToolCall) -> Happenings:
@@ -177,7 +213,8 @@ def session_ended(call: ToolCall) -> Happenings:
 HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
-    "PreToolUse": tool_started,
+    "PreToolUse": _started,
+    "Elicitation": _elicited,
     "PostToolUse": tool_finished,
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,

@@ -104,9 +104,13 @@ class WindowUsed(Happening, frozen=True):
 
 
 class Paused(Happening, frozen=True):
-    """The turn is over and the agent waits for its user; ``last_message`` is its answer."""
+    """The turn is over and the agent waits for its user; ``last_message`` is its answer.
+
+    A ``reminder`` comes a while later, mostly of an end that is known.
+    """
 
     last_message: str | None = None
+    reminder: bool = False
 
 
 class SubagentStarted(Happening, frozen=True):
@@ -122,9 +126,15 @@ class SubagentEnded(Happening, frozen=True):
 
 
 class Failed(Happening, frozen=True):
-    """The turn broke off: an error of the model's service or of the harness itself."""
+    """The turn broke off: an error of the model's service or of the harness itself.
+
+    ``limited`` says that the user's limit is reached; ``reset_at`` is when it ends, where the
+    harness tells that (ISO 8601 UTC).
+    """
 
     message: str
+    limited: bool = False
+    reset_at: str | None = None
 
 
 class Noted(Happening, frozen=True):
@@ -138,11 +148,25 @@ class PermissionRequested(Happening, frozen=True):
     """The agent waits until its user permits a tool call; ``message`` says which.
 
     A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
-    session's own agent or of a subagent.
+    session's own agent or of a subagent. It is not ``certain`` where the harness says the same of
+    calls that it permits by itself, at once.
     """
 
     message: str | None = None
     reminder: bool = False
+    certain: bool = True
+
+
+class QuestionAsked(Happening, frozen=True):
+    """The agent asks its user something and waits for the answer."""
+
+    question: str | None = None
+
+
+class PlanProposed(Happening, frozen=True):
+    """The agent waits until its user approves a plan, which ``plan`` begins with."""
+
+    plan: str | None = None
 
 
 class SessionEnded(Happening, frozen=True):
@@ -166,6 +190,8 @@ AnyHappening = (
     | Failed
     | Noted
     | PermissionRequested
+    | QuestionAsked
+    | PlanProposed
     | SessionEnded
 )
 Happenings = tuple[AnyHappening, ...]

@@ -5,7 +5,13 @@ import re
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
+from ...protocol.events import (
+    AgentDeregistered,
+    AgentLost,
+    AgentNeeds,
+    AgentNoted,
+    AgentRegistered,
+)
 from ...protocol.records import Agent, WorkNote
 from ...protocol.requests.agent import (
     AgentCurrent,
@@ -21,13 +27,14 @@ from ...protocol.requests.agent import (
 )
 from ...protocol.types import Role
 from ..core.context import Context
-from ..core.event_log import emit
+from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.observers import store_arrived
 from ..core.registry import method
 from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
+from ..liveness.needs import one_line
 from ..liveness.open_calls import end_turn
 from ..liveness.process_identity import agents_of_process
 from ..liveness.silence import detect_for
@@ -58,7 +65,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
         " pid_started = excluded.pid_started,"
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
-        " needs = NULL, needs_since = NULL,"
+        f" {NO_NEED},"
         " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
         " seen_awake_ms = excluded.seen_awake_ms, machine = excluded.machine",
         id=request.agent_id,
@@ -76,6 +83,8 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
+    if before is not None:
+        tell_no_need(tx, ctx, before)
     payload = AgentRegistered(role=request.role, harness=request.harness, pid=request.pid)
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return Registration(agent=agent_of(row), recovery=recovery)
@@ -236,10 +245,11 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(
-        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, needs = NULL,"
-        " needs_since = NULL WHERE id = :id",
+        f"UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, {NO_NEED}"
+        " WHERE id = :id",
         id=row["id"],
     )
+    tell_no_need(tx, ctx, row)
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
@@ -247,11 +257,17 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     if row["pid"] is not None:
         triggers.on_agent_died(tx, ctx, row["id"], reason)
     tx.run(
-        "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
+        "UPDATE agents SET status = 'lost', needs = 'lost', needs_since = :now,"
+        " needs_text = :reason, needs_reset_at = NULL WHERE id = :id",
+        now=ctx.now,
+        reason=one_line(reason),
         id=row["id"],
     )
     end_turn(tx, row["id"])
-    emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
+    mission, agent = row["mission_id"], row["id"]
+    emit(tx, ctx, AgentLost(reason=reason), mission_id=mission, agent_id=agent)
+    needs = AgentNeeds(needs="lost", text=one_line(reason))
+    emit(tx, ctx, needs, mission_id=mission, agent_id=agent)
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
 
 

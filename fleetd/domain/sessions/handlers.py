@@ -14,7 +14,9 @@ from ...harness.report import (
     Paused,
     PermissionRequested,
     Planned,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -24,6 +26,7 @@ from ...harness.report import (
     WindowUsed,
 )
 from ...protocol.events import HookNoted, Payload, WindowCompacted
+from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
@@ -36,7 +39,9 @@ from ..core.ids import find
 from ..core.sql import in_sql
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness.open_calls import ENDS_A_CALL, await_permission
+from ..liveness import needs
+from ..liveness.needs import Need
+from ..liveness.open_calls import ENDS_A_CALL
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
@@ -85,10 +90,15 @@ class HookContext(msgspec.Struct, kw_only=True):
                 data["happened_at"] = self.happened_at
         streams.append_of_agent(self.tx, self.ctx, self.agent_id, self.mission_id, said)
 
-    def emit(self, payload: Payload) -> None:
+    def emit(self, payload: Payload) -> Event:
         """Append an event that is no activity of the agent's."""
         mission_id, agent_id = self.mission_id, self.agent_id
-        event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=agent_id)
+        return event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=agent_id)
+
+    def need(self, need: Need) -> None:
+        """Let the agent wait for a person."""
+        since = self.happened_at or self.ctx.now
+        needs.set_need(self.tx, self.ctx, self.agent_id, need, since)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be.
@@ -252,9 +262,15 @@ def _answered(message: str | None) -> list[_Told]:
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
+    """End the turn; of a reminder the end is known, unless the turn was broken off by its user."""
+    if told.reminder and not session_lifecycle.is_active(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="idle_prompt", message=told.last_message))
+        return
     hook.append(*_answered(told.last_message), ("agent_paused", {}))
     for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
+    if hook.parent is None:
+        hook.need(Need("finished", told.last_message))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
@@ -270,6 +286,7 @@ def _failed(hook: HookContext, told: Failed) -> None:
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
     hook.append(("agent_paused", {}))
+    hook.need(Need("limit" if told.limited else "failed", told.message, told.reset_at))
 
 
 def _noted(hook: HookContext, told: Noted) -> None:
@@ -282,11 +299,22 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
     what = "permission_prompt" if told.reminder else "permission_request"
-    hook.emit(HookNoted(what=what, message=told.message))
-    if not told.reminder or session_lifecycle.may_await_permission(
+    noted = hook.emit(HookNoted(what=what, message=told.message))
+    if not told.certain:
+        since = hook.happened_at or hook.ctx.now
+        needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
+    elif not told.reminder or session_lifecycle.may_await_permission(
         hook.tx, hook.report, hook.agent_id
     ):
-        await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
+        hook.need(Need("permission", told.message))
+
+
+def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
+    hook.need(Need("question", told.question))
+
+
+def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
+    hook.need(Need("plan_approval", told.plan))
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
@@ -307,5 +335,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Failed: _failed,
     Noted: _noted,
     PermissionRequested: _permission_requested,
+    QuestionAsked: _question_asked,
+    PlanProposed: _plan_proposed,
     SessionEnded: _session_ended,
 }

@@ -172,6 +172,12 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
     )
 
 
+def is_active(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent is in the middle of a turn, as far as is known."""
+    active = "SELECT 1 AS active FROM agents WHERE id = :id AND status = 'active'"
+    return tx.exists(active, id=agent_id)
+
+
 def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
     """Whether an agent may wait for a permission of which only a reminder tells.
 

@@ -147,7 +147,10 @@ CREATE TABLE agents (
     machine TEXT NOT NULL DEFAULT '',
     -- What it needs of a person while it waits, and since when; NULL when nothing is known of that.
     needs TEXT,
-    needs_since TEXT
+    needs_since TEXT,
+    -- What it needs in words, and when a limit that it met ends.
+    needs_text TEXT,
+    needs_reset_at TEXT
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
@@ -375,6 +378,30 @@ CREATE TABLE plan_items (
 CREATE INDEX idx_plan_items_agent ON plan_items (agent_id, mission_id, position)
     WHERE status <> 'dropped';
 CREATE INDEX idx_plan_items_mission ON plan_items (mission_id);
+
+-- A request for permission that counts unless its agent goes on at once.
+CREATE TABLE unconfirmed_asks (
+    agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    -- Its place in the log: activity of the agent behind it says that nobody was asked.
+    seq INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    text TEXT,
+    due_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What runs for an agent beside its own turn, and what has run.
+CREATE TABLE running_work (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    -- The harness's own name of it.
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    told TEXT,
+    began_at TEXT NOT NULL,
+    seen_at TEXT NOT NULL,
+    ended_at TEXT,
+    output TEXT,
+    PRIMARY KEY (agent_id, id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,
