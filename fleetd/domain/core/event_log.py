@@ -1,6 +1,7 @@
 """Event log: append, and what activity keeps up: missions, agents, leases, recoveries."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ _INSERT_MANY = f"{_INTO} VALUES " + ", ".join(
     f"(:type{number}, :stream, :now, :mission, :agent{number}, 0, :data{number})"
     for number in range(AT_ONCE)
 )
+_MANY = [f"{name}{number}" for number in range(AT_ONCE) for name in ("type", "agent", "data")]
 
 
 def emit(
@@ -50,15 +52,20 @@ def emit_each(
         return
     shared: Row = {"stream": _stream(mission_id, None), "now": ctx.now, "mission": mission_id}
     rows = [
-        {"type": payload.type, "agent": agent_id, "data": _encode(payload_data(payload)).decode()}
+        (payload.type, agent_id, _encode(payload_data(payload)).decode())
         for payload, agent_id in told
     ]
     whole = len(rows) - len(rows) % AT_ONCE
     for first in range(0, whole, AT_ONCE):
-        some = enumerate(rows[first : first + AT_ONCE])
-        each = {f"{name}{number}": value for number, row in some for name, value in row.items()}
-        tx.many(_INSERT_MANY, [shared | each])
-    tx.many(_INSERT, [shared | row | {"activity": 0} for row in rows[whole:]])
+        some = chain.from_iterable(rows[first : first + AT_ONCE])
+        tx.many(_INSERT_MANY, [shared | dict(zip(_MANY, some, strict=True))])
+    tx.many(
+        _INSERT,
+        [
+            shared | {"type": kind, "agent": agent_id, "data": data, "activity": 0}
+            for kind, agent_id, data in rows[whole:]
+        ],
+    )
     tx.after_commit(Ring())
 
 
