@@ -26,6 +26,7 @@ from .database_files import FileIdentity, HighWaterMark
 from .disk_reserve import SIZE
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteExecutor, run_reads
 from .integrity_check import damage_of
+from .kept_sorties import KeptSorties
 from .migrate import newest
 from .online_backup import online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
@@ -71,7 +72,12 @@ class SqliteStore:
         self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._identity = FileIdentity(path)
-        self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
+        self._committer = SqliteCommitter(
+            self._writer_connection,
+            self._identity,
+            self._mark,
+            KeptSorties(self._writer_connection),
+        )
         self._writer = WorkerThread("writer", self._committer.run, self._wrote, inline=inline)
         executor = SqliteExecutor(self._reader_connection)
         self._reader = WorkerThread(
