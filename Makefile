@@ -105,4 +105,4 @@ recording: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.recording
 
 clean:
-	rm -rf $(VENV) .agents .bench build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .agents .bench build dist fleetctl/_hook_client *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

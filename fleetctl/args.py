@@ -1,19 +1,29 @@
-"""Command-line arguments: the parser, and the options that commands share.
+"""Command-line arguments: what commands take, and the options that they share.
 
-argparse reports a wrong option by leaving the process; here it raises, so that one place decides
-how errors look and what they return.
+Nearly all of a command's time is imports, and argparse is the longest of them: ``PlainParser``
+reads what is nothing but names and flags, ``parser`` everything else.
 """
 
-import argparse
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NoReturn, TypeAlias
 
 from fleetd.protocol.errors import InvalidParams
 
-# Text, because argparse's class takes no argument at run time, and has no public name.
-Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    from .parser import CommandParser as CommandParser
+    from .parser import Subparsers as Subparsers
+
+    Run: TypeAlias = Callable[["Namespace"], int]
+else:
+    # Annotations name them, nothing else does.
+    CommandParser = Subparsers = Run = object
+
 COMMAND = "COMMAND"
 # The help of an argument that is an id, unless it has another.
 IDS = {
@@ -26,30 +36,114 @@ IDS = {
     "message": "the message's id, or its first four digits: fleetctl mail list",
     "agent": "the agent's name, such as alice: fleetctl agent list",
 }
-# Choices with more letters than this are no part of the usage line.
-MOST_CHOICES = 30
+# What argparse calls a help that nobody sees.
+SUPPRESS = "==SUPPRESS=="
 _AGE = r"([0-9]{1,6})(s|m|h|d)"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-Run = Callable[[argparse.Namespace], int]
 
 
-def _same_text(text: Any) -> Any:
-    """Return what argparse would translate, also the None of a group without a description."""
-    return text
+class Namespace:
+    """What a command line says, an attribute for each argument."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
-@contextmanager
-def without_translation() -> Iterator[None]:
-    """Have argparse not look for its words in another language, in eight places for each of them.
+class NotPlain(Exception):
+    """The command line has more than names and flags, or less than its command needs."""
 
-    Only meanwhile: argparse belongs to the whole process.
+
+class PlainParser:
+    """A parser of names and flags, which raises NotPlain wherever argparse has to look.
+
+    Commands add their arguments to either, and both come to the same.
     """
-    before = argparse._  # type: ignore[attr-defined]
-    argparse._ = _same_text  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        argparse._ = before  # type: ignore[attr-defined]
+
+    def __init__(self) -> None:
+        self._plain = True
+        self._values: dict[str, Any] = {}
+        self._flags: dict[str, str] = {}
+        self._below: dict[str, PlainParser] = {}
+        self._below_is = ""
+        self._below_required = False
+
+    def add_argument(
+        self,
+        *names: str,
+        action: str = "store",
+        default: Any = None,
+        dest: str = "",
+        nargs: Any = None,
+        required: bool = False,
+        type: Any = None,  # noqa: A002 - argparse's word for it
+        **_: Any,
+    ) -> PlainParser:
+        """Add an argument: a flag, or one that a plain line does without."""
+        option = names[0].startswith("-")
+        if not dest:
+            long = next((name for name in names if name.startswith("--")), names[0])
+            dest = long.lstrip("-").replace("-", "_") if option else names[0]
+        if action == "store_true" and default is None:
+            self._flags |= dict.fromkeys(names, dest)
+            default = False
+        elif (
+            action not in ("store", "append")
+            or required
+            or not (option or nargs == "?")
+            or (isinstance(default, str) and (type is not None or default == SUPPRESS))
+        ):
+            self._plain = False
+        self._values.setdefault(dest, default)
+        return self
+
+    def flag(self, *names: str, help: str) -> None:  # noqa: A002, ARG002 - as above
+        """Add an option without a value."""
+        self.add_argument(*names, action="store_true")
+
+    def set_defaults(self, **values: Any) -> None:
+        """Set what nobody gives."""
+        self._values |= values
+
+    def add_mutually_exclusive_group(self, **_: Any) -> PlainParser:
+        """Add arguments that exclude each other, which argparse has to look at."""
+        self._plain = False
+        return self
+
+    def commands(self, dest: str) -> PlainParser:
+        """Return the place to add commands, of which one must be named."""
+        self._below_required = True
+        return self.optional_commands(dest)
+
+    def optional_commands(self, dest: str) -> PlainParser:
+        """Return the place to add commands below one that also runs without them."""
+        self._below_is = dest
+        self._values.setdefault(dest, None)
+        return self
+
+    def add_parser(self, name: str, **_: Any) -> PlainParser:
+        """Add a command and return its parser."""
+        self._below[name] = parser = PlainParser()
+        return parser
+
+    def parse(self, arguments: list[str], found: Namespace | None = None) -> Namespace:
+        """Return what a plain command line says; raises NotPlain."""
+        found = found or Namespace()
+        found.__dict__ |= self._values
+        for number, word in enumerate(arguments):
+            if word in self._flags:
+                setattr(found, self._flags[word], True)
+            elif word in self._below and number == 0 and self._plain:
+                setattr(found, self._below_is, word)
+                return self._below[word].parse(arguments[1:], found)
+            else:
+                raise NotPlain
+        if not self._plain or self._below_required:
+            raise NotPlain
+        return found
 
 
 class UsageError(InvalidParams):
@@ -58,175 +152,6 @@ class UsageError(InvalidParams):
     def __init__(self, message: str, usage: str = "") -> None:
         super().__init__(message, hint="Add --help to see the options.")
         self.usage = usage
-
-
-class _CheckingFormatter(argparse.RawDescriptionHelpFormatter):
-    """What argparse checks each option with; it need not ask how wide the terminal is."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=80)
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """What people read: no wider than the terminal, but for examples, which are to be copied.
-
-    A command's name and what it is for stand on one line.
-    """
-
-    def format_help(self) -> str:
-        # argparse forgets that commands are indented when it looks for the longest.
-        self._action_max_length += 2
-        return super().format_help()
-
-    def _format_action(self, action: argparse.Action) -> str:
-        """Leave out the line above a list of commands, which says COMMAND."""
-        text = super()._format_action(action)
-        listed = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
-        return text.partition("\n")[2] if listed else text
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Break prose; indented lines stay as they are."""
-        from textwrap import fill
-
-        return "\n".join(
-            indent + line if line.startswith(" ") else fill(line, width, initial_indent=indent)
-            for line in text.splitlines()
-        )
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser that raises UsageError and takes no abbreviated options.
-
-    ``overview`` makes the help of a parser with more commands than one list can show.
-    """
-
-    def __init__(self, overview: Callable[[], str] | None = None, **settings: object) -> None:
-        self._overview = overview
-        super().__init__(formatter_class=_CheckingFormatter, allow_abbrev=False, **settings)  # type: ignore[arg-type]
-
-    def add_argument(
-        self, *names: str, completes: str | None = None, **settings: Any
-    ) -> argparse.Action:
-        """Add an argument, and say what a shell completes its value with: see ``with_completion``.
-
-        A completed value is an ID, unless ``metavar`` says otherwise. Many choices stand in the
-        help, not in the usage, where nothing breaks them.
-        """
-        if completes:
-            settings = {"metavar": "ID", "type": _not_empty, **settings}
-            if not names[0].startswith("-"):
-                settings.setdefault("help", IDS.get(completes.partition(".")[0]))
-        choices = settings.get("choices")
-        if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
-            settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
-            listed = f"one of {', '.join(choices)}"
-            settings["help"] = f"{settings['help']}: {listed}" if settings.get("help") else listed
-        return with_completion(super().add_argument(*names, **settings), completes)
-
-    def flag(self, *names: str, help: str) -> None:  # noqa: A002 - argparse's word for it
-        """Add an option without a value."""
-        self.add_argument(*names, action="store_true", help=help)
-
-    def format_help(self) -> str:
-        """Return the help, as wide as the terminal."""
-        if self._overview is not None:
-            return self._overview()
-        self.formatter_class = _HelpFormatter
-        return super().format_help()
-
-    def format_usage(self) -> str:
-        """Return the usage, as wide as the terminal."""
-        self.formatter_class = _HelpFormatter
-        return super().format_usage()
-
-    def commands(self, dest: str) -> Subparsers:
-        """Return the place to add commands, which the help shows before the options."""
-        # With its prog argparse need not format a usage line, which imports what only help needs.
-        place: Subparsers = self.add_subparsers(
-            title="commands", dest=dest, metavar=COMMAND, required=True, prog=self.prog
-        )
-        self._action_groups.insert(0, self._action_groups.pop())
-        return place
-
-    def optional_commands(self, dest: str) -> Subparsers:
-        """Return the place to add commands below one that also runs without them."""
-        place: Subparsers = self.add_subparsers(
-            title="commands", dest=dest, metavar=COMMAND, prog=self.prog, action=_Below
-        )
-        return place
-
-    def subcommand(self, name: str) -> "CommandParser":
-        """Return the parser of a command below this one; raises UsageError where there is none."""
-        places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
-        place = next(places, None)
-        if place is None:
-            self.error(f"{self.prog} has no commands below it: {name!r}")
-        self._check_value(place, name)
-        found: CommandParser = place.choices[name]
-        return found
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print; where a command is missing, with those there are."""
-        if message.endswith(f"are required: {COMMAND}"):
-            raise UsageError(
-                f"{COMMAND} is required: choose one of these.", self.format_help().strip()
-            )
-        raise UsageError(message, self.format_usage().strip())
-
-    def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
-        """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
-        options = [each for each in unknown if each.startswith("-")]
-        near = did_you_mean(options[0], self._option_string_actions) if options else ""
-        shown = " ".join(each or "''" for each in unknown)
-        self.error(f"unrecognized arguments: {shown}{near and '.' + near}")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a choice that there is not, and name what may have been meant."""
-        if action.choices is None or value in action.choices:
-            return
-        choices = list(map(str, action.choices))
-        near = did_you_mean(str(value), choices)
-        if action.metavar == COMMAND:
-            more = near or f" There are: {', '.join(choices)}."
-            raise UsageError(
-                f"argument {COMMAND}: there is no {value!r}.{more}", self.format_usage().strip()
-            )
-        message = f"expected one of {', '.join(choices)}; got {value!r}"
-        raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
-
-
-class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
-    """Commands below one that has options too: refuses options that would have no effect."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        for action in parser._actions:  # noqa: SLF001
-            given = getattr(namespace, action.dest, action.default)
-            if action.option_strings and given != action.default:
-                option = action.option_strings[-1]
-                parser.error(f"argument {option}: write it after {values[0]!r}")
-        super().__call__(parser, namespace, values, option_string)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean status?`` for a word that is nearly a known one, else nothing."""
-    # Imported here: it is needed only where something is wrong.
-    from difflib import get_close_matches
-
-    found = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {found[0]}?" if found else ""
-
-
-def _not_empty(text: str) -> str:
-    """Refuse an empty id: it comes from a variable that is not set, and means no default."""
-    if not text:
-        raise argparse.ArgumentTypeError("the value is empty; give one, or leave it out")
-    return text
 
 
 def with_completion(action: argparse.Action, completes: str | None) -> argparse.Action:
@@ -260,7 +185,7 @@ def command(
         ("--exact", "on a terminal too: times in ISO 8601, nothing cut"),
     )
     for option, meaning in shared:
-        shown = meaning if prints else argparse.SUPPRESS
+        shown = meaning if prints else SUPPRESS
         parser.add_argument(option, action="store_true", help=shown)
     parser.set_defaults(run=run, parser=parser)
     return parser
@@ -282,10 +207,17 @@ def whole_number(minimum: int, maximum: int | None = None) -> Callable[[str], in
         except ValueError:
             value = minimum - 1
         if value < minimum or (maximum is not None and value > maximum):
-            raise argparse.ArgumentTypeError(f"expected a whole number, {bounds}; got {text!r}")
+            raise bad_value(f"expected a whole number, {bounds}; got {text!r}")
         return value
 
     return convert
+
+
+def bad_value(message: str) -> Exception:
+    """Return what argparse wants to be told of a value that is none."""
+    from argparse import ArgumentTypeError
+
+    return ArgumentTypeError(message)
 
 
 def age(text: str) -> int:
@@ -293,7 +225,7 @@ def age(text: str) -> int:
     import re
 
     if (found := re.fullmatch(_AGE, text)) is None:
-        raise argparse.ArgumentTypeError(f"expected an age such as 30m, 2h or 3d; got {text!r}")
+        raise bad_value(f"expected an age such as 30m, 2h or 3d; got {text!r}")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -343,7 +275,9 @@ def threshold_ms() -> int | None:
     text = os.environ.get("FLEET_ACTIVITY_THRESHOLD_MS")
     if not text:
         return None
+    from argparse import ArgumentTypeError
+
     try:
         return whole_number(1, 30 * 86_400_000)(text)
-    except argparse.ArgumentTypeError as error:
+    except ArgumentTypeError as error:
         raise UsageError(f"FLEET_ACTIVITY_THRESHOLD_MS: {error}") from None

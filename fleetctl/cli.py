@@ -3,13 +3,11 @@
 Only the module of the command that was named is imported, and only what that command needs.
 """
 
-import importlib
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
 
 from fleetd import __version__
 from fleetd.protocol.errors import (
@@ -21,9 +19,16 @@ from fleetd.protocol.errors import (
     SchemaInvalid,
 )
 
-from .args import CommandParser, UsageError, without_translation
+from .args import Namespace, NotPlain, PlainParser, UsageError
 from .output import console
 from .prompts import Cancelled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from .args import CommandParser
 
 # The commands by group; ``fleetctl --help`` shows the groups of DAILY, ``help --all`` all of them.
 GROUPS = {
@@ -162,11 +167,7 @@ def _move_common_options_last(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with without_translation():
-            parser = build_parser(arguments)
-            args, unknown = parser.parse_known_args(arguments)
-            if unknown:
-                getattr(args, "parser", parser).reject_unknown(unknown)
+        args = parsed(arguments)
     except SystemExit as leaving:
         # --help and --version print and leave; main() returns instead.
         return int(leaving.code or 0)
@@ -174,9 +175,41 @@ def _run(arguments: list[str]) -> int:
     return int(args.run(args))
 
 
+def parsed(arguments: list[str]) -> Namespace:
+    """Return what the arguments say; raises UsageError, and SystemExit after ``--help``."""
+    try:
+        return parsed_plain(arguments)
+    except NotPlain:
+        pass
+    from .parser import without_translation
+
+    with without_translation():
+        parser = build_parser(arguments)
+        args, unknown = parser.parse_known_args(arguments, Namespace())
+        if unknown:
+            getattr(args, "parser", parser).reject_unknown(unknown)
+    return args
+
+
+def parsed_plain(arguments: list[str]) -> Namespace:
+    """Return what names of commands and flags say; raises NotPlain for anything else."""
+    parser = PlainParser()
+    if not arguments or arguments[0] not in COMMANDS:
+        raise NotPlain
+    _command(arguments[0]).register(parser.commands("command"))
+    return parser.parse(arguments)
+
+
+def _command(name: str) -> Any:
+    """Return the module of a command."""
+    module = f"{__package__}.commands.{name}"
+    __import__(module)  # importlib takes longer to import than a command
+    return sys.modules[module]
+
+
 def build_parser(arguments: Sequence[str]) -> CommandParser:
     """Return the parser for these arguments, with the options of the command they name."""
-    program = Path(sys.argv[0]).name
+    program = sys.argv[0].rpartition("/")[2]
     parser = _parser(program if program in ("fleetctl", "fleet") else "fleetctl")
     subparsers = parser.commands("command")
     named = next((word for word in arguments if not word.startswith("-")), "")
@@ -184,7 +217,7 @@ def build_parser(arguments: Sequence[str]) -> CommandParser:
         raise UsageError(f"There is no command {named!r}: {INSTEAD[named]}.")
     for name in [named] if named in COMMANDS else COMMANDS:
         if name == named:
-            importlib.import_module(f".commands.{name}", __package__).register(subparsers)
+            _command(name).register(subparsers)
         else:
             subparsers.add_parser(name, help=COMMANDS[name])
     return parser
@@ -195,7 +228,7 @@ def full_parser(prog: str = "fleetctl") -> CommandParser:
     parser = _parser(prog)
     subparsers = parser.commands("command")
     for name in COMMANDS:
-        importlib.import_module(f".commands.{name}", __package__).register(subparsers)
+        _command(name).register(subparsers)
     return parser
 
 
@@ -209,11 +242,13 @@ def overview(prog: str, groups: Iterable[str] = GROUPS) -> str:
 
 
 def _parser(prog: str) -> CommandParser:
+    from .parser import CommandParser
+
     parser = CommandParser(
         prog=prog,
         description=SUMMARY,
         epilog=EXAMPLES,
-        overview=partial(overview, prog, DAILY),
+        overview=lambda: overview(prog, DAILY),
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

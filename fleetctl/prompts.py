@@ -1,12 +1,18 @@
 """Prompts: questions to the person at the terminal."""
 
+from __future__ import annotations
+
 import sys
-from argparse import Namespace
-from collections.abc import Iterable
 
 from fleetd.protocol.errors import FleetError, InvalidParams
 
 from .output.console import clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .args import Namespace
 
 
 class Cancelled(FleetError):

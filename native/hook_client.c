@@ -1,7 +1,8 @@
 /* The hook client, compiled: does what fleetctl/hook_client.py does, in a third of its time.
 
-   One table of cases tests both (tests/cli/test_hook_client.py). Where a remark here is short, the
-   other client has the reason. */
+   One table of cases tests both (tests/cli/test_hook_client.py). Half of this is what Python has
+   already: bytes that grow, UTF-8, JSON strings. Where a remark is short, the other client has the
+   reason. */
 
 #ifdef __APPLE__
 #define _DARWIN_C_SOURCE
@@ -51,9 +52,7 @@ static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Bytes that grow. */
-
-typedef struct {
+typedef struct { /* bytes that grow */
     unsigned char *at;
     size_t size, room;
 } Bytes;
@@ -82,19 +81,14 @@ static void add_text(Bytes *bytes, const char *text) {
 
 /* Return the length of the UTF-8 sequence here; of as much as began like one where it is none. */
 static size_t sequence(const unsigned char *at, const unsigned char *end, bool *valid) {
-    unsigned char first = *at, low = 0x80, high = 0xbf;
-    size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4, have = 1;
+    unsigned char first = *at;
+    size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4, have = 1;
     *valid = first < 0x80;
-    if (first < 0x80 || first < 0xc2 || first > 0xf4)
+    if (first < 0xc2 || first > 0xf4)
         return 1;
-    if (first == 0xe0)
-        low = 0xa0;
-    else if (first == 0xed) /* surrogates */
-        high = 0x9f;
-    else if (first == 0xf0)
-        low = 0x90;
-    else if (first == 0xf4)
-        high = 0x8f;
+    /* Nothing that fewer bytes say, no surrogates, nothing above U+10FFFF. */
+    unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     for (; have < length && at + have < end; have++, low = 0x80, high = 0xbf)
         if (at[have] < low || at[have] > high)
             return have;
@@ -102,6 +96,7 @@ static size_t sequence(const unsigned char *at, const unsigned char *end, bool *
     return have;
 }
 
+/* Return whether all of it is UTF-8. */
 static bool is_text(const unsigned char *at, const unsigned char *end) {
     bool valid = true;
     while (valid && at < end)
@@ -162,6 +157,7 @@ static long hexadecimal(const unsigned char *at, const unsigned char *end) {
     return value;
 }
 
+/* Add a character as UTF-8. */
 static void add_character(Bytes *bytes, long c) {
     unsigned char text[4];
     size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -205,7 +201,7 @@ static bool add_said(Bytes *bytes, const unsigned char *at, const unsigned char 
     return at < end && *at == '"';
 }
 
-/* What this process was called for. */
+/* What this process was called for, and how it is interrupted. */
 
 static Bytes said, line;
 static char name[STAMP_LENGTH + 64], part[sizeof name + 8]; /* <milliseconds>-<delivery id> */
@@ -228,13 +224,14 @@ static void alarm_in(int first_ms, int again_ms) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* It rings until it was noticed: a call may begin just behind the look at ``over``. */
+/* Say that it is over. The alarm rings on: a call may begin just behind a look at ``over``. */
 static void stop(int number) {
     (void)number;
     over = 1;
     alarm_in(AGAIN_MS, AGAIN_MS);
 }
 
+/* End while a frame is left behind: what it would come to is not waited for. */
 static void give_up(int number) {
     (void)number;
     unlink(part);
@@ -247,6 +244,7 @@ static void on(int number, void (*handler)(int)) {
     sigaction(number, &action, NULL);
 }
 
+/* Make the line for the daemon; what was said is a string in it, whatever it is. */
 static void add_line(void) {
     char text[96];
     add_text(&line, "{\"jsonrpc\":\"2.0\",\"method\":\"hook.deliver\",\"params\":{\"delivery_id\":\"");
@@ -278,6 +276,7 @@ static void add_line(void) {
 
 /* Places; fleetd.host.paths decides the same. */
 
+/* Return a variable that is an absolute path, else NULL. */
 static const char *absolute(const char *variable) {
     const char *value = getenv(variable);
     return value && *value == '/' ? value : NULL;
@@ -327,6 +326,7 @@ static bool again(ssize_t result) {
     return result < 0 && errno == EINTR && !over;
 }
 
+/* Return a connection to a daemon of the same user, -1 if there is none in time. */
 static int connected(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint32_t peer[PEER_BYTES / 4] = {0};
@@ -389,6 +389,7 @@ static bool enter_spool(void) {
     return true;
 }
 
+/* Write the frame; false if it is not there as a whole. */
 static bool written(void) {
     int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     size_t size = 0;
@@ -463,6 +464,7 @@ static bool before_compaction(void) {
 /* Read stdin to its end; false if it cannot be, or not in time. */
 static bool heard(void) {
     static unsigned char unwanted[CHUNK_BYTES];
+    room(&said, CHUNK_BYTES); /* also where nothing is said */
     while (!over) {
         bool wanted = said.size < STDIN_BYTES; /* what is left unread would stop its writer */
         ssize_t count = read(0, wanted ? room(&said, CHUNK_BYTES) : unwanted, CHUNK_BYTES);

@@ -4,7 +4,7 @@
 asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
 from .protocol import ConnectionLost as ConnectionLost
 from .protocol import Progress as Progress
@@ -12,7 +12,10 @@ from .protocol import TooSlow as TooSlow
 from .sync import Fleet as Fleet
 from .sync import call as call
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .aio import AsyncEvents as AsyncEvents
     from .aio import AsyncFleet as AsyncFleet
     from .subscription import Events as Events

@@ -3,14 +3,15 @@
 What the blocking client does by blocking is done here by waiting; all else is what both share.
 """
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import trio
 
+from fleetd.host.socket_place import tidy
 from fleetd.protocol.errors import FleetError, Unavailable
 from fleetd.protocol.records import Event
 from fleetd.protocol.request import Request
@@ -54,7 +55,7 @@ class TrioTransport:
         """Wait."""
         await trio.sleep(seconds)
 
-    async def dial(self, path: Path, deadline: float) -> None:
+    async def dial(self, path: str, deadline: float) -> None:
         """Open a connection, after closing the one before; raises Unavailable or Denied."""
         self.close()
         while (found := try_dial(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
@@ -202,7 +203,7 @@ class AsyncEvents(EventPosition):
     A loop that was cancelled while it waited may be begun again.
     """
 
-    def __init__(self, fleet: "AsyncFleet", path: Path, options: SubscriptionOptions) -> None:
+    def __init__(self, fleet: "AsyncFleet", path: str, options: SubscriptionOptions) -> None:
         self._log = LogSubscription(path, TrioTransport(), options, fleet.call)
 
     async def __aenter__(self) -> Self:
@@ -236,13 +237,13 @@ class AsyncFleet:
 
     def __init__(
         self,
-        path: Path | str | None = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         connect_s: float = CONNECT_S,
         restart_s: float = RESTART_S,
         away_s: float = 0.0,
     ) -> None:
-        self._path = default_socket() if path is None else Path(path)
+        self._path = default_socket() if path is None else tidy(os.fspath(path))
         self._connect_s = connect_s
         self._away_s = away_s
         self._restart_s = restart_s

@@ -4,14 +4,17 @@ A type checker sees the Structs themselves. What runs are plain stand-ins by the
 a request is what it was given, and a record what the daemon answered.
 """
 
-import json
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from __future__ import annotations
 
 from fleetd.protocol.errors import Incompatible
 
+from . import plain_json
 from .methods import METHODS, RECORDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar, Self
+
     from fleetd.protocol.checkpoint_diff import *  # noqa: F403
     from fleetd.protocol.records import Agent as Agent
     from fleetd.protocol.records import Checkpoint as Checkpoint
@@ -52,7 +55,7 @@ class MissingMember(Incompatible, AttributeError):
     """The daemon's answer has no member of this name, so that ``hasattr`` is false."""
 
 
-class PlainRecord(dict[str, Any]):
+class PlainRecord(dict[str, "Any"]):
     """A JSON object whose members are attributes as well; one that is absent is MissingMember."""
 
     def __init__(self, *members: Any, **fields: Any) -> None:
@@ -93,12 +96,12 @@ class PlainRequest(PlainRecord):
 
 def encode(value: Any) -> bytes:
     """Return plain data and records as JSON, in one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return plain_json.dumps(value).encode()
 
 
 def decode(data: bytes | bytearray) -> Any:
     """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
-    return json.loads(data, object_hook=PlainRecord)
+    return plain_json.loads(data, PlainRecord)
 
 
 def require_object(value: Any, what: str) -> PlainRecord:

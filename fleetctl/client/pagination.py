@@ -1,14 +1,18 @@
 """Reading lists page by page, the event log backwards, and the fleet's overview."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from __future__ import annotations
 
 from fleetd.protocol.errors import Unavailable
 
 from . import Fleet
 from .models import Event, EventList, Status, SystemStatus
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 # How many the daemon returns at most, of what it lists whole when there are fewer.
 PAGE = 1_000
 

@@ -3,13 +3,17 @@
 The blocking client and the one for trio both speak by this.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
 
 from fleetd.protocol.errors import FleetError, LimitExceeded, Unavailable, from_wire
 from fleetd.protocol.framing import FrameTooLong, Line, LineDecoder
 
 from .models import PlainRecord, decode, encode, incompatible, require_object
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
 
 REPLY_BYTES = 256 * 1024 * 1024
 
@@ -25,37 +29,53 @@ class TooSlow(LimitExceeded):
         super().__init__("fleetd did not answer in time.", hint="Read its log, then try again.")
 
 
-class Reply(NamedTuple):
+class Reply:
     """What a call came to: its result, or the error that it was refused with."""
 
-    number: int
-    result: Any
-    error: FleetError | None
+    def __init__(self, number: int, result: Any, error: FleetError | None) -> None:
+        self.number = number
+        self.result = result
+        self.error = error
 
 
-class Notice(NamedTuple):
+class Notice:
     """What the daemon says of its own accord."""
 
-    method: str
-    params: PlainRecord
+    def __init__(self, method: str, params: PlainRecord) -> None:
+        self.method = method
+        self.params = params
 
 
-class Progress(NamedTuple):
+class Progress(tuple[str, int, "int | None"]):
     """How far a call is: ``done`` of ``total`` of ``what`` are done, if anybody knows the total."""
 
-    what: str
-    done: int
-    total: int | None
+    __slots__ = ()
+
+    def __new__(cls, what: str, done: int, total: int | None) -> Self:
+        """Return how far a call is."""
+        return super().__new__(cls, (what, done, total))
+
+    what = property(lambda self: self[0])
+    done = property(lambda self: self[1])
+    total = property(lambda self: self[2])
 
 
-class OutgoingCall(NamedTuple):
+class OutgoingCall:
     """A call: what is sent, how long its reply is waited for, and who hears how far it is."""
 
-    method: str
-    params: bytes
-    reply_s: float
-    token: str = ""
-    progress: Callable[[Progress], None] | None = None
+    def __init__(
+        self,
+        method: str,
+        params: bytes,
+        reply_s: float,
+        token: str = "",
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.method = method
+        self.params = params
+        self.reply_s = reply_s
+        self.token = token
+        self.progress = progress
 
 
 def progress_of(notice: Notice) -> tuple[str, Progress] | None:

@@ -4,16 +4,25 @@ All waiting is done by arguments: the client for trio passes what trio waits for
 what blocks, so that ``run_blocking`` runs it to its end.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from __future__ import annotations
 
-from fleetd.host import paths
+import os
+
+from fleetd.host import socket_place
 from fleetd.protocol.errors import FleetError, InvalidParams, Unavailable
 
 from .models import Request, incompatible
 from .protocol import ConnectionLost, OutgoingCall, Progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from typing import Any, TypeVar
+
+    from .subscription import Clock
+
+    R = TypeVar("R")
+
 
 CONNECT_S = 5.0
 # systemd waits a second before it starts a daemon again that failed.
@@ -26,18 +35,6 @@ REPLY_S = 120.0
 READ_S = 15.0
 # What grows with all that is stored takes as long as that takes; a daemon that hangs is ended.
 LONG_S = 86_400.0
-
-R = TypeVar("R")
-
-
-class Clock(Protocol):
-    """Time, as a client waits in it."""
-
-    def now(self) -> float:
-        """Return seconds of a clock that nobody sets."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
 
 
 async def retried(
@@ -158,12 +155,12 @@ def new_key() -> str:
     return os.urandom(16).hex()
 
 
-def default_socket() -> Path:
+def default_socket() -> str:
     """Return the path of this user's socket; raises InvalidParams when it is too long."""
-    path = paths.socket_path()
+    path = socket_place.socket_path()
     try:
-        paths.check_socket_length(path)
-    except paths.PathRefused as error:
+        socket_place.check_socket_length(path)
+    except socket_place.PathRefused as error:
         raise InvalidParams(
             str(error), hint="A socket path must fit the kernel's limit."
         ) from error

@@ -6,7 +6,6 @@ All waiting is done by the transport: trio's lets other tasks run, the blocking 
 import time as wall
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
@@ -27,7 +26,7 @@ from fleetd.protocol.requests.system import SystemHello
 
 from .models import incompatible
 from .protocol import ConnectionLost, Reply, RpcProtocol, TooSlow
-from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, Clock, is_going_away, run_blocking
+from .retry import CONNECT_S, READ_S, RESTART_PAUSE_S, RESTART_S, is_going_away, run_blocking
 from .transport import SocketTransport
 
 if TYPE_CHECKING:
@@ -55,10 +54,20 @@ class Link(NamedTuple):
     error: FleetError | None = None
 
 
+class Clock(Protocol):
+    """Time, as a client waits in it."""
+
+    def now(self) -> float:
+        """Return seconds of a clock that nobody sets."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
 class Transport(Clock, Protocol):
     """One connection at a time."""
 
-    async def dial(self, path: Path, deadline: float) -> None:
+    async def dial(self, path: str, deadline: float) -> None:
         """Open a connection, after closing the one before; raises Unavailable or Denied."""
 
     async def send(self, data: bytes, wait_s: float) -> None:
@@ -173,7 +182,7 @@ class LogSubscription:
     """Gives the events of a log in order, each once, whatever happens to the connection."""
 
     def __init__(
-        self, path: Path, transport: Transport, options: SubscriptionOptions, call: CallDaemon
+        self, path: str, transport: Transport, options: SubscriptionOptions, call: CallDaemon
     ) -> None:
         self.position: int | None = options.since
         self.epoch: str | None = options.epoch
@@ -436,7 +445,7 @@ class Events(EventPosition):
     def __init__(
         self,
         fleet: "Fleet",
-        path: Path,
+        path: str,
         transport: SocketTransport,
         options: SubscriptionOptions,
     ) -> None:

@@ -1,12 +1,12 @@
 """``Fleet``, the blocking client."""
 
+from __future__ import annotations
+
 import os
 import time
 from _thread import RLock
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from fleetd.host.socket_place import tidy
 from fleetd.protocol.errors import Unavailable
 
 from .models import Request, encode
@@ -25,10 +25,14 @@ from .retry import (
 )
 from .transport import SocketTransport
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Self, TypeVar
+
     from .subscription import Events, Link
 
-R = TypeVar("R")
+    R = TypeVar("R")
 
 
 def call(request: Request[R], *, progress: Callable[[Progress], None] | None = None) -> R:
@@ -51,12 +55,12 @@ class Fleet:
 
     def __init__(
         self,
-        path: Path | str | None = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         connect_s: float = CONNECT_S,
         restart_s: float = RESTART_S,
     ) -> None:
-        self._path = default_socket() if path is None else Path(path)
+        self._path = default_socket() if path is None else tidy(os.fspath(path))
         self._connect_s = connect_s
         self._restart_s = restart_s
         self._transport = SocketTransport()
@@ -121,8 +125,8 @@ class Fleet:
         consumer: str | None = None,
         away_s: float | None = None,
         agent_id: str | None = None,
-        on_link: "Callable[[Link], None] | None" = None,
-    ) -> "Events":
+        on_link: Callable[[Link], None] | None = None,
+    ) -> Events:
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
         ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``

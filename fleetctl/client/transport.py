@@ -3,18 +3,23 @@
 The C module below ``socket`` has all that a client needs, and is there in a tenth of the time.
 """
 
+from __future__ import annotations
+
 import errno
 import os
+import stat
 import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
-from pathlib import Path
-from typing import Any
 
-from fleetd.host import paths
+from fleetd.host import socket_place
 from fleetd.protocol.errors import Denied, FleetError, Unavailable
 from fleetd.protocol.framing import credentials
 
 from .protocol import TooSlow, connection_lost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOT_RUNNING = "fleetd is not running."
 # There where systemd has started the machine; it has no such directory elsewhere.
@@ -24,7 +29,7 @@ LOOK = "fleetctl doctor says what a start would meet."
 PAUSE_S = 0.02
 
 
-def dial(path: Path, deadline: float) -> socket:
+def dial(path: str | os.PathLike[str], deadline: float) -> socket:
     """Return a connected socket whose other end is ours; ``deadline`` is in monotonic seconds.
 
     Raises Unavailable when nobody listens, Denied when somebody else does.
@@ -34,12 +39,13 @@ def dial(path: Path, deadline: float) -> socket:
     return sock
 
 
-def try_dial(path: Path, left_s: float) -> socket | None:
+def try_dial(path: str | os.PathLike[str], left_s: float) -> socket | None:
     """Return a connected socket; None when the daemon has no room yet, and there is time left."""
+    path = os.fspath(path)
     sock = socket(AF_UNIX, SOCK_STREAM)
     sock.settimeout(max(left_s, PAUSE_S))
     try:
-        sock.connect(str(path))
+        sock.connect(path)
     except OSError as error:
         sock.close()
         # A full backlog is not a refusal: the daemon takes us as soon as it has room.
@@ -57,12 +63,12 @@ def try_dial(path: Path, left_s: float) -> socket | None:
     return sock
 
 
-def _connect_error(path: Path, error: OSError) -> FleetError:
+def _connect_error(path: str, error: OSError) -> FleetError:
     if isinstance(error, PermissionError):
         return _foreign_socket(path)
     if error.errno == errno.EAGAIN or isinstance(error, TimeoutError):
         return Unavailable("fleetd is too busy to take a connection.", hint="Try again later.")
-    if path.exists() and not path.is_socket():
+    if _is_no_socket(path):
         return Unavailable(
             f"{path} is not a socket, so fleetd cannot listen there.",
             hint="Check FLEET_SOCKET and XDG_RUNTIME_DIR.",
@@ -70,16 +76,24 @@ def _connect_error(path: Path, error: OSError) -> FleetError:
     systemd = os.path.isdir(BOOTED)  # noqa: PTH112 - for every client
     start = "systemctl --user start fleetd" if systemd else "fleetctl daemon start"
     hint = START if systemd else LOOK
-    if path != paths.socket_path():
+    if path != socket_place.socket_path():
         hint = f"Nobody listens at {path}."
     return Unavailable(f"{NOT_RUNNING} Start it with: {start} (or run: fleetd)", hint=hint)
 
 
-def _foreign_socket(path: Path, **values: Any) -> Denied:
+def _is_no_socket(path: str) -> bool:
+    """Whether there is something else in the place of a socket."""
+    try:
+        return not stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - as above
+    except OSError:
+        return False
+
+
+def _foreign_socket(path: str, **values: Any) -> Denied:
     return Denied(
         f"The socket {path} belongs to another user.",
         hint="Use your own daemon: check FLEET_SOCKET and XDG_RUNTIME_DIR.",
-        socket=str(path),
+        socket=path,
         **values,
     )
 
@@ -109,7 +123,7 @@ class SocketTransport:
         """Wait."""
         time.sleep(seconds)  # noqa: ASYNC251
 
-    async def dial(self, path: Path, deadline: float) -> None:
+    async def dial(self, path: str, deadline: float) -> None:
         """Open a connection, after closing the one before; raises Unavailable or Denied."""
         self.close()
         self._socket = dial(path, deadline)

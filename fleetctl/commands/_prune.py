@@ -1,10 +1,9 @@
 """Prune records: show what would go, ask, and delete it."""
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ..args import CommandParser, yes_option
+from ..args import CommandParser, Namespace, yes_option
 from ..client import Fleet
 from ..client.models import Mutation
 from ..output import console

@@ -1,6 +1,5 @@
 """``fleetctl agent``: register agents, see who works, and say what one is doing."""
 
-from argparse import Namespace
 from typing import Any, get_args
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
@@ -8,6 +7,7 @@ from fleetd.protocol.patterns import AgentStatus, Role
 
 from ..args import (
     CommandParser,
+    Namespace,
     Run,
     Subparsers,
     UsageError,

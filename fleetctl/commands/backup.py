@@ -2,14 +2,13 @@
 
 import os
 import shutil
-from argparse import Namespace
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from fleetd.protocol.errors import InvalidParams, Storage
 
-from ..args import Subparsers, UsageError, command
+from ..args import Namespace, Subparsers, UsageError, command
 from ..client import Fleet
 from ..client.models import BackupResult, SystemBackup, SystemHello
 from ..output import console

@@ -2,10 +2,9 @@
 
 import json
 import sys
-from argparse import Namespace
 from typing import Any
 
-from ..args import Subparsers, UsageError, command, whole_number
+from ..args import Namespace, Subparsers, UsageError, command, whole_number
 from ..client import Fleet
 from ..client.methods import METHODS
 from ..client.retry import mutation_timeout, new_key

@@ -1,12 +1,12 @@
 """``fleetctl checkpoint``: take a checkpoint; list, show, compare, prune and repair them."""
 
-from argparse import Namespace
 from functools import partial
 
 from fleetd.protocol.errors import InvalidState
 
 from ..args import (
     HERE,
+    Namespace,
     Subparsers,
     UsageError,
     agent_option,

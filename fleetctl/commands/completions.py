@@ -1,8 +1,6 @@
 """``fleetctl completions``: what bash and zsh complete fleetctl with."""
 
-from argparse import SUPPRESS, Namespace
-
-from ..args import Subparsers, UsageError, command, yes_option
+from ..args import SUPPRESS, Namespace, Subparsers, UsageError, command, yes_option
 from ..completion.shells import SHELLS, install, script
 from ..output import console
 

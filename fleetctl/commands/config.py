@@ -1,10 +1,8 @@
 """``fleetctl config``: the settings as this shell sees them, beside those of the daemon."""
 
-from argparse import Namespace
-
 from fleetd.protocol.errors import Unavailable
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 from ..client import call
 from ..client.models import Setting, SystemConfig
 from ..context import loaded_settings

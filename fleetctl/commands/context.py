@@ -1,8 +1,6 @@
 """``fleetctl context``: print a briefing without restoring anything."""
 
-from argparse import Namespace
-
-from ..args import Subparsers, command, mission_option, whole_number
+from ..args import Namespace, Subparsers, command, mission_option, whole_number
 from ..client import Fleet
 from ..client.models import RecoveryContextGet
 from ..context import cwd, select_mission

@@ -1,14 +1,23 @@
 """``fleetctl daemon``: fleetd as a service of this user, or as a process in the background."""
 
 import sys
-from argparse import BooleanOptionalAction, Namespace
+from argparse import BooleanOptionalAction
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from fleetd.protocol.errors import FleetError, InvalidState
 
-from ..args import CommandParser, Subparsers, UsageError, command, group, whole_number, yes_option
+from ..args import (
+    CommandParser,
+    Namespace,
+    Subparsers,
+    UsageError,
+    command,
+    group,
+    whole_number,
+    yes_option,
+)
 from ..output import console, times
 from ..service import control, install, logs, service, status
 from ..service.manager import ServiceState

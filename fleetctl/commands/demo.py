@@ -1,9 +1,8 @@
 """``fleetctl demo``: the guided tour, which is imported only when somebody takes it."""
 
 import importlib
-from argparse import Namespace
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 
 
 def register(subparsers: Subparsers) -> None:

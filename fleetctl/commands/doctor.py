@@ -5,7 +5,6 @@ Without one that is the settings, the path of the socket, and the permissions of
 
 import os
 import stat
-from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from fleetd import __version__
 from fleetd.host import paths
 from fleetd.protocol.errors import Denied, FleetError, InvalidParams, Unavailable
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 from ..client import Fleet, TooSlow
 from ..client.models import Finding, Findings, Hello, SystemDoctor, SystemHello
 from ..output import console

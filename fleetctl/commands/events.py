@@ -1,12 +1,12 @@
 """``fleetctl events``: the event log, up to now or as it grows."""
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..args import Subparsers, age, command, mission_option, whole_number
+from ..args import Namespace, Subparsers, age, command, mission_option, whole_number
 from ..client import Fleet
 from ..client.models import Event, EventList
 from ..client.pagination import newest_events

@@ -1,9 +1,8 @@
 """``fleetctl forget``: take back what is remembered of a mission, a session or a project."""
 
-from argparse import Namespace
 from functools import partial
 
-from ..args import CommandParser, Subparsers, command, group, yes_option
+from ..args import CommandParser, Namespace, Subparsers, command, group, yes_option
 from ..client import Fleet
 from ..client.models import Forgotten, SystemForget
 from ..context import absolute, project_dir

@@ -1,8 +1,6 @@
 """``fleetctl help``: what ``--help`` prints, for who types it in front."""
 
-from argparse import Namespace
-
-from ..args import Subparsers, UsageError, command
+from ..args import Namespace, Subparsers, UsageError, command
 from ..output import console
 
 

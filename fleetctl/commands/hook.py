@@ -3,10 +3,10 @@
 ``fleetctl.__main__`` goes to it directly, past everything that could print or fail.
 """
 
-from argparse import REMAINDER, Namespace
+from argparse import REMAINDER
 
 from .. import hook_client
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 
 
 def register(subparsers: Subparsers) -> None:

@@ -1,8 +1,8 @@
 """``fleetctl hooks``: put fleetd's hooks into agent CLIs, take them out, see how they do."""
 
-from argparse import BooleanOptionalAction, Namespace
+from argparse import BooleanOptionalAction
 
-from ..args import Subparsers, group
+from ..args import Namespace, Subparsers, group
 from ..client.models import Finding, Findings
 from ..integrations import doctor, status
 from ..integrations.apply import (

@@ -1,9 +1,8 @@
 """``fleetctl lock``: leases on files."""
 
-from argparse import Namespace
 from typing import Any
 
-from ..args import CommandParser, Run, Subparsers, command, group, whole_number
+from ..args import CommandParser, Namespace, Run, Subparsers, command, group, whole_number
 from ..client import Fleet, call
 from ..client.models import (
     Lock,

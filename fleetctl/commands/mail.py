@@ -1,11 +1,10 @@
 """``fleetctl mail``: messages between agents."""
 
-from argparse import Namespace
 from typing import Any, get_args
 
 from fleetd.protocol.patterns import Priority
 
-from ..args import Subparsers, agent_option, command, group, limit_option, since_option
+from ..args import Namespace, Subparsers, agent_option, command, group, limit_option, since_option
 from ..client import Fleet, call
 from ..client.models import (
     Message,

@@ -2,12 +2,11 @@
 
 import re
 import sys
-from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.patterns import AGENT_ID
 
-from ..args import CommandParser, Subparsers, UsageError
+from ..args import CommandParser, Namespace, Subparsers, UsageError
 from ..context import this_agent
 from ..integrations import mcp_extra
 from ..integrations.apply import (

@@ -1,13 +1,12 @@
 """``fleetctl metrics``: the daemon's figures, for Prometheus."""
 
 import os
-from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
 from fleetd.protocol.errors import Storage
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 from ..client import call
 from ..client.models import SystemMetrics
 from ..output import console

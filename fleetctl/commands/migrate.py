@@ -5,7 +5,6 @@ Only that program touches a store, also while no daemon runs.
 
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -16,7 +15,7 @@ from fleetd import config
 from fleetd.protocol.errors import Internal, from_wire
 from fleetd.protocol.migration import Migration, MigrationReply, MigrationRequest
 
-from ..args import Subparsers, UsageError, command, yes_option
+from ..args import Namespace, Subparsers, UsageError, command, yes_option
 from ..client import Progress
 from ..output import console, tables
 from ..output.progress import progress_bar

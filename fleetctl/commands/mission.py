@@ -1,6 +1,5 @@
 """``fleetctl mission``: create, start and end missions, and tell what happened on one."""
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -12,6 +11,7 @@ from fleetd.protocol.patterns import Priority
 
 from ..args import (
     CommandParser,
+    Namespace,
     Subparsers,
     UsageError,
     agent_option,

@@ -5,11 +5,10 @@ Only that program touches the store, also while no daemon runs.
 
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import TextIO
 
-from ..args import Subparsers, UsageError, command, yes_option
+from ..args import Namespace, Subparsers, UsageError, command, yes_option
 from ..prompts import confirm_or_cancel, interactive
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -1,11 +1,11 @@
 """``fleetctl resume``: bring a mission back from a checkpoint and print its briefing."""
 
 import sys
-from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
 from ..args import (
+    Namespace,
     Subparsers,
     UsageError,
     command,

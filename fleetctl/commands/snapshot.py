@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +17,7 @@ from fleetd.protocol.patterns import (
 )
 
 from ..args import (
+    Namespace,
     Subparsers,
     UsageError,
     agent_option,

@@ -1,6 +1,5 @@
 """``fleetctl sortie``: the pieces of a mission, from the first idea to done."""
 
-from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import get_args
@@ -8,7 +7,9 @@ from typing import get_args
 from fleetd.protocol.patterns import Priority, SortieStatus
 
 from ..args import (
+    SUPPRESS,
     CommandParser,
+    Namespace,
     Run,
     Subparsers,
     UsageError,

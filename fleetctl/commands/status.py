@@ -1,15 +1,17 @@
 """``fleetctl status``: the fleet at a glance."""
 
-from argparse import Namespace
+from __future__ import annotations
 
-from fleetd.protocol.patterns import AgentStatus
-
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 from ..client import Fleet
 from ..client.models import Agent, AgentList, Counts, MissionLine, Status, SystemStatus
 from ..client.pagination import all_pages
 from ..output import console, tables
 from ..output.tables import Column
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fleetd.protocol.patterns import AgentStatus
 
 # What a recovery that is not over waits for.
 STATES = {

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
-from ..args import Subparsers, command, yes_option
+from ..args import Namespace, Subparsers, command, yes_option
 from ..completion import shells
 from ..context import loaded_settings
 from ..integrations import config_file, settings_backups

@@ -1,10 +1,8 @@
 """``fleetctl version``: of which version this fleetctl is; ``daemon status`` has the daemon's."""
 
-from argparse import Namespace
-
 from fleetd import __version__
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 from ..output import console
 
 

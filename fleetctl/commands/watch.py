@@ -2,11 +2,10 @@
 
 import os
 import sys
-from argparse import Namespace
 
 from fleetd.protocol.errors import InvalidParams, InvalidState
 
-from ..args import Subparsers, command
+from ..args import Namespace, Subparsers, command
 
 HINT = "Without one: fleetctl status, or fleetctl events --follow."
 

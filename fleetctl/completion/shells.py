@@ -2,9 +2,9 @@
 
 import os
 import sys
-from argparse import Namespace
 from pathlib import Path
 
+from ..args import Namespace
 from ..integrations import config_file, settings_backups
 from ..output import console
 from ..prompts import Cancelled, confirm

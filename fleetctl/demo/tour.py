@@ -5,7 +5,6 @@ import shutil
 import sys
 import textwrap
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from subprocess import CompletedProcess
 from typing import Any, TextIO
@@ -16,6 +15,7 @@ from fleetd.protocol.errors import FleetError
 from fleetd.protocol.records import Event
 from fleetd.protocol.requests.lock import LockList
 
+from ..args import Namespace
 from ..output import console
 from . import project
 from .agents import PATIENCE_S, EventFollower

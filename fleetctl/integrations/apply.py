@@ -1,7 +1,6 @@
 """Apply changes of settings: choose agent CLIs, show, ask once, write, report."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 from fleetd.protocol.errors import FleetError, NotFound
 
-from ..args import CommandParser, Run, Subparsers, UsageError, command, yes_option
+from ..args import CommandParser, Namespace, Run, Subparsers, UsageError, command, yes_option
 from ..context import project_dir
 from ..output import console
 from ..prompts import Cancelled, confirm

@@ -7,21 +7,27 @@ Stored text comes from agents and from the tools they run. Whatever could move a
 window or reverse the reading order is taken out before it reaches a terminal, and what nobody sees.
 """
 
-import json
+from __future__ import annotations
+
 import os
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from fleetd.protocol.display import dropped, duration, escaped, escaped_in_json
 
 from . import times
 from .text import cut, width, wrapped
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TextIO, TypeVar
+
+    from ..args import Namespace
     from ..client.models import Findings, RecoveryCandidate
+
+    T = TypeVar("T")
+    Text = TypeVar("Text", str, str | None)
 
 NARROWEST = 20
 USUAL = 80
@@ -71,8 +77,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-T = TypeVar("T")
-Text = TypeVar("Text", str, str | None)
 _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
 _ONE_LINE = {**_CONTROLS, 0x09: " ", 0x0A: " "}
@@ -163,6 +167,9 @@ def bullets(title: str, items: Sequence[str]) -> None:
 
 def to_json(value: Any, *, indent: int = 2) -> str:
     """Return a record, a list or plain data as JSON; ``indent`` 0 gives one line."""
+    # Imported here: it takes as long as the whole of the rest.
+    import json
+
     separators = (",", ": ") if indent else (",", ":")
     text = json.dumps(value, ensure_ascii=False, indent=indent or None, separators=separators)
     return escaped_in_json(text.translate(_ESCAPED))
@@ -191,7 +198,7 @@ def show(args: Namespace, value: T, page: Callable[[T], object]) -> int:
     return 0
 
 
-def findings(args: Namespace, found: "Findings") -> int:
+def findings(args: Namespace, found: Findings) -> int:
     """Print what a check found; the status is 1 when something is wrong and stays so.
 
     A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
@@ -200,7 +207,7 @@ def findings(args: Namespace, found: "Findings") -> int:
     return 0 if found.ok else 1
 
 
-def _print_findings(found: "Findings") -> None:
+def _print_findings(found: Findings) -> None:
     for finding in found.findings:
         fine = "note" if finding.note else "ok"
         verdict = "fixed" if finding.fixed else fine if finding.ok else "WRONG"
@@ -210,18 +217,18 @@ def _print_findings(found: "Findings") -> None:
     line("Everything is in order." if found.ok else "Something is wrong.")
 
 
-def lost_agents(candidate: "RecoveryCandidate") -> str:
+def lost_agents(candidate: RecoveryCandidate) -> str:
     """Return who left work open, with the reason as ``fleetctl status --json`` has it."""
     return f"agent_lost: {', '.join(candidate.lost_agents)}"
 
 
-def resume_command(candidate: "RecoveryCandidate", agent: str) -> str:
+def resume_command(candidate: RecoveryCandidate, agent: str) -> str:
     """Return the command that recovers a mission, or the part of it that waits, for an agent."""
     text = f"fleetctl resume --mission {candidate.mission_id} --agent {agent}"
     return f"{text} --scope agent" if candidate.agent_id else text
 
 
-def resume_commands(candidate: "RecoveryCandidate") -> list[str]:
+def resume_commands(candidate: RecoveryCandidate) -> list[str]:
     """Return the commands that recover a mission: one, or one for each lost agent.
 
     Where others are at work again, they must not notice. A lost agent needs a successor, which

@@ -6,11 +6,11 @@ It stands on standard error, comes only after half a second, and leaves nothing 
 import os
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from ..args import Namespace
 from ..client import Fleet, Progress
 from ..client.models import Request
 

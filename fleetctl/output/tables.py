@@ -4,19 +4,24 @@ A table that is too wide first loses the columns that matter least, then texts a
 widest first. Ids are never shortened.
 """
 
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from __future__ import annotations
 
 from . import console, times
 from .console import clean, line, lines, print_json, styled
 from .text import cut, cut_middle, padded, width
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from ..args import Namespace
+
 GAP = 2
 _CUTS: dict[str, Callable[[str, int], str]] = {"end": cut, "middle": cut_middle}
 
 
-class Column(NamedTuple):
+class Column:
     """One column: its header, and what becomes of it where there is not enough room.
 
     ``matters``: one with a lower number goes sooner, None never goes. ``cut`` says where a cell may
@@ -24,12 +29,21 @@ class Column(NamedTuple):
     are told to people: ``ago`` or ``lease``. ``styles`` has a style for a value.
     """
 
-    header: str
-    matters: int | None = None
-    cut: str = ""
-    least: int = 8
-    times: str = ""
-    styles: Mapping[str, str] = {}
+    def __init__(
+        self,
+        header: str,
+        matters: int | None = None,
+        cut: str = "",
+        least: int = 8,
+        times: str = "",
+        styles: Mapping[str, str] = {},
+    ) -> None:
+        self.header = header
+        self.matters = matters
+        self.cut = cut
+        self.least = least
+        self.times = times
+        self.styles = styles
 
 
 def fit(

@@ -1,7 +1,6 @@
 """Start, stop and restart fleetd by whatever way this machine has, and show what a start is at."""
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
+from ..args import Namespace
 from ..output import console, progress
 from . import logs, process, service
 from .manager import Service

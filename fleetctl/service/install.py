@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, TextIO
 from fleetd.host import paths
 from fleetd.protocol.errors import FleetError, InvalidState
 
+from ..args import Namespace
 from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from . import control, process

@@ -1,19 +1,13 @@
 """Paths of fleetd on this machine, by platformdirs and the environment; makes nothing."""
 
 import os
-import pwd
-import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-APP = "fleet"
-# sun_path holds 108 bytes on Linux and 104 on the BSDs and macOS, the closing NUL included.
-SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
-
-
-class PathRefused(Exception):
-    """A path cannot be used; the text says why and what to do."""
+from . import socket_place
+from .socket_place import APP
+from .socket_place import PathRefused as PathRefused
+from .socket_place import check_socket_length as check_socket_length
 
 
 def _dirs() -> tuple[Path, Path]:
@@ -44,30 +38,13 @@ def config_path(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_path() -> Path:
-    """Return the directory for state: ``fleet`` in ``XDG_STATE_HOME`` or in the platform's place.
-
-    platformdirs is not asked: its versions differ, and the hook client must find the same place.
-    """
-    if (value := os.environ.get("XDG_STATE_HOME")) and Path(value).is_absolute():
-        return Path(value) / APP
-    below = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
-    return Path(_home()) / below / APP
+    """Return the directory for state: ``fleet`` in ``XDG_STATE_HOME``, else the platform's."""
+    return Path(socket_place.state_path())
 
 
 def of_socket(path: str) -> Path:
-    """Return the path of a socket, whole where it begins with ``~`` or ``~`` and the user's name.
-
-    Another user's home stays as it is: nobody is served there. The hook clients decide the same.
-    """
-    user, slash, rest = path.partition("/")
-    own = pwd.getpwuid(os.getuid()) if user.startswith("~") else None
-    homes = {"~": _home(), f"~{own.pw_name}": own.pw_dir} if own else {}
-    return Path(homes.get(user, user) + slash + rest)
-
-
-def _home() -> str:
-    home = os.environ.get("HOME", "")
-    return home if Path(home).is_absolute() else pwd.getpwuid(os.getuid()).pw_dir
+    """Return the path of a socket as a setting or a variable has it."""
+    return Path(socket_place.of_socket(path))
 
 
 def spool_path() -> Path:
@@ -76,23 +53,13 @@ def spool_path() -> Path:
 
 
 def socket_path(env: Mapping[str, str] = os.environ) -> Path:
-    """Return the socket: ``FLEET_SOCKET``, the runtime directory, else the state directory.
-
-    Never ``/tmp``, where anybody could have put something first.
-    """
-    if value := env.get("FLEET_SOCKET"):
-        return of_socket(value)
-    return runtime_dir(env) / "fleetd.sock"
+    """Return the socket: ``FLEET_SOCKET``, the runtime directory, else the state directory."""
+    return Path(socket_place.socket_path(env))
 
 
 def runtime_dir(env: Mapping[str, str] = os.environ) -> Path:
     """Return the directory that is made for the socket alone where no socket is named."""
-    if (value := env.get("XDG_RUNTIME_DIR")) and Path(value).is_absolute():
-        return Path(value) / APP
-    per_user = Path(f"/run/user/{os.getuid()}")
-    if _is_ours(per_user):
-        return per_user / APP
-    return state_path()
+    return Path(socket_place.runtime_dir(env))
 
 
 def lock_of_socket(socket: Path) -> Path:
@@ -112,21 +79,3 @@ def locks_of(database: Path, checkpoints: Path, socket: Path) -> dict[str, Path]
         f"the database {database}": database.with_name(f"{database.name}-lock"),
         f"the directory of checkpoints {checkpoints}": checkpoints / ".fleetd.lock",
     }
-
-
-def _is_ours(directory: Path) -> bool:
-    try:
-        info = directory.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
-
-
-def check_socket_length(path: Path) -> None:
-    """Raise PathRefused when the kernel could not take the path as a socket address."""
-    length = len(os.fsencode(path))
-    if length > SOCKET_PATH_MAX:
-        raise PathRefused(
-            f"The socket path is {length} bytes long, {SOCKET_PATH_MAX} are allowed: {path}. "
-            "Set FLEET_SOCKET to a shorter path."
-        )

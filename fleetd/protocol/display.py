@@ -5,9 +5,12 @@ used. Characters that nobody sees are dropped from a text; in a path they are wr
 without them it would be the name of another file.
 """
 
-import re
-from functools import cache
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from typing import Any
 
 # Unicode's Default_Ignorable_Code_Point, as a set of a regular expression.
 INVISIBLE = (
@@ -17,10 +20,17 @@ INVISIBLE = (
 )
 
 
-@cache
 def _invisible() -> re.Pattern[str]:
     # Made when it is needed first: nearly every text that a command prints is ASCII.
-    return re.compile(f"[{INVISIBLE}]")
+    global _pattern
+    if _pattern is None:
+        import re
+
+        _pattern = re.compile(f"[{INVISIBLE}]")
+    return _pattern
+
+
+_pattern: re.Pattern[str] | None = None
 
 
 def dropped(text: str) -> str:

@@ -1,8 +1,12 @@
 """The errors a client can meet: code, kind, exit status, hint."""
 
-from typing import Any, ClassVar
+from __future__ import annotations
 
-Values = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    Values = dict[str, Any]
 
 
 class FleetError(Exception):

@@ -1,14 +1,15 @@
 """The socket: bounded lines of what comes in, and the peer's credentials."""
 
-import re
-import struct
+from __future__ import annotations
+
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Large lines are not copied into what cannot be changed.
 Line = bytes | bytearray
-# A flood of these is skipped as one, or it would keep everybody waiting.
-_BLANK_LINES = re.compile(rb"\s*\n")
 
 
 class FrameTooLong(Exception):
@@ -56,10 +57,8 @@ class LineDecoder:
 
         Raises FrameTooLong, after which the stream cannot be used any more.
         """
-        if not self._scanned and (blank := _BLANK_LINES.match(self._buffer)):
-            length = blank.end()
-            del blank  # it holds the buffer
-            del self._buffer[:length]
+        if not self._scanned and self._buffer[:1].isspace():
+            self._skip_blank_lines()
         while True:
             end = self._buffer.find(b"\n", self._scanned)
             limit = self._hook_limit if self.outgrown else self._limit
@@ -77,6 +76,16 @@ class LineDecoder:
             line = line.removesuffix(b"\r")
             if line.strip():
                 return line
+
+    def _skip_blank_lines(self) -> None:
+        """Skip a flood of them as one, or it would keep everybody waiting."""
+        # Imported here: no reply begins with one, and commands start often.
+        import re
+
+        if blank := re.match(rb"\s*\n", self._buffer):
+            length = blank.end()
+            del blank  # it holds the buffer
+            del self._buffer[:length]
 
     def _large_line(self, end: int) -> bytearray:
         """Give the buffer away instead of a copy, which takes its time when it is large."""
@@ -96,10 +105,10 @@ if sys.platform == "linux":
 
         Of a listener's end they are those of the process that called ``listen``.
         """
-        layout = struct.Struct("3i")
-        pid, uid, _ = layout.unpack(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, layout.size))
+        # struct ucred: pid, uid and gid, four bytes each.
+        found = memoryview(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)).cast("i")
         # The kernel counts uids without a sign.
-        return uid & 0xFFFFFFFF, pid
+        return found[1] & 0xFFFFFFFF, found[0]
 
 else:
 
@@ -107,4 +116,5 @@ else:
         """Return the uid of the other end; raises OSError where nobody knows."""
         # struct xucred of macOS and FreeBSD begins with a version and the uid.
         local_level, local_peercred, size = 0, 1, 76
-        return struct.unpack_from("2I", sock.getsockopt(local_level, local_peercred, size))[1], None
+        found = memoryview(sock.getsockopt(local_level, local_peercred, size)).cast("I")
+        return found[1], None

@@ -5,6 +5,7 @@ results and errors, element by element. Its own dispatch would need asyncio and 
 texts on the wire, so neither is used.
 """
 
+import contextlib
 import functools
 import logging
 import re
@@ -24,6 +25,7 @@ from msgspec import inspect
 from ..domain.core import registry
 from ..engine.metrics.counters import Traffic
 from ..host import trace
+from ..host.garbage import uncollected
 from ..host.trace import TraceContext
 from ..protocol import validation
 from ..protocol.display import shown
@@ -71,10 +73,14 @@ _AT_ONCE = 4_096
 _PAYLOAD = b'"payload":"'
 _AFTER_PAYLOAD = b'"},"id":'
 _AROUND_BYTES = 65_536
-_PIECE_BYTES = 1_048_576
+_PIECE_BYTES = 262_144
 _ESCAPE_BYTES = len(r"\u0000")
 # A part of an escape, or the first of two that make a character together.
 _UNFINISHED = re.compile(rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}))?\Z")
+
+# So much text can hold more than a few hundred objects.
+_MANY_OBJECTS_BYTES = 32_768
+_NOTHING = contextlib.nullcontext()
 
 # Opening brackets become +1, closing ones -1 (0xff as a signed byte).
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -221,7 +227,8 @@ def _limit_exceeded(limit: str, allowed: int, message: str) -> LimitExceeded:
 
 def _decode(line: Line, kind: Any = Any) -> Any:
     try:
-        return msgspec.json.decode(line, type=kind)
+        with uncollected() if len(line) > _MANY_OBJECTS_BYTES else _NOTHING:
+            return msgspec.json.decode(line, type=kind)
     except UnicodeDecodeError as error:
         raise ParseError("Parse error", detail=f"not UTF-8: {error.reason}") from error
     except msgspec.DecodeError as error:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleetctl import cli
-from fleetctl.args import IDS, CommandParser, UsageError
+from fleetctl.args import IDS, UsageError
+from fleetctl.parser import CommandParser
 from fleetd.domain.core.ids import missing
 from fleetd.protocol.types import ID_PREFIXES
 

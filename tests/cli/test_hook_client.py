@@ -4,6 +4,7 @@ Every test is for the client in Python, the one in C, and that one with the chec
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import pwd
@@ -15,6 +16,7 @@ import socket
 import stat
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -471,6 +473,25 @@ def test_a_client_that_is_told_to_end_leaves_the_frame_behind(
     the_spooled()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_client_that_is_told_to_end_while_it_listens_leaves_what_it_heard(
+    server: HookServer, number: int
+) -> None:
+    process = start()
+    assert process.stdin is not None
+    process.stdin.write(b'{"half":')
+    process.stdin.flush()
+    unread = b"any"
+    while unread != bytes(4):
+        unread = fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4))
+    time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(30) == 0
+    assert process.communicate() == (b"", b"")
+    the_spooled('{"half":')
+    assert server.lines == []
+
+
 def test_one_that_is_told_to_end_while_it_leaves_its_frame_behind_finishes_first(
     server: HookServer,
 ) -> None:
@@ -633,6 +654,28 @@ def test_a_spool_that_cannot_be_written_disturbs_nobody(
     done = hook(PAYLOAD)
     assert done.silent
     assert done.seconds < AT_MOST_S
+
+
+def test_a_spool_elsewhere_is_found_by_its_link(home: Path) -> None:
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir(mode=0o750)
+    (home / "state" / "fleet").mkdir()
+    (home / "state" / "fleet" / "spool").symlink_to("../../elsewhere")
+    assert hook(PAYLOAD).silent
+    the_spooled()
+    assert len(list(elsewhere.iterdir())) == 1
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o750
+
+
+def test_what_lies_in_the_spool_beside_frames_counts_and_goes_first(home: Path) -> None:
+    fill(1_000, 10)
+    (paths.spool_path() / "0-older").write_text("")
+    (paths.spool_path() / "\udcff").write_text("")
+    assert hook(PAYLOAD).silent
+    names = sorted(file.name for file in spooled())
+    assert len(names) == 1_000
+    assert "\udcff" in names
+    assert names[0].startswith(f"{2:013}-")
 
 
 def test_half_a_file_is_not_kept_and_costs_no_whole_one(home: Path) -> None:

@@ -179,7 +179,7 @@ def test_there_is_one_index_of_all_pages() -> None:
 
 CODE_PAGES = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "internals.md"]
 MODULE = re.compile(
-    r"(?P<path>[a-z_]+(?:/[a-z_]+)+/?)(?P<suffix>\.(?:py|js|md))?(?:\.(?P<name>\w+))?"
+    r"(?P<path>[a-z_]+(?:/[a-z_]+)+/?)(?P<suffix>\.(?:py|js|md|c))?(?:\.(?P<name>\w+))?"
 )
 TREES = ("", "fleetd", "fleetctl", "fleetd/domain", "fleetd/engine")
 

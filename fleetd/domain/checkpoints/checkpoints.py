@@ -66,10 +66,11 @@ def take(
     state = state or capture(tx, ctx, find(tx, "mission", mission_id))
     slot = _free_slot(tx, ctx, state.mission["id"])
     taken = _content(tx, ctx, state, reason, slot)
-    columns = to_columns(taken)
+    known = state.kept.canonical if state.kept else None
+    columns = to_columns(taken, known)
     content, warnings = bounded(ctx, taken, columns["size_bytes"])
     if content is not taken:
-        columns = to_columns(content)
+        columns = to_columns(content, known)
     beside = {
         "state_digest": state.digest(),
         "warnings_json": _encode(warnings).decode(),

@@ -248,9 +248,10 @@ def _content_of(row: Row) -> dict[str, Any]:
     }
 
 
-def to_columns(content: CheckpointContent) -> Row:
+def to_columns(content: CheckpointContent, sorties_json: str | None = None) -> Row:
     """Return the columns of the row that hold the content, digest and counts included.
 
+    ``sorties_json`` is the canonical JSON of its sorties, where that is known.
     The JSON columns are canonical too, so that the whole can be put together from them again.
     """
     columns: Row = {
@@ -263,7 +264,7 @@ def to_columns(content: CheckpointContent) -> Row:
         "recovery_context_json": _text(content.recovery_context),
         "locks_json": _text(content.active_locks),
         "messages_json": _text(content.pending_messages),
-        "sorties_json": _text(content.sorties),
+        "sorties_json": sorties_json or _text(content.sorties),
     }
     whole = canonical(_content_of(columns))
     return columns | {"size_bytes": len(whole), "digest": digest_of(whole)}

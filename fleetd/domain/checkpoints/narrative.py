@@ -64,6 +64,8 @@ def shares(
 
     Of what one other agent made there are ``most``: it cannot fill a recovery context.
     """
+    if not titles.authors:
+        return list(sorties), {}
     kept: list[SortieState] = []
     made: dict[str, int] = {}
     for sortie in sorties:

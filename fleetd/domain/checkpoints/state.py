@@ -1,9 +1,11 @@
 """State capture: what a mission looks like at one moment, its sorties, locks and mail."""
 
 import hashlib
+from functools import cached_property
 from operator import attrgetter, itemgetter
 
 import msgspec
+from msgspec import Raw
 
 from ...protocol.records import Lock, MissionState, PendingMessage, SortieState
 from ...protocol.types import MissionOrigin
@@ -15,6 +17,24 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))
 
 
+class Sorties:
+    """The sorties of a mission, and their canonical JSON, made once however often it is needed."""
+
+    def __init__(self, states: list[SortieState]) -> None:
+        self.states = states
+        self.canonical = _canonical(states).decode()
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes they take, about: as JSON twice, and as records."""
+        return 3 * len(self.canonical)
+
+    @cached_property
+    def material(self) -> bytes:
+        """Return the JSON of all that matters of them."""
+        return _canonical([_material(sortie) for sortie in self.states])
+
+
 class State(msgspec.Struct, frozen=True):
     """The state of a mission that a checkpoint keeps and a recovery restores."""
 
@@ -22,6 +42,8 @@ class State(msgspec.Struct, frozen=True):
     sorties: list[SortieState]
     locks: list[Lock]
     messages: list[PendingMessage]
+    kept: Sorties | None = None
+    """The same sorties, where their JSON may be known already."""
 
     def mission_state(self) -> MissionState:
         """Return what is needed to bring the mission's own row back."""
@@ -32,7 +54,7 @@ class State(msgspec.Struct, frozen=True):
         """Return a hash of all that matters; times and leases do not, holders do."""
         material = (
             self.mission["status"],
-            [_material(sortie) for sortie in self.sorties],
+            Raw(self.kept.material if self.kept else Sorties(self.sorties).material),
             sorted((lock.normalized_path, lock.held_by) for lock in self.locks),
             [(message.id, message.to) for message in self.messages],
         )
@@ -46,12 +68,12 @@ def origin_of(known: MissionState | None) -> MissionOrigin:
 
 def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | None = None) -> State:
     """Read the state of a mission as it is now; ``sorties`` if they were just read."""
-    return State(
-        mission,
-        states_of(tx, mission["id"]) if sorties is None else sorties,
-        active_locks(tx, ctx, mission["id"]),
-        queued_messages(tx, mission["id"]),
-    )
+    mission_id, kept = mission["id"], None
+    if sorties is None:
+        kept = tx.of_sorties(mission_id, lambda: Sorties(states_of(tx, mission_id)))
+        sorties = list(kept.states)
+    locks, messages = active_locks(tx, ctx, mission_id), queued_messages(tx, mission_id)
+    return State(mission, sorties, locks, messages, kept)
 
 
 def active_locks(tx: Tx, ctx: Context, mission_id: str) -> list[Lock]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -68,14 +68,35 @@ class Execute(Protocol):
         ...
 
 
+class Sized(Protocol):
+    """A value that knows how much room it takes."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it has, about."""
+        ...
+
+
+K = TypeVar("K", bound=Sized)
+
+
+class Kept(Protocol):
+    """Keeps what is made of a mission's sorties while none of them is written."""
+
+    def __call__(self, mission_id: str, make: Callable[[], K], /) -> K:
+        """Return what is kept, else what ``make`` returns."""
+        ...
+
+
 class Tx:
     """One request's view of the store; a rule that raises rolls all of it back.
 
     ``run`` is for statements whose rows nobody needs. Effects happen only after COMMIT.
     """
 
-    def __init__(self, execute: Execute) -> None:
+    def __init__(self, execute: Execute, kept: Kept | None = None) -> None:
         self._execute = execute
+        self._kept = kept
         self._effects: dict[Effect, None] = {}
         self.log_end = 0
         """The position of the newest event as this transaction knows it; 0 when it does not."""
@@ -121,6 +142,13 @@ class Tx:
         names = ", ".join(columns)
         values = ", ".join(f":{name}" for name in columns)
         self._execute(f"INSERT INTO {table} ({names}) VALUES ({values})", columns)
+
+    def of_sorties(self, mission_id: str, make: Callable[[], K]) -> K:
+        """Return what ``make`` makes of a mission's sorties, kept while none of them is written.
+
+        It is made each time where a store cannot tell that: where others write to it too.
+        """
+        return self._kept(mission_id, make) if self._kept else make()
 
     def after_commit(self, effect: Effect) -> None:
         """Have something done once this transaction is on disk, and only then."""

@@ -4,7 +4,7 @@ A recovery leaves every agent's open sorties its part of the context. An agent h
 one part, so it stands once: with each of a thousand sorties stood the steps of all of them.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import partial
 
 import msgspec
@@ -108,18 +108,13 @@ def agent_contexts(
 
 def store_agent_contexts(tx: Tx, mission_id: str, contexts: dict[str, RecoveryContext]) -> None:
     """Leave each open sortie its agent's part of the context, until its next progress."""
-    stored = {
-        row["id"]
-        for row in tx.all(
-            "SELECT id FROM briefings WHERE mission_id = :mission", mission=mission_id
-        )
-    }
+    stored = tx.all("SELECT id FROM briefings WHERE mission_id = :id", id=mission_id)
     carried = tx.all(
         "SELECT DISTINCT briefing_id, CASE WHEN status IN ('completed', 'failed') THEN NULL"
         " ELSE assigned_to END AS at_work FROM sorties WHERE mission_id = :id",
         id=mission_id,
     )
-    again, kept = _written_again(carried, stored, contexts.keys())
+    again, gone = _decide([row["id"] for row in stored], carried, contexts.keys())
     texts = {agent_id: _encode(context).decode() for agent_id, context in contexts.items()}
     tx.many(
         "UPDATE briefings SET context_json = :context WHERE id = :id",
@@ -139,32 +134,30 @@ def store_agent_contexts(tx: Tx, mission_id: str, contexts: dict[str, RecoveryCo
             mission=mission_id,
             agent=agent_id,
         )
-    # What no sortie carries any more.
-    gone = sorted(stored - kept)
     tx.many("DELETE FROM briefings WHERE id = :id", [{"id": each} for each in gone])
 
 
-def _written_again(
-    carried: Sequence[Row], stored: Collection[int], contexts: Set[str]
-) -> tuple[dict[str, int], set[int]]:
-    """Decide which briefings are written over, by their agents, and which of those there are stay.
+def _decide(
+    stored: Sequence[int], carried: Sequence[Row], contexts: Set[str]
+) -> tuple[dict[str, int], list[int]]:
+    """Decide which agents' briefings are written over, and which go since no sortie carries them.
 
     ``carried`` says which briefings sorties carry, and which agents are at work on them. Where all
-    open sorties of an agent carry one, and no others do, they need not be written.
+    open sorties of an agent carry one, and no others do, the sorties need not be written.
     """
     whose: dict[int, set[str | None]] = {}
     of_agent: dict[str, set[int]] = {}
     for row in carried:
-        briefing_id, agent_id = row["briefing_id"], row["at_work"]
-        whose.setdefault(briefing_id, set()).add(agent_id)
-        of_agent.setdefault(agent_id, set()).add(briefing_id)
-    again = {}
-    for agent_id in contexts:
-        [briefing_id, *others] = of_agent[agent_id]
-        if briefing_id in stored and not others and whose[briefing_id] == {agent_id}:
-            again[agent_id] = briefing_id
-    kept = {each for each, agents in whose.items() if agents - (contexts - again.keys())}
-    return again, kept
+        whose.setdefault(row["briefing_id"], set()).add(row["at_work"])
+        of_agent.setdefault(row["at_work"], set()).add(row["briefing_id"])
+    again = {
+        agent_id: each
+        for each in stored
+        for agent_id in contexts & whose.get(each, set())
+        if whose[each] == {agent_id} and of_agent[agent_id] == {each}
+    }
+    left = contexts - again.keys()
+    return again, [each for each in stored if not whose.get(each, set()) - left]
 
 
 def _derived_now(

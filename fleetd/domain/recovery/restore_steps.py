@@ -65,31 +65,18 @@ def restore_sorties(
         if now is None or _restored(now) != _restored(goal):
             changed.append((now, goal))
         restored += 1
-    _write(restore, changed)
+    values = _write(restore, changed)
     added = [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
     removed = _keep_added(restore, added)
     if removed or any(now is None for now, _ in changed):
         return restored, states_of(restore.tx, restore.mission_id)
-    return restored, _as_written(restore, present, [goal for _, goal in changed])
-
-
-def _as_written(
-    restore: RestoreContext, present: list[SortieState], goals: Sequence[SortieState]
-) -> list[SortieState]:
-    """Return the sorties of a mission after these were written over what was there."""
-    written = {goal.id: goal for goal in goals}
-    if not written:
-        return present
-    return [
-        msgspec.structs.replace(
-            sortie,
-            **dict(zip(_FIELDS, _restored(goal), strict=True)),
-            updated_at=restore.ctx.now,
-        )
-        if (goal := written.get(sortie.id))
+    written = [
+        msgspec.structs.replace(sortie, **values[sortie.id], updated_at=restore.ctx.now)
+        if sortie.id in values
         else sortie
         for sortie in present
     ]
+    return restored, written
 
 
 def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
@@ -159,24 +146,27 @@ def _goal(restore: RestoreContext, then: SortieState) -> SortieState:
     return then if owner == then.assigned_to else msgspec.structs.replace(then, assigned_to=owner)
 
 
-def _write(restore: RestoreContext, changed: list[tuple[SortieState | None, SortieState]]) -> None:
+def _write(
+    restore: RestoreContext, changed: list[tuple[SortieState | None, SortieState]]
+) -> dict[str, Row]:
     """Write sorties all at once, let their plans be read again, and tell of each.
 
-    A recovery can change every sortie of a mission.
+    A recovery can change every sortie of a mission. Return what was written over those there were.
     """
-    if not changed:
-        return
     for now, goal in changed:
         if now is None:
             _recreate(restore, goal)
         restore.report.changed("sortie", goal.id, _summary(now), _summary(goal))
-    _overwrite(restore, [(now, goal) for now, goal in changed if now])
+    if not changed:
+        return {}
+    values = _overwrite(restore, [(now, goal) for now, goal in changed if now])
     invalidate_plan_items(restore.tx, [goal.id for _, goal in changed])
     told = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
         for _, goal in changed
     ]
     emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
+    return values
 
 
 def _summary(sortie: SortieState | None) -> str:
@@ -186,23 +176,33 @@ def _summary(sortie: SortieState | None) -> str:
     return f"{sortie.status} {sortie.progress}%{who}"
 
 
-def _overwrite(restore: RestoreContext, changed: list[tuple[SortieState, SortieState]]) -> None:
-    """Write what sorties shall be over what they are, only the columns that any of them changes."""
+def _overwrite(
+    restore: RestoreContext, changed: list[tuple[SortieState, SortieState]]
+) -> dict[str, Row]:
+    """Write what sorties shall be over what they are, only the fields that any of them changes.
+
+    Return those by the sorties' ids.
+    """
     differ = [
         name
         for name in _FIELDS
         if any(getattr(now, name) != getattr(goal, name) for now, goal in changed)
     ]
+    values: dict[str, Row] = {
+        goal.id: {name: getattr(goal, name) for name in differ} for _, goal in changed
+    }
     assignments = "".join(f"{_FIELDS[name]} = :{name}, " for name in differ)
+    files = {goal.id: _encode(goal.files).decode() for _, goal in changed if "files" in differ}
     restore.tx.many(
         f"UPDATE sorties SET {assignments}updated_at = :now WHERE id = :id",
         [
-            {name: getattr(goal, name) for name in differ}
-            | {"id": goal.id, "now": restore.ctx.now}
-            | ({"files": _encode(goal.files).decode()} if "files" in differ else {})
-            for _, goal in changed
+            each
+            | {"id": sortie_id, "now": restore.ctx.now}
+            | ({"files": files[sortie_id]} if files else {})
+            for sortie_id, each in values.items()
         ],
     )
+    return values
 
 
 def _recreate(restore: RestoreContext, goal: SortieState) -> None:

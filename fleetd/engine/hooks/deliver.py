@@ -5,8 +5,6 @@ client, which then leaves the payload in the spool. What waits there is older: i
 in order, through the same door.
 """
 
-import contextlib
-import json
 import logging
 import shlex
 import time
@@ -50,6 +48,7 @@ from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..projects import check_not_ignored
+from . import payloads
 from .facts import HookPaths, gather_facts, resolve_paths
 from .session_queue import RecordingLimit
 
@@ -63,7 +62,6 @@ PURPOSE_CHARS = 120
 _WORDS = (ENFORCE, DOCTOR)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
-_payload = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -132,7 +130,7 @@ async def _parse(
     """Return the report that a payload is, None for one that fits no shape, which is logged."""
 
     def parse() -> tuple[Adapter, Report]:
-        payload = _decode(request.payload)
+        payload = payloads.decode(request.payload)
         adapter = recognise(request.harness, payload, request.env)
         event = next((word for word in request.args if word not in _WORDS), None)
         return adapter, adapter.read(payload, event)
@@ -155,22 +153,6 @@ async def _parse(
         deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
     )
     return None
-
-
-def _decode(payload: str) -> dict[str, Any]:
-    """Return the object that a payload is; raises Unfit.
-
-    CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
-    that is left; the adapters drop it.
-    """
-    invalid = (msgspec.MsgspecError, ValueError, RecursionError)
-    with contextlib.suppress(*invalid):
-        # Made bytes first, others have a turn in between: each step is one call.
-        return _payload(payload if payload.isascii() else payload.encode())
-    with contextlib.suppress(*invalid):
-        if isinstance(found := json.loads(payload), dict):
-            return found
-    raise Unfit("it is not a JSON object")
 
 
 async def _answer(

@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from ...domain.core.tx import Row, Tx
+from ...domain.core.tx import Kept, Row, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
@@ -146,12 +146,17 @@ class SqliteCommitter:
     """
 
     def __init__(
-        self, connection: apsw.Connection, identity: FileIdentity, mark: HighWaterMark
+        self,
+        connection: apsw.Connection,
+        identity: FileIdentity,
+        mark: HighWaterMark,
+        kept: Kept | None = None,
     ) -> None:
         self._connection = connection
         self._identity = identity
         self._mark = mark
         self._execute = SqliteExecutor(connection)
+        self._kept = kept
         self.failure: BaseException | None = None
         self.landed = False
         """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
@@ -271,7 +276,7 @@ class SqliteCommitter:
         self._connection.execute("RELEASE request")
 
     def _carry_out(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
-        tx = Tx(self._execute)
+        tx = Tx(self._execute, self._kept)
         value = job.run(tx)
         job.effects = tx.effects
         done.append((job, value, tx.log_end))

@@ -26,6 +26,7 @@ from .database_files import FileIdentity, HighWaterMark
 from .disk_reserve import SIZE
 from .group_commit import OutsideTransaction, SqliteCommitter, SqliteReader
 from .integrity_check import damage_of
+from .kept_sorties import KeptSorties
 from .migrate import newest
 from .online_backup import online_copy
 from .wal_checkpointer import WalCheckpointer, check_of
@@ -72,7 +73,12 @@ class SqliteStore:
         self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._identity = FileIdentity(path)
-        self._committer = SqliteCommitter(self._writer_connection, self._identity, self._mark)
+        self._committer = SqliteCommitter(
+            self._writer_connection,
+            self._identity,
+            self._mark,
+            KeptSorties(self._writer_connection),
+        )
         self._reads = SqliteReader(self._reader_connection)
         writes, reads = self._committer, self._reads
         wait_while_busy(self._writer_connection, BUSY_MS, lambda: not writes.on_loop)

@@ -18,6 +18,7 @@ from fleetctl.client.transport import dial
 from fleetd.protocol import framing
 from fleetd.protocol.errors import Denied
 from tests.integration.access.conftest import STRANGER
+from tests.support import hook_client
 from tests.support.hook_client import hook, spooled
 from tests.support.processes import Daemon, fleetctl
 
@@ -116,7 +117,11 @@ def test_a_foreign_daemon_is_told_nothing_by_fleetctl(foreign_socket: Any) -> No
     assert foreign_socket() == b"taken: "
 
 
-def test_a_foreign_daemon_is_told_nothing_by_the_hook_client(foreign_socket: Any) -> None:
+@pytest.mark.parametrize("client", ["python", "compiled"])
+def test_a_foreign_daemon_is_told_nothing_by_the_hook_client(
+    foreign_socket: Any, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    monkeypatch.setattr(hook_client, "COMMAND", hook_client.command_of(client))
     assert hook(PAYLOAD).silent
     assert foreign_socket() == b"taken: "
     (left,) = spooled()

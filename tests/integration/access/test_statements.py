@@ -119,6 +119,7 @@ REVIEWED = {
     "store/postgres/checks": {"function", "name"},
     "store/postgres/connection": {"4 * _SECOND"},
     "store/sqlite/integrity_check": {"column", "key", "name", "table"},
+    "store/sqlite/kept_sorties": {"what", "whose"},
     "store/sqlite/migrate": {"number"},
     "store/transfer/copy": {"table.name"},
     "store/transfer/sqlite_side": {

@@ -1,0 +1,65 @@
+"""JSON by the functions in C below ``json``, and no more of it.
+
+That package makes regular expressions for what only other programs ask of it, which takes as long
+as a third of a command.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_in_c: Any
+try:
+    import _json as _in_c
+except ImportError:  # another Python than CPython
+    _in_c = None
+
+_SPACE = " \t\n\r"
+
+
+class _Reading:
+    """How the scanner reads, by the names that it asks for."""
+
+    strict = True
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+    def __init__(self, object_hook: Callable[[dict[str, Any]], Any]) -> None:
+        self.object_hook = object_hook
+        self.memo: dict[str, str] = {}
+
+
+def dumps(value: Any) -> str:
+    """Return plain data as JSON in one line, its characters as they are."""
+    if _in_c is None:
+        import json
+
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    escaped = _in_c.encode_basestring
+    encode = _in_c.make_encoder({}, _refuse, escaped, None, ":", ",", False, False, True)
+    return "".join(encode(value, 0))
+
+
+def loads(data: bytes | bytearray, object_hook: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return what JSON says, its objects by a hook; raises ValueError, RecursionError."""
+    if _in_c is not None:
+        try:
+            text = data.decode().strip(_SPACE)
+            value, end = _in_c.make_scanner(_Reading(object_hook))(text, 0)
+        except (ValueError, StopIteration):
+            end, text = 0, "wrong"
+        if end == len(text):
+            return value
+    # It says what is wrong, and where.
+    import json
+
+    return json.loads(data, object_hook=object_hook)
+
+
+def _refuse(value: object) -> Any:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")

@@ -1,0 +1,207 @@
+"""The parser of command lines that argparse reads: help, completions, usage errors.
+
+argparse reports a wrong option by leaving the process; here it raises, so that one place decides
+how errors look and what they return.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeAlias
+
+from .args import COMMAND, IDS, SUPPRESS, UsageError, with_completion
+
+# Text, because argparse's class takes no argument at run time, and has no public name.
+Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
+# Choices with more letters than this are no part of the usage line.
+MOST_CHOICES = 30
+
+
+def _same_text(text: Any) -> Any:
+    """Return what argparse would translate, also the None of a group without a description."""
+    return text
+
+
+@contextmanager
+def without_translation() -> Iterator[None]:
+    """Have argparse not look for its words in another language, in eight places for each of them.
+
+    Only meanwhile: argparse belongs to the whole process.
+    """
+    before = argparse._  # type: ignore[attr-defined]
+    argparse._ = _same_text  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        argparse._ = before  # type: ignore[attr-defined]
+
+
+class _CheckingFormatter(argparse.RawDescriptionHelpFormatter):
+    """What argparse checks each option with; it need not ask how wide the terminal is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """What people read: no wider than the terminal, but for examples, which are to be copied.
+
+    A command's name and what it is for stand on one line.
+    """
+
+    def format_help(self) -> str:
+        # argparse forgets that commands are indented when it looks for the longest.
+        self._action_max_length += 2
+        return super().format_help()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Leave out the line above a list of commands, which says COMMAND."""
+        text = super()._format_action(action)
+        listed = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
+        return text.partition("\n")[2] if listed else text
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Break prose; indented lines stay as they are."""
+        from textwrap import fill
+
+        return "\n".join(
+            indent + line if line.startswith(" ") else fill(line, width, initial_indent=indent)
+            for line in text.splitlines()
+        )
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises UsageError and takes no abbreviated options.
+
+    ``overview`` makes the help of a parser with more commands than one list can show.
+    """
+
+    def __init__(self, overview: Callable[[], str] | None = None, **settings: object) -> None:
+        self._overview = overview
+        super().__init__(formatter_class=_CheckingFormatter, allow_abbrev=False, **settings)  # type: ignore[arg-type]
+
+    def add_argument(
+        self, *names: str, completes: str | None = None, **settings: Any
+    ) -> argparse.Action:
+        """Add an argument, and say what a shell completes its value with: see ``with_completion``.
+
+        A completed value is an ID, unless ``metavar`` says otherwise. Many choices stand in the
+        help, not in the usage, where nothing breaks them.
+        """
+        if completes:
+            settings = {"metavar": "ID", "type": _not_empty, **settings}
+            if not names[0].startswith("-"):
+                settings.setdefault("help", IDS.get(completes.partition(".")[0]))
+        if settings.get("help") == SUPPRESS:
+            settings["help"] = argparse.SUPPRESS  # which must be the very same text
+        choices = settings.get("choices")
+        if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
+            settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
+            listed = f"one of {', '.join(choices)}"
+            settings["help"] = f"{settings['help']}: {listed}" if settings.get("help") else listed
+        return with_completion(super().add_argument(*names, **settings), completes)
+
+    def flag(self, *names: str, help: str) -> None:  # noqa: A002 - argparse's word for it
+        """Add an option without a value."""
+        self.add_argument(*names, action="store_true", help=help)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        if self._overview is not None:
+            return self._overview()
+        self.formatter_class = _HelpFormatter
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        """Return the usage, as wide as the terminal."""
+        self.formatter_class = _HelpFormatter
+        return super().format_usage()
+
+    def commands(self, dest: str) -> Subparsers:
+        """Return the place to add commands, which the help shows before the options."""
+        # With its prog argparse need not format a usage line, which imports what only help needs.
+        place: Subparsers = self.add_subparsers(
+            title="commands", dest=dest, metavar=COMMAND, required=True, prog=self.prog
+        )
+        self._action_groups.insert(0, self._action_groups.pop())
+        return place
+
+    def optional_commands(self, dest: str) -> Subparsers:
+        """Return the place to add commands below one that also runs without them."""
+        place: Subparsers = self.add_subparsers(
+            title="commands", dest=dest, metavar=COMMAND, prog=self.prog, action=_Below
+        )
+        return place
+
+    def subcommand(self, name: str) -> "CommandParser":
+        """Return the parser of a command below this one; raises UsageError where there is none."""
+        places = (each for each in self._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001
+        place = next(places, None)
+        if place is None:
+            self.error(f"{self.prog} has no commands below it: {name!r}")
+        self._check_value(place, name)
+        found: CommandParser = place.choices[name]
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print; where a command is missing, with those there are."""
+        if message.endswith(f"are required: {COMMAND}"):
+            raise UsageError(
+                f"{COMMAND} is required: choose one of these.", self.format_help().strip()
+            )
+        raise UsageError(message, self.format_usage().strip())
+
+    def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
+        options = [each for each in unknown if each.startswith("-")]
+        near = did_you_mean(options[0], self._option_string_actions) if options else ""
+        shown = " ".join(each or "''" for each in unknown)
+        self.error(f"unrecognized arguments: {shown}{near and '.' + near}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a choice that there is not, and name what may have been meant."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = list(map(str, action.choices))
+        near = did_you_mean(str(value), choices)
+        if action.metavar == COMMAND:
+            more = near or f" There are: {', '.join(choices)}."
+            raise UsageError(
+                f"argument {COMMAND}: there is no {value!r}.{more}", self.format_usage().strip()
+            )
+        message = f"expected one of {', '.join(choices)}; got {value!r}"
+        raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
+
+
+class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
+    """Commands below one that has options too: refuses options that would have no effect."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        for action in parser._actions:  # noqa: SLF001
+            given = getattr(namespace, action.dest, action.default)
+            if action.option_strings and given != action.default:
+                option = action.option_strings[-1]
+                parser.error(f"argument {option}: write it after {values[0]!r}")
+        super().__call__(parser, namespace, values, option_string)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean status?`` for a word that is nearly a known one, else nothing."""
+    # Imported here: it is needed only where something is wrong.
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {found[0]}?" if found else ""
+
+
+def _not_empty(text: str) -> str:
+    """Refuse an empty id: it comes from a variable that is not set, and means no default."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty; give one, or leave it out")
+    return text
