@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..protocol.types import Path
+from ..protocol.types import Path, RunningKind
 
 Source = Literal["startup", "resume", "clear", "compact"]
 PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]
@@ -169,6 +169,31 @@ class PlanProposed(Happening, frozen=True):
     plan: str | None = None
 
 
+class RunningItem(msgspec.Struct, frozen=True):
+    """Something that runs for the agent; ``id`` is the harness's name for it.
+
+    ``told`` is what it was asked, ``output`` the file that its output goes to.
+    """
+
+    id: str
+    kind: RunningKind
+    told: str | None = None
+    output: str | None = None
+
+
+class WorkRuns(Happening, frozen=True):
+    """Work runs beside the turn; with ``whole`` kinds, all of it that runs is named."""
+
+    items: tuple[RunningItem, ...]
+    whole: tuple[RunningKind, ...] = ()
+
+
+class WorkEnded(Happening, frozen=True):
+    """Work that ran beside the turn is over; ``id`` names it."""
+
+    id: str
+
+
 class SessionEnded(Happening, frozen=True):
     """The session is closed."""
 
@@ -192,6 +217,8 @@ AnyHappening = (
     | PermissionRequested
     | QuestionAsked
     | PlanProposed
+    | WorkRuns
+    | WorkEnded
     | SessionEnded
 )
 Happenings = tuple[AnyHappening, ...]

@@ -24,12 +24,15 @@ from ...harness.report import (
     ToolFinished,
     ToolStarted,
     WindowUsed,
+    WorkEnded,
+    WorkRuns,
 )
 from ...protocol.events import HookNoted, Payload, WindowCompacted
 from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
+from ..attention import running
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -270,7 +273,8 @@ def _paused(hook: HookContext, told: Paused) -> None:
     for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
     if hook.parent is None:
-        hook.need(Need("finished", told.last_message))
+        in_background = running.runs_any(hook.tx, hook.agent_id)
+        hook.need(Need("background" if in_background else "finished", told.last_message))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
@@ -317,6 +321,17 @@ def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
     hook.need(Need("plan_approval", told.plan))
 
 
+def _work_runs(hook: HookContext, told: WorkRuns) -> None:
+    at = hook.happened_at or hook.ctx.now
+    running.see(hook.tx, hook.ctx, hook.agent_id, told.items, at)
+    still = {item.id for item in told.items}
+    running.end_others(hook.tx, hook.agent_id, told.whole, still, at)
+
+
+def _work_ended(hook: HookContext, told: WorkEnded) -> None:
+    running.end(hook.tx, hook.agent_id, told.id, hook.happened_at or hook.ctx.now)
+
+
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
     hook.end(told.reason or "the session ended")
 
@@ -337,5 +352,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     PermissionRequested: _permission_requested,
     QuestionAsked: _question_asked,
     PlanProposed: _plan_proposed,
+    WorkRuns: _work_runs,
+    WorkEnded: _work_ended,
     SessionEnded: _session_ended,
 }
