@@ -9,6 +9,7 @@ import json
 import re
 
 from ..protocol.timestamps import iso
+from ..protocol.types import RunningKind
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -39,15 +40,16 @@ from .report import (
     Paused,
     Payload,
     PermissionRequested,
-    PlanProposed,
     PromptSubmitted,
     QuestionAsked,
     Report,
+    RunningItem,
     SessionEnded,
     SessionStarted,
     Source,
     SubagentEnded,
     SubagentStarted,
+    WorkRuns,
 )
 
 _SOURCES: dict[str, Source] = {"resume": "resume", "clear": "clear", "compact": "compact"}
@@ -56,9 +58,9 @@ _BY_A_PERSON = frozenset((None, "user", "sdk"))
 _PUT_IN = re.compile(r"\s*<(system-reminder|task-notification|local-command-caveat)>")
 _ANALYSIS = re.compile(r"<analysis>.*?(</analysis>|\Z)", re.DOTALL)
 _SUMMARY = re.compile(r"</?summary>")
-# Tools that wait for their user, in the form of ToolCall.kind.
-_ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser"))
-_PLANNING = frozenset(("exitplanmode",))
+_TASK_KINDS: dict[str, RunningKind] = {"shell": "shell", "subagent": "subagent"}
+# Of what runs, so much is read of a list.
+RUNNING = 250
 _LIMITED = re.compile(r"rate_limit|usage limit|limit reached|quota|billing", re.IGNORECASE)
 # When the limit ends, in seconds since 1970, as Claude Code writes it behind its message.
 _RESET = re.compile(r"limit[^|\n]{0,200}\|(\d{10})\b", re.IGNORECASE)
@@ -110,8 +112,55 @@ def _prompt(payload: Payload) -> str:
 
 
 def tool_finished(call: ToolCall) -> Happenings:
-    """Tell that a tool call is over, and the plan that it made."""
-    return (finished(call), *planned(call))
+    """Tell that a tool call is over, and what it planned or left running."""
+    return (finished(call), *planned(call), *_backgrounded(call))
+
+
+def _backgrounded(call: ToolCall) -> Happenings:
+    named = text(call.result, "backgroundTaskId")
+    if named is None:
+        return ()
+    told = call.command or text(call.given, "description", most=MESSAGE_CHARS)
+    output = path(call.result.get("outputFile"), call.cwd)
+    kind: RunningKind = "shell" if call.command else "task"
+    return (WorkRuns(items=(RunningItem(named, kind, told, output),)),)
+
+
+def _running(payload: Payload) -> Happenings:
+    """Return what runs beside the turn that ends; nothing for a CLI that does not list it."""
+    tasks, crons = payload.get("background_tasks"), payload.get("session_crons")
+    if not isinstance(tasks, list):
+        return ()
+    items = [_task(each) for each in tasks[:RUNNING] if isinstance(each, dict)]
+    if isinstance(crons, list):
+        items += [_cron(each) for each in crons[:RUNNING] if isinstance(each, dict)]
+    known = tuple(each for each in items if each is not None)
+    return (WorkRuns(items=known, whole=("shell", "subagent", "task", "schedule")),)
+
+
+def _task(told: Payload) -> RunningItem | None:
+    named = text(told, "id")
+    kind = _TASK_KINDS.get(text(told, "type") or "", "task")
+    words = text(told, "description", "command", "agent_type", "tool", "name", most=MESSAGE_CHARS)
+    return None if named is None else RunningItem(named, kind, words)
+
+
+def _cron(told: Payload) -> RunningItem | None:
+    named, when = text(told, "id"), text(told, "schedule")
+    words = text(told, "prompt", most=MESSAGE_CHARS)
+    shown = ": ".join(filter(None, (when, words)))
+    return None if named is None else RunningItem(named, "schedule", shown or None)
+
+
+def _stopped(call: ToolCall) -> Happenings:
+    return (*_running(call.payload), Paused(last_message=_answer(call.payload)))
+
+
+def _teammate(payload: Payload) -> Happenings:
+    """Return the sign of life of a teammate that an event names."""
+    named = text(payload, "teammate_name")
+    told = text(payload, "task_subject", most=MESSAGE_CHARS)
+    return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -182,19 +231,6 @@ def _asked(call: ToolCall) -> Happenings:
     return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
 
 
-def _started(call: ToolCall) -> Happenings:
-    """Tell that a tool begins; some tools are there to wait for the user."""
-    started = tool_started(call)
-    if call.kind in _ASKING:
-        asked = call.given.get("questions")
-        first = asked[0] if isinstance(asked, list) and asked else call.given
-        question = text(first, "question", most=MESSAGE_CHARS) if isinstance(first, dict) else None
-        return (*started, QuestionAsked(question=question))
-    if call.kind in _PLANNING:
-        return (*started, PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)))
-    return started
-
-
 def _elicited(call: ToolCall) -> Happenings:
     return (QuestionAsked(question=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
@@ -213,24 +249,25 @@ def session_ended(call: ToolCall) -> Happenings:
 HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
-    "PreToolUse": _started,
+    "PreToolUse": tool_started,
     "Elicitation": _elicited,
     "PostToolUse": tool_finished,
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
     "PostCompact": _compacted,
-    "Stop": lambda call: (Paused(last_message=_answer(call.payload)),),
-    "Interrupt": lambda call: (Paused(last_message=_answer(call.payload)),),
+    "Stop": _stopped,
+    "Interrupt": _stopped,
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,
-    "TaskCreated": lambda call: task(call.payload, "pending"),
-    "TaskCompleted": lambda call: task(call.payload, "completed"),
+    "TaskCreated": lambda call: (*task(call.payload, "pending"), *_teammate(call.payload)),
+    "TaskCompleted": lambda call: (*task(call.payload, "completed"), *_teammate(call.payload)),
     "Notification": _notified,
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
     "TeammateIdle": lambda call: (
         Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
+        *_teammate(call.payload),
     ),
     "SessionEnd": session_ended,
 }

@@ -6,6 +6,8 @@ After the schemas that are part of Codex 0.169, and what that version did.
 import json
 import re
 
+from msgspec.structs import replace
+
 from .claude import HANDLERS, subagent
 from .codex_rollout import told_by
 from .payload import (
@@ -18,6 +20,7 @@ from .payload import (
     need,
     patched,
     path,
+    waits_for_user,
 )
 from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
 
@@ -75,7 +78,14 @@ class Codex(Adapter):
 
 def _started(call: ToolCall) -> Happenings:
     command = None if call.tool == PATCH else call.command
-    return (ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call)),)
+    started = ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call))
+    return (started, *waits_for_user(call))
+
+
+def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission, which Codex may grant by itself at once."""
+    told = HANDLERS["PermissionRequest"](call)
+    return tuple(replace(each, certain=False) for each in told)
 
 
 def _finished(call: ToolCall) -> Happenings:
@@ -113,6 +123,6 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     return None, None
 
 
-_OWN = {"PreToolUse": _started, "PostToolUse": _finished}
+_OWN = {"PreToolUse": _started, "PostToolUse": _finished, "PermissionRequest": _asked}
 
 adapter = Codex()

@@ -38,6 +38,8 @@ from .report import (
     Noted,
     Paused,
     Payload,
+    PermissionRequested,
+    QuestionAsked,
     Report,
     SessionStarted,
     SubagentEnded,
@@ -151,7 +153,7 @@ def _moment(said: Payload) -> str | None:
 
 def _in_claudes_fields(said: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
-    given = said.get("toolArgs")
+    given = said.get("toolArgs", said.get("toolInput"))
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
     found = _EXIT.search(_result(said)[-200:])
@@ -212,7 +214,19 @@ def _error_occurred(call: ToolCall) -> Happenings:
 
 def _notified(call: ToolCall) -> Happenings:
     message = text(call.payload, "message", most=MESSAGE_CHARS)
-    return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
+    kind = text(call.payload, "notification_type") or "notification"
+    if kind == "permission_prompt":
+        return (PermissionRequested(message=message, reminder=True),)
+    if kind == "elicitation_dialog":
+        return (QuestionAsked(question=message),)
+    return (Noted(what=kind, message=message),)
+
+
+def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission, which the CLI may grant by itself at once."""
+    about = call.command or next(iter(call.edits), None)
+    message = f"{call.tool}: {about}" if about else call.tool
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), certain=False),)
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -227,6 +241,7 @@ _HANDLERS: dict[str, Handler] = {
     "subagentStop": _subagent_ended,
     "errorOccurred": _error_occurred,
     "notification": _notified,
+    "permissionRequest": _asked,
     "sessionEnd": session_ended,
 }
 

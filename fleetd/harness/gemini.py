@@ -38,6 +38,7 @@ from .report import (
     Noted,
     Paused,
     Payload,
+    PermissionRequested,
     PromptSubmitted,
     Report,
     SessionStarted,
@@ -193,7 +194,10 @@ def _compacting(call: ToolCall) -> Happenings:
 
 def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type") or "notification"
-    return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
+    message = text(call.payload, "message", most=MESSAGE_CHARS)
+    if kind == "ToolPermission":
+        return (PermissionRequested(message=message),)
+    return (Noted(what=kind, message=message),)
 
 
 _HANDLERS: dict[str, Handler] = {

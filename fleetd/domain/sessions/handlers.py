@@ -18,9 +18,11 @@ from ...harness.report import (
     PromptSubmitted,
     QuestionAsked,
     Report,
+    RunningItem,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     WindowUsed,
@@ -278,6 +280,8 @@ def _paused(hook: HookContext, told: Paused) -> None:
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
+    if hook.report.subagent is not None:
+        _work_ended(hook, WorkEnded(hook.report.subagent))
     hook.append(*_answered(told.last_message))
     hook.end("its task is done")
 
@@ -321,15 +325,22 @@ def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
     hook.need(Need("plan_approval", told.plan))
 
 
+def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
+    if hook.parent is not None and hook.report.subagent is not None:
+        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", told.kind),)))
+
+
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
-    at = hook.happened_at or hook.ctx.now
-    running.see(hook.tx, hook.ctx, hook.agent_id, told.items, at)
+    """Note what runs, for the session's own agent: a subagent's shells are its as well."""
+    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    running.see(hook.tx, hook.ctx, agent_id, told.items, at)
     still = {item.id for item in told.items}
-    running.end_others(hook.tx, hook.agent_id, told.whole, still, at)
+    running.end_others(hook.tx, agent_id, told.whole, still, at)
 
 
 def _work_ended(hook: HookContext, told: WorkEnded) -> None:
-    running.end(hook.tx, hook.agent_id, told.id, hook.happened_at or hook.ctx.now)
+    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    running.end(hook.tx, agent_id, told.id, at)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
@@ -346,6 +357,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Compacted: _compacted,
     WindowUsed: _window_used,
     Paused: _paused,
+    SubagentStarted: _subagent_started,
     SubagentEnded: _subagent_ended,
     Failed: _failed,
     Noted: _noted,

@@ -8,6 +8,7 @@ from ...harness.report import Report, SessionStarted
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
+from ..attention import running
 from ..core.context import Context
 from ..core.ids import WHERE_KEY, Key, find
 from ..core.observers import agent_process_ended
@@ -240,6 +241,8 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
         if agent is None:
             continue
         agents.mark_gone(tx, ctx, agent, reason, activity=activity)
+        if not row["subagent"]:
+            running.end_all(tx, row["agent_id"], ctx.now)
         if agent["mission_id"] is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, agent["mission_id"], reason)
     # Last, so that the events of an agent that leaves are this session's.
