@@ -15,6 +15,7 @@ from fleetd.harness.report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -148,6 +149,14 @@ def test_a_payload_of_version_1_tells_one_thing(name: str, happening: AnyHappeni
     assert only(adapter.read(given, name.split(".")[0])) == happening
 
 
+def test_a_request_for_permission_is_not_certain_to_reach_anybody() -> None:
+    report = adapter.read(recorded("copilot", "permissionRequest.bash"), "permissionRequest")
+    [asked] = report.happenings
+    assert isinstance(asked, PermissionRequested)
+    assert not asked.certain
+    assert (asked.message or "").startswith("bash: ")
+
+
 def test_all_events_of_a_subagent_are_of_its_session_and_its_own() -> None:
     started = recorded("copilot", "subagentStart")
     for name in ("subagentStart", "subagentStop", "userPromptSubmitted.subagent"):
@@ -253,5 +262,5 @@ def test_a_payload_without_session_or_shape_is_unfit() -> None:
 
 
 def test_an_event_of_no_interest_tells_nothing() -> None:
-    assert told("permissionRequest", toolName="bash") == ()
+    assert told("preToolResult", toolName="bash") == ()
     assert told("userPromptTransformed", prompt="x") == ()

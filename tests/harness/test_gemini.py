@@ -14,6 +14,7 @@ from fleetd.harness.report import (
     Compacting,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -140,7 +141,7 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
         (
             "Notification",
             {"notification_type": "ToolPermission", "message": "May it?", "details": {}},
-            Noted("ToolPermission", "May it?"),
+            PermissionRequested("May it?"),
         ),
         ("BeforeTool", {}, ToolStarted("unknown")),
         ("AfterTool", {}, ToolFinished("unknown", passed=True)),

@@ -90,7 +90,7 @@ def grok(event: str, **fields: Any) -> Report:
         ),
         ("pre_compact", {"trigger": "manual"}, Compacting("manual")),
         ("stop", {"lastAssistantMessage": "Done."}, Paused("Done.")),
-        ("stop_failure", {"error": "rate_limit"}, Failed("rate_limit")),
+        ("stop_failure", {"error": "rate_limit"}, Failed("rate_limit", limited=True)),
         ("session_end", {"reason": "exit"}, SessionEnded("exit")),
     ],
 )
@@ -144,7 +144,7 @@ def test_antigravity_is_known_by_its_fields_for_it_names_no_event() -> None:
         ),
         ({"stepIdx": 4, "error": ""}, ToolFinished("unknown", call_id="4", passed=True)),
         ({"terminationReason": "model_stop", "error": ""}, Paused()),
-        ({"terminationReason": "error", "error": "quota"}, Failed("quota")),
+        ({"terminationReason": "error", "error": "quota"}, Failed("quota", limited=True)),
     ],
 )
 def test_what_antigravity_does_is_recorded(fields: dict[str, Any], told: AnyHappening) -> None:
