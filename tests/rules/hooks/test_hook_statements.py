@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import apsw
 import pytest
 
 from fleetd.domain.core import event_log
+from fleetd.domain.core.context import Context
 from fleetd.domain.core.tx import Row, Tx
 from fleetd.harness.report import PromptSubmitted, ToolFinished
 from fleetd.protocol.requests.event import EventList
@@ -71,6 +73,35 @@ async def test_a_hook_of_a_session_under_way_needs_few_statements(
     await deliver(fleet, event, **fields)
     assert len(statements) <= most, "\n".join(statements)
     assert len(set(statements)) == len(statements) - (event == "SessionStart")  # the scans
+
+
+@pytest.mark.sqlite_only("a server prepares statements its own way")
+async def test_no_statement_of_a_hook_is_prepared_again(fleet: Fleet) -> None:
+    prepared: list[tuple[Any, ...]] = []
+
+    def note(*asked: Any) -> int:
+        prepared.append(asked)
+        return apsw.SQLITE_OK
+
+    def watch(tx: Tx, ctx: Context) -> None:
+        execute: Any = tx._execute
+        execute._connection.authorizer = note  # SQLite asks it whenever it prepares a statement
+
+    async def tool_call(number: int) -> None:
+        fleet.clock.pass_by(3 * SECOND)
+        await deliver(fleet, "PreToolUse", **CALL, tool_use_id=f"t-{number}")
+        await deliver(fleet, "PostToolUse", **CALL, tool_use_id=f"t-{number}")
+
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await fleet.engine.write(watch)
+    for number in range(3):
+        await tool_call(number)
+    assert {asked[1] for asked in prepared} >= {"sessions", "events", "hook_deliveries"}
+    prepared.clear()
+    for number in range(3, 6):
+        await tool_call(number)
+    tables = {asked[1] for asked in prepared}
+    assert not tables & {"sessions", "agents", "missions", "events", "hook_deliveries", "locks"}
 
 
 async def test_a_subagents_hook_reads_its_sessions_window_too(
