@@ -1,6 +1,5 @@
 """What a hook asks of the store: each row once, and one upkeep for all that it tells."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import apsw
@@ -8,47 +7,22 @@ import pytest
 
 from fleetd.domain.core import event_log
 from fleetd.domain.core.context import Context
-from fleetd.domain.core.tx import Row, Tx
+from fleetd.domain.core.tx import Tx
 from fleetd.harness.report import PromptSubmitted, ToolFinished
 from fleetd.protocol.requests.event import EventList
 from tests.rules.hooks.test_hook_delivery import compact, deliver
 from tests.support.fleet import MINUTE, SECOND, Fleet
 from tests.support.hook_sessions import Window
+from tests.support.statements import noted
 
 EDIT = {"file_path": "/home/user/project/form.py", "old_string": "a", "new_string": "b"}
 CALL = {"tool_name": "Edit", "tool_input": EDIT}
 
 
-class Counted:
-    """What a transaction runs its statements with, noting each."""
-
-    def __init__(self, execute: Any, seen: list[str]) -> None:
-        self._execute, self._seen = execute, seen
-
-    def __call__(self, sql: str, params: Row) -> Any:
-        self._seen.append(sql)
-        return self._execute(sql, params)
-
-    def tuples(self, sql: str, params: Row) -> Any:
-        self._seen.append(sql)
-        return self._execute.tuples(sql, params)
-
-    def many(self, sql: str, params: Iterable[Row]) -> None:
-        self._seen.append(sql)
-        self._execute.many(sql, params)
-
-
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the statements of rules from now on; a transaction adds its beginning and its end."""
-    seen: list[str] = []
-    real: Callable[[Tx, Any], None] = Tx.__init__
-
-    def counted(tx: Tx, execute: Any) -> None:
-        real(tx, Counted(execute, seen))
-
-    monkeypatch.setattr(Tx, "__init__", counted)
-    return seen
+    return noted(monkeypatch)
 
 
 @pytest.mark.parametrize(
