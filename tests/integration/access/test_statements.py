@@ -81,7 +81,11 @@ REVIEWED = {
     "domain/recovery/restore_context": {"where"},
     "domain/recovery/prompt": {"where"},
     "domain/recovery/restore": {"where"},
-    "domain/recovery/restore_steps": {"assignments"},
+    "domain/recovery/restore_steps": {
+        "assignments",
+        "inside_of('owner', some)",
+        "inside_of('path', some)",
+    },
     "domain/recovery/roll_forward": {"assignments"},
     "domain/recovery/state": {
         "assignments",
