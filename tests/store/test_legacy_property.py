@@ -3,6 +3,7 @@
 import contextlib
 import json
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,31 @@ def test_what_is_read_at_once_is_what_a_closer_look_finds(
 )
 def test_what_is_doubtful_is_not_read_at_once(text: str) -> None:
     assert legacy._at_once(text.encode()) is None
+
+
+OURS = st.datetimes(min_value=datetime(1900, 1, 1)).map(
+    lambda at: f"{at.isoformat(timespec='milliseconds')}Z"
+)
+ODD = st.sampled_from(
+    [
+        *(None, 5, 1.5, "", "2023-02-29T00:00:00.000Z", "2025-01-01T24:00:00.000Z"),
+        *("2025-01-01t00:00:00.000z", "2025-01-01T00:00:00.0000Z", "2025-01-01T00:00:00.00Z"),
+        *("2025-01-01T00:00:60.000Z", "2025-01-01T00:00:00+00:00", "\u0662025-01-01T00:00:00.000Z"),
+        *("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.000Z", "2025-13-01T00:00:00.000Z"),
+    ]
+)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True, database=None)
+@given(st.lists(OURS, max_size=4), st.lists(ODD, max_size=1), st.integers(0, 4))
+def test_times_are_taken_together_as_they_are_taken_one_by_one(
+    ours: list[Any], odd: list[Any], place: int
+) -> None:
+    times = [*ours[:place], *odd, *ours[place:]]
+
+    def taken(time: Any) -> bool:
+        with contextlib.suppress(LegacyRefused):
+            return isinstance(time, str) and legacy._time(time, "events") == time
+        return False
+
+    assert legacy._are_ours(times) == all(map(taken, times))

@@ -33,10 +33,10 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     A transaction adds its beginning and its end.
     """
     seen: list[str] = []
-    real: Callable[[Tx, Any], None] = Tx.__init__
+    real: Callable[..., None] = Tx.__init__
 
-    def counted(tx: Tx, execute: Any) -> None:
-        real(tx, _Counted(execute, seen))
+    def counted(tx: Tx, execute: Any, *rest: Any) -> None:
+        real(tx, _Counted(execute, seen), *rest)
 
     monkeypatch.setattr(Tx, "__init__", counted)
     return seen

@@ -1,12 +1,16 @@
 """The client's JSON: what ``json`` says of the same, good or bad."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleetctl.client import plain_json
 
+ROOT = Path(plain_json.__file__).parents[2]
 GOOD = [
     b'{"a":[1,2.5,-0.0,null,true,{"b":{}}],"a":2}',
     b"  [1e400,-Infinity,NaN] \r\n",
@@ -56,6 +60,24 @@ def test_what_is_written_is_what_json_writes(
         monkeypatch.setattr(plain_json, "_in_c", None)
     expected = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     assert plain_json.dumps(value) == expected
+
+
+@pytest.mark.parametrize("data", ["{", '{"a":1}x', '"'])
+def test_what_is_refused_is_refused_also_before_json_was_imported(data: str) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from fleetctl.client import plain_json
+assert "json" not in sys.modules
+try:
+    plain_json.loads({data!r}.encode(), dict)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True)
+    with pytest.raises(ValueError, match="char") as expected:
+        json.loads(data)
+    assert done.stdout.strip() == str(expected.value)
 
 
 def test_what_is_no_data_and_what_nests_too_deep_is_refused() -> None:

@@ -32,11 +32,17 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
     newest: str | None
 
 
-def owners(tx: Tx, ctx: Context, noun: Noun) -> list[str]:
-    """Return the missions that have checkpoints, or the runs that have snapshots."""
+def owners(tx: Tx, ctx: Context, noun: Noun, after: str) -> Batch[list[str], str]:
+    """Return the next missions that have checkpoints, or runs that have snapshots, by their ids."""
     kind = KINDS[noun]
-    rows = tx.all(f"SELECT DISTINCT {kind.owner} AS id FROM {kind.table}")
-    return [row["id"] for row in rows]
+    rows = tx.tuples(
+        f"SELECT DISTINCT {kind.owner} FROM {kind.table} WHERE {kind.owner} > :after"
+        f" ORDER BY {kind.owner} LIMIT :limit",
+        after=after,
+        limit=ctx.batches.rows,
+    )
+    found = [owner_id for (owner_id,) in rows]
+    return Batch(found, found[-1] if len(found) == ctx.batches.rows else None)
 
 
 def count_records(tx: Tx, ctx: Context, noun: Noun) -> int:

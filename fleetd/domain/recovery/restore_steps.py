@@ -23,18 +23,18 @@ from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
 _states = msgspec.json.Decoder(list[SortieState]).decode
-# What a recovery restores of a sortie: fields, and the columns that hold them.
-_FIELDS = {
-    "status": "status",
-    "assigned_to": "assigned_to",
-    "progress": "progress",
-    "progress_notes": "progress_notes",
-    "blocked_reason": "blocked_reason",
-    "result": "result",
-    "started_at": "started_at",
-    "completed_at": "completed_at",
-    "files": "files_json",
-}
+# What a recovery restores of a sortie.
+_FIELDS = (
+    "status",
+    "assigned_to",
+    "progress",
+    "progress_notes",
+    "blocked_reason",
+    "result",
+    "started_at",
+    "completed_at",
+    "files",
+)
 _restored = attrgetter(*_FIELDS)
 
 
@@ -70,13 +70,10 @@ def restore_sorties(
     removed = _keep_added(restore, added)
     if removed or any(now is None for now, _ in changed):
         return restored, states_of(restore.tx, restore.mission_id)
-    written = [
-        msgspec.structs.replace(sortie, **values[sortie.id], updated_at=restore.ctx.now)
-        if sortie.id in values
-        else sortie
+    return restored, [
+        msgspec.structs.replace(sortie, **values[sortie.id]) if sortie.id in values else sortie
         for sortie in present
     ]
-    return restored, written
 
 
 def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
@@ -183,22 +180,22 @@ def _overwrite(
 
     Return those by the sorties' ids.
     """
-    differ = [
-        name
-        for name in _FIELDS
-        if any(getattr(now, name) != getattr(goal, name) for now, goal in changed)
-    ]
+    if not changed:
+        return {}
+    before, after = (zip(*map(_restored, each), strict=True) for each in zip(*changed, strict=True))
+    compared = zip(_FIELDS, before, after, strict=True)
+    differ, at = [name for name, was, shall in compared if was != shall], restore.ctx.now
     values: dict[str, Row] = {
-        goal.id: {name: getattr(goal, name) for name in differ} for _, goal in changed
+        goal.id: {name: getattr(goal, name) for name in differ} | {"updated_at": at}
+        for _, goal in changed
     }
-    assignments = "".join(f"{_FIELDS[name]} = :{name}, " for name in differ)
+    columns = ((name, "files_json" if name == "files" else name) for name in differ)
+    assignments = "".join(f"{column} = :{name}, " for name, column in columns)
     files = {goal.id: _encode(goal.files).decode() for _, goal in changed if "files" in differ}
     restore.tx.many(
-        f"UPDATE sorties SET {assignments}updated_at = :now WHERE id = :id",
+        f"UPDATE sorties SET {assignments}updated_at = :updated_at WHERE id = :id",
         [
-            each
-            | {"id": sortie_id, "now": restore.ctx.now}
-            | ({"files": files[sortie_id]} if files else {})
+            each | ({"id": sortie_id, "files": files[sortie_id]} if files else {"id": sortie_id})
             for sortie_id, each in values.items()
         ],
     )

@@ -7,7 +7,6 @@ ISO 8601 UTC, as everywhere.
 import hashlib
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -19,7 +18,7 @@ from ...protocol.records import Record
 from ...protocol.types import AGENT_ID, EVENT_TYPE, LONGEST_LEASE_MS
 from ..core.context import Context
 from ..core.event_log import emit, position
-from ..core.tx import LogLine, Tx
+from ..core.tx import LogLine, Row, Tx
 from ..locks import leases
 from ..redaction.redact import has_no_secret, redact, redact_data
 
@@ -40,12 +39,11 @@ class OldMailbox(Record, frozen=True, kw_only=True):
 
 
 class OldEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event of a mailbox; ``rest`` holds the fields that have no column of their own."""
+    """An event of a mailbox, with the type and the data that it has here."""
 
     type: str
     timestamp: str | None
-    data: Any
-    rest: dict[str, Any]
+    data: dict[str, Any]
 
 
 class OldCursor(Record, frozen=True, kw_only=True):
@@ -92,9 +90,6 @@ class LegacyContents(Record, frozen=True, kw_only=True):
     released: int = 0
     unknown: tuple[str, ...] = ()
     """Sections of the file that mean nothing to us."""
-
-
-Timed = tuple[str, str, OldEvent]
 
 
 def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
@@ -164,47 +159,35 @@ def _agents(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
 
 def _events(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     """Append the events of all mailboxes in the order of their times, ties as in the file."""
-    found = sorted(_timed(legacy, ctx), key=itemgetter(0))
+    rows = sorted(_rows(legacy, ctx), key=itemgetter("at"))
     tx.many(
         "INSERT INTO events (type, stream, timestamp, agent_id, activity, data_json)"
         " VALUES (:type, 'agent:' || :agent, :at, :agent, 0, :data)",
-        (
-            {"type": _event_type(event.type), "at": moment, "agent": agent, "data": data}
-            for (moment, agent, event), data in zip(found, _stored(found), strict=True)
-        ),
+        rows,
     )
-    return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(found))
+    return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(rows))
 
 
-def _timed(legacy: LegacyContents, ctx: Context) -> Iterator[Timed]:
-    """Yield every event with its time; one without a time stays beside the one before it."""
+def _rows(legacy: LegacyContents, ctx: Context) -> Iterator[Row]:
+    """Yield every event as it is stored; one without a time stays beside the one before it."""
     starts = {box.id: box.created_at for box in legacy.mailboxes}
     for mailbox, events in legacy.events.items():
         agent, moment = agent_name(mailbox), starts.get(mailbox) or ctx.now
-        for event in events:
+        # As in the file, and sorted afterwards: what was read together is near in memory.
+        for event, data in zip(events, _stored(events), strict=True):
             moment = event.timestamp or moment
-            yield moment, agent, event
+            yield {"type": event.type, "at": moment, "agent": agent, "data": data}
 
 
-def _stored(found: list[Timed]) -> Iterator[str]:
+def _stored(events: list[OldEvent]) -> Iterator[str]:
     """Yield the data of events as it is stored; many at once, which is quicker to look through."""
-    for start in range(0, len(found), TOGETHER):
-        part = [_data(event) for _, _, event in found[start : start + TOGETHER]]
+    for start in range(0, len(events), TOGETHER):
+        part = [event.data for event in events[start : start + TOGETHER]]
         text = _encode_lines(part).decode()
         if not has_no_secret(text):
             text = _encode_lines([redact_data(data) for data in part]).decode()
         # No other line break: JSON may hold what Python takes for the end of a line.
         yield from text.removesuffix("\n").split("\n")
-
-
-def _data(event: OldEvent) -> dict[str, Any]:
-    """Return an event's data, and under ``legacy`` what has no other place."""
-    same = _event_type(event.type) == event.type
-    rest = event.rest if same else {"type": event.type, **event.rest}
-    data = {} if event.data is None else event.data
-    if not isinstance(data, dict) or (rest and "legacy" in data):
-        data = {"value": data}
-    return {**data, "legacy": rest} if rest else data
 
 
 def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
@@ -269,8 +252,8 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
         if until <= ctx.now_ms:
             expired.append(label)
             continue
-        leases.expire(tx, ctx, lock.path)
-        if leases.holder(tx, lock.path) is not None:
+        held, _ = leases.expire(tx, ctx, lock.path)
+        if held is not None:
             taken.append(label)
             continue
         granted.add(_grant(tx, ctx, lock, begun, until))
@@ -319,8 +302,15 @@ def agent_name(mailbox: str) -> str:
     return f"{readable}-{hashlib.sha256(mailbox.encode()).hexdigest()[:12]}"
 
 
-@lru_cache(maxsize=1024)
-def _event_type(old: str) -> str:
+def event_data(old: Any, rest: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of an event, and under ``legacy`` what has no other place."""
+    data = {} if old is None else old
+    if not isinstance(data, dict) or (rest and "legacy" in data):
+        data = {"value": data}
+    return {**data, "legacy": rest} if rest else data
+
+
+def event_type(old: str) -> str:
     """Return an event type: the old one where it is one, else what is nearest to it."""
     if _EVENT_TYPE.match(old):
         return old

@@ -65,6 +65,17 @@ class Inventory(msgspec.Struct, frozen=True):
         return latest in self.listing.files and not self.listing.latest_trouble(latest)
 
 
+async def owners(engine: Engine, noun: Noun) -> list[str]:
+    """Return the missions that have checkpoints, or the runs that have snapshots, by their ids."""
+    found: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        batch = await engine.read(inventory.owners, noun, after)
+        found += batch.found
+        after = batch.following
+    return found
+
+
 async def rows_of(engine: Engine, noun: Noun, owner_id: str) -> RowNames:
     """Return the names of the records of one owner that have a row."""
     (rows,) = await engine.read(inventory.names, noun, [owner_id])

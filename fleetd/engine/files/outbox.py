@@ -216,17 +216,23 @@ class Outbox:
             job: FileJob | None = first
             try:
                 while job is not None:
-                    with self._trying([job]):
-                        if path := await self._write_file(job.work, written):
-                            written[job] = path
-                    if job not in written:
-                        self._done(job)
+                    await self._try_write(job, written)
                     job = await self._another(written, until)
                 if written:
                     await self._mark(written)
             finally:
                 for each in written:
                     self._done(each)
+
+    async def _try_write(self, job: FileJob, written: dict[FileJob, Path]) -> None:
+        """Add a file to those that are written; nothing is left to do where it cannot be."""
+        try:
+            with self._trying([job]):
+                if path := await self._write_file(job.work, written):
+                    written[job] = path
+        finally:
+            if job not in written:
+                self._done(job)
 
     async def _another(self, written: Mapping[FileJob, Path], until: float) -> FileJob | None:
         """Return the next file to write before rows are marked, None when it is time for that."""

@@ -13,7 +13,6 @@ from typing import cast
 import msgspec
 import trio
 
-from ...domain.artifacts import inventory
 from ...domain.artifacts.ingest import Ingested, ingest, repair_row, stored
 from ...domain.artifacts.inventory import adopt
 from ...domain.artifacts.kinds import KINDS, FileRecord, id_of, noun_of
@@ -29,7 +28,7 @@ from ...protocol.types import Noun
 from ...store.api import StoreAway
 from ...store.files.record_files import RecordFile, RecordFiles
 from ..engine import Engine
-from .inventory import Inventory, compare, compare_all, repair_latest, rows_of
+from .inventory import Inventory, compare, compare_all, owners, repair_latest, rows_of
 from .verified_read import latest_data, verified
 
 log = logging.getLogger("fleetd")
@@ -76,7 +75,7 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
     except OSError as error:
         log.warning("The %s files cannot be read, so they are not compared: %s", noun, error)
         return
-    rows = await engine.read(inventory.owners, noun)
+    rows = await owners(engine, noun)
     ingested = 0
     every = sorted({*known, *rows})
     progress.at(f"{KINDS[noun].whose}s", total=len(every))

@@ -57,6 +57,14 @@ class RecordingLimit:
             self._inside += 1
 
 
+async def _acquire(lock: trio.StrictFIFOLock) -> None:
+    """Take a lock; one that is free costs no round of the event loop."""
+    if lock.locked():
+        await lock.acquire()
+    else:
+        lock.acquire_nowait()
+
+
 class SharedLookups:
     """Makes one lookup for all who asked for the same before it began.
 
@@ -76,12 +84,15 @@ class SharedLookups:
         found: list[T] = []
         waiting[id(found)] = found
         try:
-            async with lock:
+            await _acquire(lock)
+            try:
                 if not found:
                     served = [each for each in waiting.values() if not each]
                     seen = await look()
                     for each in served:
                         each.append(seen)
+            finally:
+                lock.release()
         finally:
             del waiting[id(found)]
             if not waiting:
@@ -112,8 +123,11 @@ class SessionQueue:
         lock, waiting = self._turns.setdefault(name, (trio.StrictFIFOLock(), []))
         waiting.append(None)
         try:
-            async with lock:
+            await _acquire(lock)
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             waiting.pop()
             if not waiting:

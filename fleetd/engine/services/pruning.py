@@ -23,6 +23,7 @@ from ...protocol.requests.checkpoint import CheckpointPrune, Pruned, PrunedCheck
 from ...protocol.requests.snapshot import PrunedSnapshot, PrunedSnapshots, SnapshotPrune
 from ...protocol.types import Noun
 from ..engine import Engine
+from ..files.inventory import owners as all_owners
 
 log = logging.getLogger("fleetd")
 # Large records take longer to free than small ones: then a transaction marks fewer.
@@ -131,7 +132,7 @@ class _Pruning:
         cursor: PruneCursor | None = PruneCursor()
         owners: list[str] = []  # in the order of their names, if they are several
         if self._policy.owner_id is None:
-            owners = sorted(await self._engine.read(inventory.owners, self._noun))
+            owners = await all_owners(self._engine, self._noun)
         while cursor is not None:
             if self._engine.closing:
                 raise Unavailable(

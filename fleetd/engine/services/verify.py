@@ -24,7 +24,7 @@ from ...protocol.requests.system import Findings
 from ...protocol.types import Noun
 from ...store.files.layout import Listing
 from ..engine import Engine
-from ..files.inventory import check_latest, compare, rows_of
+from ..files.inventory import check_latest, compare, owners, rows_of
 from ..files.read_repair import get
 from ..files.repair import check
 
@@ -143,7 +143,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
     except OSError as error:  # told with every owner that has rows
         log.warning("The %s files cannot be read: %s", what.noun, error)
         known = []
-    every = sorted({*known, *await engine.read(inventory.owners, what.noun)})
+    every = sorted({*known, *await owners(engine, what.noun)})
     if what.owner_id is None:
         progress.at(f"{what.noun}s", total=await engine.read(inventory.count_records, what.noun))
         return every

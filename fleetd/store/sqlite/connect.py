@@ -78,6 +78,8 @@ def _settle(connection: apsw.Connection) -> None:
     connection.pragma("foreign_keys", True)
     # What a statement may have to undo is little, and a file for it may be refused.
     connection.pragma("temp_store", "memory")
+    # Else a statement that an index of only some rows could serve is prepared again each time.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.wal_autocheckpoint(0)
 
 

@@ -7,6 +7,7 @@ SQLite's own locks.
 import contextlib
 import logging
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
@@ -19,7 +20,7 @@ from ...protocol.errors import Storage
 from ...protocol.requests.system import Check
 from ..api import Availability, CopyDamaged, CopyFailed, Load, LostCommits, StoreFailed
 from ..machine_identity import DaemonInstance
-from ..worker_thread import Job, WorkerThread, pass_on_effects
+from ..worker_thread import WorkerThread, pass_on_effects
 from . import integrity_check, page_checksums
 from .connect import BUSY_MS, check_sqlite, connect, open_database, wait_while_busy
 from .database_files import FileIdentity, HighWaterMark
@@ -66,7 +67,6 @@ class SqliteStore:
         self.where = str(path)
         self.failed = trio.Event()
         self.availability = Availability()
-        self._on_commit = on_commit
         self._inline = inline
         self._vfs = vfs
         self._mark = HighWaterMark(path)
@@ -86,7 +86,7 @@ class SqliteStore:
         self._writer = WorkerThread(
             "writer",
             writes.run,
-            self._wrote,
+            partial(pass_on_effects, on_commit),
             run_here=writes.run_here,
             inline=inline,
         )
@@ -156,7 +156,14 @@ class SqliteStore:
 
         Rules of one ``kind`` take about as long, which says whether one may run on the event loop.
         """
-        return await self._writer.submit(rule, kind)
+        return await self._submit(rule, kind)
+
+    async def _submit(self, fn: Callable[..., T], kind: Hashable = None) -> T:
+        try:
+            return await self._writer.submit(fn, kind)
+        finally:
+            if self.failure is not None:
+                self.failed.set()
 
     async def read(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
@@ -166,11 +173,6 @@ class SqliteStore:
         """Called by SQLite after each commit of a change, where that was made."""
         self._committer.landed = True
         return self._wal.wal_grew(connection, name, pages)
-
-    def _wrote(self, jobs: list[Job]) -> None:
-        pass_on_effects(self._on_commit, jobs)
-        if self.failure is not None:
-            self.failed.set()
 
     @property
     def load(self) -> Load:
@@ -229,7 +231,7 @@ class SqliteStore:
         Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
         not let go of the WAL.
         """
-        await self._writer.submit(OutsideTransaction(self._scrub))
+        await self._submit(OutsideTransaction(self._scrub))
 
     def _scrub(self, connection: apsw.Connection) -> None:
         # Two that copy the WAL back at once do not wait for each other: the second is refused.

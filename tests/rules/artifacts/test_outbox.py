@@ -527,7 +527,7 @@ async def test_one_file_that_fails_costs_the_others_nothing(
         first = await fleet.checkpoint(mission, wait_for_backup=False)
         await fleet.checkpoint(other, wait_for_backup=False)
         third = await fleet.checkpoint(mission, wait_for_backup=False)
-    await trio.sleep(MARK_S)
+    await trio.sleep(2 * MARK_S)
     assert seen == [[first.id, third.id]]
     assert await announced(fleet, other) == [["sqlite"]]
 

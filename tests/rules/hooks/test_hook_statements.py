@@ -1,52 +1,28 @@
 """What a hook asks of the store: each row once, and one upkeep for all that it tells."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
+import apsw
 import pytest
 
 from fleetd.domain.core import event_log
-from fleetd.domain.core.tx import Row, Tx
+from fleetd.domain.core.context import Context
+from fleetd.domain.core.tx import Tx
 from fleetd.harness.report import PromptSubmitted, ToolFinished
 from fleetd.protocol.requests.event import EventList
 from tests.rules.hooks.test_hook_delivery import compact, deliver
 from tests.support.fleet import MINUTE, SECOND, Fleet
 from tests.support.hook_sessions import Window
+from tests.support.statements import noted
 
 EDIT = {"file_path": "/home/user/project/form.py", "old_string": "a", "new_string": "b"}
 CALL = {"tool_name": "Edit", "tool_input": EDIT}
 
 
-class Counted:
-    """What a transaction runs its statements with, noting each."""
-
-    def __init__(self, execute: Any, seen: list[str]) -> None:
-        self._execute, self._seen = execute, seen
-
-    def __call__(self, sql: str, params: Row) -> Any:
-        self._seen.append(sql)
-        return self._execute(sql, params)
-
-    def tuples(self, sql: str, params: Row) -> Any:
-        self._seen.append(sql)
-        return self._execute.tuples(sql, params)
-
-    def many(self, sql: str, params: Iterable[Row]) -> None:
-        self._seen.append(sql)
-        self._execute.many(sql, params)
-
-
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the statements of rules from now on; a transaction adds its beginning and its end."""
-    seen: list[str] = []
-    real: Callable[[Tx, Any], None] = Tx.__init__
-
-    def counted(tx: Tx, execute: Any) -> None:
-        real(tx, Counted(execute, seen))
-
-    monkeypatch.setattr(Tx, "__init__", counted)
-    return seen
+    return noted(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +47,35 @@ async def test_a_hook_of_a_session_under_way_needs_few_statements(
     await deliver(fleet, event, **fields)
     assert len(statements) <= most, "\n".join(statements)
     assert len(set(statements)) == len(statements) - (event == "SessionStart")  # the scans
+
+
+@pytest.mark.sqlite_only("a server prepares statements its own way")
+async def test_no_statement_of_a_hook_is_prepared_again(fleet: Fleet) -> None:
+    prepared: list[tuple[Any, ...]] = []
+
+    def note(*asked: Any) -> int:
+        prepared.append(asked)
+        return apsw.SQLITE_OK
+
+    def watch(tx: Tx, ctx: Context) -> None:
+        execute: Any = tx._execute
+        execute._connection.authorizer = note  # SQLite asks it whenever it prepares a statement
+
+    async def tool_call(number: int) -> None:
+        fleet.clock.pass_by(3 * SECOND)
+        await deliver(fleet, "PreToolUse", **CALL, tool_use_id=f"t-{number}")
+        await deliver(fleet, "PostToolUse", **CALL, tool_use_id=f"t-{number}")
+
+    await deliver(fleet, "UserPromptSubmit", prompt="Add login")
+    await fleet.engine.write(watch)
+    for number in range(3):
+        await tool_call(number)
+    assert {asked[1] for asked in prepared} >= {"sessions", "events", "hook_deliveries"}
+    prepared.clear()
+    for number in range(3, 6):
+        await tool_call(number)
+    tables = {asked[1] for asked in prepared}
+    assert not tables & {"sessions", "agents", "missions", "events", "hook_deliveries", "locks"}
 
 
 async def test_a_subagents_hook_reads_its_sessions_window_too(

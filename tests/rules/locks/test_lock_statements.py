@@ -38,9 +38,9 @@ def transactions(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def spy(kind: str) -> None:
         run = getattr(fleet.engine.store, kind)
 
-        async def begun(rule: Any) -> Any:
+        async def begun(rule: Any, *rest: Any) -> Any:
             seen.append(kind)
-            return await run(rule)
+            return await run(rule, *rest)
 
         monkeypatch.setattr(fleet.engine.store, kind, begun)
 

@@ -11,6 +11,7 @@ import trio
 from fleetd.domain.artifacts.outbox import purge, removals
 from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.retention import pruning as rules
+from fleetd.engine.files import inventory
 from fleetd.protocol.errors import Storage, Unavailable
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointPrune
@@ -209,3 +210,22 @@ async def test_it_stops_when_the_daemon_ends(
         await fleet.do(kind.prune)
     assert ended.value.values["retry"] is True
     assert kind.rows(fleet)[:-1] == old[5:]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+async def test_owners_are_looked_up_a_batch_at_a_time(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    await checkpoints(fleet, 3, 2)
+    reads: list[Any] = []
+
+    async def met(rule: Any, *args: Any) -> None:
+        reads.append(rule)
+
+    monkeypatch.setattr(fleet.engine, "batches", BatchSizes(rows=rows))
+    meet_rules(fleet.engine, monkeypatch, before=met)
+
+    found = await inventory.owners(fleet.engine, "checkpoint")
+
+    assert found == sorted({row["mission_id"] for row in fleet.sql("SELECT * FROM checkpoints")})
+    assert len(reads) == 3 // rows + 1
