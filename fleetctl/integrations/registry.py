@@ -83,6 +83,8 @@ class Harness(NamedTuple):
     # Of executables older than this, only the first ``always`` events can be installed.
     tolerant_since: tuple[int, ...] = ()
     always: int = 0
+    # The command that opens a session again; {} is its id.
+    resume: str = ""
 
     def user_file(self) -> Path:
         """Return the settings file that holds for every project of this user."""
@@ -183,6 +185,7 @@ def _compaction(name: str, *, words: bool = False) -> HookEvent:
 
 CLAUDE = Harness(
     name="claude",
+    resume="claude --resume {}",
     title="Claude Code",
     executables=("claude",),
     directory=_home("CLAUDE_CONFIG_DIR", ".claude"),
@@ -216,6 +219,7 @@ CLAUDE = Harness(
 )
 CODEX = Harness(
     name="codex",
+    resume="codex resume {}",
     title="Codex CLI",
     executables=("codex",),
     directory=_home("CODEX_HOME", ".codex"),
@@ -245,6 +249,7 @@ CODEX = Harness(
 )
 GEMINI = Harness(
     name="gemini",
+    resume="gemini --resume {}",
     title="Gemini CLI",
     executables=("gemini",),
     directory=_gemini_home,
@@ -270,6 +275,7 @@ GEMINI = Harness(
 )
 OPENCODE = Harness(
     name="opencode",
+    resume="opencode --session {}",
     title="OpenCode",
     executables=("opencode",),
     directory=_opencode_home,
@@ -282,6 +288,7 @@ OPENCODE = Harness(
 )
 CURSOR = Harness(
     name="cursor",
+    resume="cursor-agent --resume {}",
     title="Cursor",
     executables=("cursor-agent", "cursor"),
     directory=_home("", ".cursor"),
@@ -303,6 +310,7 @@ CURSOR = Harness(
 )
 COPILOT = Harness(
     name="copilot",
+    resume="copilot --resume={}",
     title="Copilot CLI",
     executables=("copilot",),
     directory=_home("COPILOT_HOME", ".copilot"),

@@ -1,0 +1,69 @@
+"""One line for an agent: what it does or needs, since when, and where."""
+
+from __future__ import annotations
+
+from ...output import console
+from ..tables import Column
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...client.models import AgentState
+
+NEEDS = {
+    "permission": "needs permission",
+    "question": "asks a question",
+    "plan_approval": "needs approval of a plan",
+    "failed": "failed",
+    "limit": "reached a limit",
+    "lost": "lost",
+    "finished": "finished",
+    "background": "runs in background",
+}
+STYLES = {
+    **dict.fromkeys(("needs permission", "asks a question", "needs approval of a plan"), "yellow"),
+    **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
+    **dict.fromkeys(("works", "runs in background"), "green"),
+}
+COLUMNS = (
+    Column("", cut="middle", least=12),
+    Column("", matters=5, styles=STYLES),
+    Column("", matters=3, times="ago"),
+    Column("", matters=4, cut="middle", least=8),
+    Column("", cut="end", least=18),
+)
+
+
+def state_of(agent: AgentState) -> str:
+    """Return what an agent does, in a word or two."""
+    if agent.needs != "none":
+        return NEEDS.get(agent.needs, agent.needs)
+    return "works" if agent.status == "active" else agent.status
+
+
+def project_of(agent: AgentState) -> str:
+    """Return the name of the directory that an agent works in, with its branch."""
+    place = (agent.worktree or agent.cwd or "").rstrip("/").rpartition("/")[2]
+    return f"{place} ({agent.branch})" if place and agent.branch else place
+
+
+def doing_of(agent: AgentState) -> str:
+    """Return what an agent needs in words, else its step and what it did last."""
+    parts = [agent.text] if agent.text else []
+    if agent.reset_at:
+        parts.append(f"until {console.ago(agent.reset_at)}")
+    if not parts:
+        if agent.step:
+            parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
+        if agent.doing and agent.doing.what != "prompt":
+            parts.append(agent.doing.text)
+    if agent.running:
+        parts.append(f"{len(agent.running) + agent.running_more} running")
+    return " · ".join(parts) or agent.mission or ""
+
+
+def row_of(agent: AgentState) -> Sequence[str]:
+    """Return the cells of an agent's line."""
+    where, what = project_of(agent), doing_of(agent)
+    return (agent.agent_id, state_of(agent), agent.since, where, what)
