@@ -51,6 +51,7 @@ STEPS: tuple[Step, ...] = (
     ),
     ("agent.get", {"agent_id": "alice"}),
     ("agent.list", {"mission_id": "{mission}"}),
+    ("attention.list", {}),
     ("sortie.assign", {"sortie_id": "{form}", "agent_id": "alice"}),
     (
         "sortie.start",
