@@ -210,6 +210,7 @@ async def test_a_really_full_disk_is_answered_and_reading_goes_on(small_disk: Pa
             "FLIGHTLINE_DIR": str(small_disk / "flightline"),
             "FLEET_SOCKET": str(small_disk / "s.sock"),
             "FLEET_CONFIG": str(small_disk / "config.toml"),
+            "XDG_STATE_HOME": str(small_disk / "state"),
         }
     )
     created = 0

@@ -1,7 +1,9 @@
 """What is asked at every snapshot, or of every run at the start, reads indexes and no documents."""
 
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from fleetd.domain.artifacts.inventory import names
@@ -10,6 +12,8 @@ from fleetd.domain.core.tx import Tx
 from fleetd.domain.missions import selection
 from fleetd.protocol.requests.mission import MissionCurrent
 from fleetd.protocol.requests.snapshot import SnapshotRecord
+from fleetd.store.sqlite.connect import open_database
+from fleetd.store.sqlite.group_commit import SqliteExecutor
 from tests.support.fleet import Fleet
 
 FROM_INDEX = "SEARCH snapshots USING COVERING INDEX idx_snapshots_run (run_id=?)"
@@ -67,3 +71,29 @@ async def test_the_missions_of_a_directory_are_found_by_machine_and_by_project(
         "SEARCH missions USING INDEX idx_missions_place (machine=? AND project_dir=? AND status=?)",
         "SEARCH missions USING INDEX idx_missions_named (project=? AND status=?)",
     ]
+
+
+def test_a_statement_is_compiled_once_whatever_is_bound_in_it(tmp_path: Path) -> None:
+    connection = open_database(tmp_path / "squawk.db", None)
+    compiled: list[str] = []
+
+    def seen(action: int, *about: str | None) -> int:
+        compiled.append(str(about))
+        return apsw.SQLITE_OK
+
+    inbox = (
+        "SELECT m.* FROM deliveries d JOIN messages m ON m.id = d.message_id"
+        " WHERE d.agent_id = :agent AND d.status = :state ORDER BY d.seq LIMIT :limit"
+    )
+    try:
+        connection.authorizer = seen
+        run = SqliteExecutor(connection)
+        run(inbox, {"agent": "one", "state": "queued", "limit": 1})
+        assert compiled
+        compiled.clear()
+        for agent in ("one", "two"):
+            run(inbox, {"agent": agent, "state": "acked", "limit": 50})
+        assert compiled == []
+    finally:
+        connection.authorizer = None
+        connection.close()

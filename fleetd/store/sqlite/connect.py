@@ -76,10 +76,11 @@ def _settle(connection: apsw.Connection) -> None:
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", True)
+    # Without this, SQLite prepares many statements again for other values, such as those that a
+    # partial index could serve. There are no statistics that would make another plan better.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     # What a statement may have to undo is little, and a file for it may be refused.
     connection.pragma("temp_store", "memory")
-    # Else a statement that an index of only some rows could serve is prepared again each time.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.wal_autocheckpoint(0)
 
 
