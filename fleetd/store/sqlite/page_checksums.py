@@ -95,9 +95,14 @@ def sum_of(data: bytes) -> bytes:
 
 def rewrite(connection: apsw.Connection) -> None:
     """Rewrite a database; one without checksums has them after it. Raises apsw.Error."""
+    rewrite_to_wal(connection)
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def rewrite_to_wal(connection: apsw.Connection) -> None:
+    """Rewrite a database in its WAL; copied back from there, its pages have checksums."""
     reserve(connection)
     connection.execute("VACUUM")
-    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 def is_damage(error: BaseException) -> bool:
