@@ -114,6 +114,26 @@ async def test_a_rewritten_database_that_cannot_be_copied_back_is_not_written_to
     assert unchecked_pages(database) == []
 
 
+async def test_a_database_without_checksums_stays_so_while_several_have_it_open(
+    open_store: Any, database: Path, tools: Any, faults: Any
+) -> None:
+    """Else the thread that copies the WAL back would write pages without their checksums."""
+    make_old(database)
+    faults.fail("write", "wal", apsw.FullError, times=10_000)
+    async with open_store(vfs=faults.name) as store:
+        faults.mend()
+        await store.write(tools.put("before"))
+        await store.scrub()
+        for number in range(50):
+            await store.write(tools.put(f"c{number}"))
+    assert not page_checksums.has_room(database)
+    async with open_store() as store:
+        assert await store.read(title) == TITLE.decode()
+        assert await store.check() == []
+    assert page_checksums.has_room(database)
+    assert unchecked_pages(database) == []
+
+
 def unchecked_pages(database: Path) -> list[int]:
     """Return the numbers of the pages that do not end in their checksum."""
     data, size = database.read_bytes(), 4_096

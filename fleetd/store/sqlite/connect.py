@@ -176,7 +176,7 @@ def _add_checksums(connection: apsw.Connection) -> None:
     if not page_checksums.available() or page_checksums.checked(connection):
         return
     try:
-        page_checksums.rewrite_to_wal(connection)
+        page_checksums.add(connection)
     except apsw.Error as error:
         told = classify(error, connection.system_errno)
         if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
