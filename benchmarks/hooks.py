@@ -3,7 +3,6 @@
 import itertools
 import json
 import secrets
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,18 +39,21 @@ def in_python(python: str) -> HookProgram:
     return HookProgram("in Python", command, Promise(ratio=1.1))
 
 
-def as_installed(python: str) -> HookProgram:
-    """Return the client that ``fleetctl hooks install`` would write into settings."""
-    command = this_installation().command(CLAUDE, CLAUDE.events[0])
-    words = list(itertools.dropwhile(_is_assignment, shlex.split(command)))
-    words = words[: words.index(HARNESS) + 1]
-    if str(CLIENT) in words:
-        return in_python(python)
-    return HookProgram("compiled", words, Promise(ratio=0.45))
+def compiled() -> HookProgram | None:
+    """Return the client in C by itself, None where there is none."""
+    program = this_installation().compiled
+    return HookProgram("compiled, by itself", [program, HARNESS], Promise()) if program else None
 
 
-def _is_assignment(word: str) -> bool:
-    return "=" in word
+def as_installed(bench: Bench) -> HookProgram:
+    """Return what settings name where there is a compiled client: the launcher that starts it."""
+    installation = this_installation()
+    if not installation.compiled:
+        return in_python(bench.python)
+    launcher = bench.directory / "fleet-hook"
+    launcher.write_text(installation.launcher_text)
+    launcher.chmod(0o700)
+    return HookProgram("compiled", [str(launcher), HARNESS], Promise(ratio=0.45))
 
 
 class Session:
@@ -133,7 +135,7 @@ class Session:
 
 def delivered(bench: Bench) -> Iterator[Row]:
     """Measure what the daemon takes for a hook after an edit, over one connection."""
-    session = Session(bench.fleet, as_installed(bench.python))
+    session = Session(bench.fleet, as_installed(bench))
     session.deliver()
     yield bench.beside_fsync(
         "hook.deliver, one client", session.deliver, runs=200, promise=Promise(ratio=4)
@@ -143,8 +145,9 @@ def delivered(bench: Bench) -> Iterator[Row]:
 
 def whole_processes(bench: Bench) -> Iterator[Row]:
     """Measure hooks alone and side by side, beside an interpreter that does nothing."""
-    installed, plain = as_installed(bench.python), in_python(bench.python)
-    for program in (installed, plain) if installed != plain else (plain,):
+    installed, plain = as_installed(bench), in_python(bench.python)
+    others = [each for each in (compiled(), plain) if each is not None and each != installed]
+    for program in (installed, *others):
         yield from _alone(bench, program)
     session = Session(bench.fleet, installed)
     session.call()

@@ -87,8 +87,11 @@ class PlainRequest(PlainRecord):
         return type(self)({"progress_token": token, **self}) if self.long else self
 
     def encoded(self) -> bytes:
-        """Return the parameters as JSON."""
-        return encode(self)
+        """Return the parameters as JSON.
+
+        What is not given is left out: a daemon from before an upgrade may not know it yet.
+        """
+        return encode({name: value for name, value in self.items() if value is not None})
 
     def answer(self, result: Any) -> PlainRecord:
         """Return what the daemon answered; raises Incompatible for what no method answers with."""

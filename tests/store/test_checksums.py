@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from fleetd.protocol.errors import Corrupt
-from fleetd.store.api import StoreRefused
+from fleetd.store.api import StoreFull, StoreRefused
 from fleetd.store.sqlite import page_checksums
 from fleetd.store.sqlite.connect import open_database
 
@@ -97,6 +97,52 @@ def test_a_disk_without_room_leaves_a_database_as_it_is(database: Path, faults: 
     assert connection.execute("SELECT value FROM store_meta").get == TITLE.decode()
     connection.close()
     assert not page_checksums.has_room(database)
+
+
+async def test_a_rewritten_database_that_cannot_be_copied_back_is_not_written_to(
+    open_store: Any, database: Path, tools: Any, faults: Any
+) -> None:
+    """Its pages ask for checksums then, and a connection that has not seen that adds none."""
+    make_old(database)
+    faults.fail("write", "db", apsw.FullError)
+    with pytest.raises(StoreFull, match="brought up to date"):
+        open_database(database, faults.name)
+    faults.mend()
+    async with open_store(vfs=faults.name) as store:
+        for number in range(50):
+            await store.write(tools.put(f"c{number}"))
+    assert unchecked_pages(database) == []
+
+
+async def test_a_database_without_checksums_stays_so_while_several_have_it_open(
+    open_store: Any, database: Path, tools: Any, faults: Any
+) -> None:
+    """Else the thread that copies the WAL back would write pages without their checksums."""
+    make_old(database)
+    faults.fail("write", "wal", apsw.FullError, times=10_000)
+    async with open_store(vfs=faults.name) as store:
+        faults.mend()
+        await store.write(tools.put("before"))
+        await store.scrub()
+        for number in range(50):
+            await store.write(tools.put(f"c{number}"))
+    assert not page_checksums.has_room(database)
+    async with open_store() as store:
+        assert await store.read(title) == TITLE.decode()
+        assert await store.check() == []
+    assert page_checksums.has_room(database)
+    assert unchecked_pages(database) == []
+
+
+def unchecked_pages(database: Path) -> list[int]:
+    """Return the numbers of the pages that do not end in their checksum."""
+    data, size = database.read_bytes(), 4_096
+    pages = [data[at : at + size] for at in range(0, len(data), size)]
+    return [
+        number
+        for number, page in enumerate(pages, 1)
+        if page_checksums.sum_of(page[: -page_checksums.RESERVED]) != page[-8:]
+    ]
 
 
 def test_who_cannot_keep_checksums_refuses_a_database_that_has_them(database: Path) -> None:

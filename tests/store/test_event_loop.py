@@ -22,7 +22,7 @@ from fleetd.host.systemd import feed_watchdog
 from fleetd.host.trace import TraceContext
 from fleetd.protocol.errors import InvalidState, Storage
 from fleetd.store.sqlite import group_commit
-from fleetd.store.sqlite.group_commit import _FEW, FAST_US, SLOW_US, CommitPace
+from fleetd.store.sqlite.group_commit import _FEW, FAST_US, LOOP_S, SLOW_US, CommitPace
 from fleetd.store.sqlite.store import SqliteStore
 from fleetd.store.worker_thread import CALM, SHORT_US, Job, WorkerThread
 from tests.support.fleet import settings
@@ -84,6 +84,46 @@ async def test_a_kind_that_takes_long_goes_to_the_thread_until_it_was_short_for_
         assert seen[0] == "writer"
         assert seen[-1] == LOOP
         assert sorted(seen, reverse=True) == seen, "once it is back it stays"
+
+
+ENDLESS = (
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000000)"
+    " SELECT count(*) FROM n"
+)
+
+
+def one_long_statement(tx: Tx) -> int:
+    return tx.value(ENDLESS)
+
+
+def many_short_statements(tx: Tx) -> int:
+    for _ in range(100):
+        time.sleep(LOOP_S / 20)
+        found = tx.value("SELECT 3000000")
+    return found
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("rule", [one_long_statement, many_short_statements])
+@pytest.mark.parametrize("way", ["write", "read"])
+async def test_a_job_that_was_short_before_and_takes_long_is_done_over_by_the_thread(
+    open_store: Any, database: Path, tools: Any, way: str, rule: Callable[[Tx], int]
+) -> None:
+    places: list[str] = []
+
+    def work(tx: Tx) -> int:
+        places.append(where(tx))
+        if way == "write":
+            tools.put("half")(tx)
+        return rule(tx)
+
+    async with open_store() as store:
+        await calm_down(store)
+        assert await getattr(store, way)(work, "short") == 3_000_000
+        assert places == [LOOP, "writer" if way == "write" else "reader"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert await store.write(where, "short") == ("writer" if way == "write" else LOOP)
+    assert tools.keys_in(database) == ({"half"} if way == "write" else set())
 
 
 @pytest.mark.usefixtures("fast")

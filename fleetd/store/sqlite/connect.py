@@ -168,15 +168,21 @@ def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None
 
 
 def _add_checksums(connection: apsw.Connection) -> None:
-    """Rewrite a database from before there were checksums; another start does, if this cannot."""
+    """Rewrite a database from before there were checksums; another start does, if this cannot.
+
+    Once the rewritten pages are committed they have to come into the file, or this connection would
+    write others without their checksums. Raises apsw.Error when that fails.
+    """
     if not page_checksums.available() or page_checksums.checked(connection):
         return
     try:
-        page_checksums.rewrite(connection)
+        page_checksums.add(connection)
     except apsw.Error as error:
         told = classify(error, connection.system_errno)
         if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
             raise
+    else:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 def _check_checksums(path: Path) -> None:

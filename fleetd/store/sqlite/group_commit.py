@@ -12,7 +12,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,14 @@ log = logging.getLogger("fleetd")
 
 # No statement of a rule takes a second; one that takes longer than this never ends.
 STATEMENT_S = 30.0
-# How many steps of SQLite's machine are between two looks at the clock: some milliseconds.
-_STEPS = 200_000
+# How many steps of SQLite's machine are between two looks at the clock: less than a millisecond.
+_STEPS = 20_000
+# So long a job may hold up the event loop before its COMMIT: then the thread does it over.
+LOOP_S = 0.005
+
+
+class NotNow(Exception):
+    """The event loop does not wait: another program holds a lock, or the job takes too long."""
 
 
 class SqliteExecutor:
@@ -47,18 +53,41 @@ class SqliteExecutor:
         self._limit_s = limit_s
         self._until: float | None = math.inf
         """When the statement at work is ended; None until its first look at the clock."""
+        self._loop_until = math.inf
+        """When the event loop gives up the job that runs on it."""
         self._names: dict[str, tuple[str, ...]] = {}
         connection.set_progress_handler(self._takes_too_long, _STEPS)
+
+    @contextlib.contextmanager
+    def on_loop(self) -> Iterator[None]:
+        """Let the job inside end with NotNow when it has taken the event loop's time."""
+        self._loop_until = time.monotonic() + LOOP_S
+        try:
+            yield
+        except apsw.InterruptError as error:
+            if time.monotonic() > self._loop_until:
+                raise NotNow from error
+            raise
+        finally:
+            self._loop_until = math.inf
 
     def _takes_too_long(self) -> bool:
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._limit_s
-        return now > self._until
+        return now > self._until or now > self._loop_until
+
+    def _begin(self) -> None:
+        self._until = None
+        self._look_at_loop()
+
+    def _look_at_loop(self) -> None:
+        if self._loop_until < math.inf and time.monotonic() > self._loop_until:
+            raise NotNow
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
-        self._until = None
+        self._begin()
         try:
             cursor = self._connection.execute(sql, params)
             first = next(cursor, None)
@@ -86,7 +115,7 @@ class SqliteExecutor:
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as they come."""
-        self._until = None
+        self._begin()
         try:
             return self._connection.execute(sql, params).fetchall()
         finally:
@@ -94,6 +123,7 @@ class SqliteExecutor:
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
         """Run a statement once for each set of parameters."""
+        self._look_at_loop()
         self._connection.executemany(sql, params)
 
 
@@ -192,7 +222,8 @@ class SqliteCommitter:
         self.on_loop = True
         try:
             self._together([job])
-        except _NotNow:
+        except NotNow:
+            _roll_back(self._connection)
             return False
         finally:
             self.on_loop = False
@@ -226,7 +257,7 @@ class SqliteCommitter:
                 for job in jobs:
                     self._one(job, done)
             self._commit(done[-1][2] if done else 0)
-        except _NotNow:
+        except NotNow:
             raise
         except _TransactionLost as lost:
             return self._broken(jobs, lost.error)
@@ -246,7 +277,7 @@ class SqliteCommitter:
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as busy:
             if self.on_loop:
-                raise _NotNow from busy
+                raise NotNow from busy
             raise
 
     def _commit(self, end: int) -> None:
@@ -277,7 +308,8 @@ class SqliteCommitter:
 
     def _carry_out(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
         tx = Tx(self._execute, self._kept)
-        value = job.run(tx)
+        with self._execute.on_loop() if self.on_loop else contextlib.nullcontext():
+            value = job.run(tx)
         job.effects = tx.effects
         done.append((job, value, tx.log_end))
 
@@ -299,10 +331,6 @@ class SqliteCommitter:
             job.effects = []
             job.fail(translate(error))
         return True
-
-
-class _NotNow(Exception):
-    """Another program holds a lock, and the event loop does not wait for it."""
 
 
 class _TransactionLost(Exception):
@@ -349,7 +377,8 @@ class SqliteReader:
         try:
             connection.execute("BEGIN")
             try:
-                job.succeed(job.run(Tx(self._execute)))
+                with self._execute.on_loop() if self.on_loop else contextlib.nullcontext():
+                    job.succeed(job.run(Tx(self._execute)))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -358,5 +387,6 @@ class SqliteReader:
         except apsw.IOError as error:
             job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            if not (self.on_loop and isinstance(error, apsw.BusyError)):  # else the thread waits
+            # What the event loop does not wait for is the thread's to do.
+            if not (self.on_loop and isinstance(error, apsw.BusyError | NotNow)):
                 job.fail(translate(error))

@@ -36,12 +36,21 @@ class KeptSorties:
         self._uncommitted: set[str] = set()
         self._version = -1
         connection.create_scalar_function("sortie_written", self._written)
+        connection.set_commit_hook(self._committed)
+        self.watch()
+
+    def watch(self) -> None:
+        """Keep nothing from before, and have the triggers see every write from now on.
+
+        SQLite drops them when ``temp_store`` is set: call this after it was.
+        """
+        self._values.clear()
+        self._bytes = 0
         for what, whose in _WRITES.items():
-            connection.execute(
-                f"CREATE TEMP TRIGGER sortie_{what} AFTER {what} ON main.sorties"
+            self._connection.execute(
+                f"CREATE TEMP TRIGGER IF NOT EXISTS sortie_{what} AFTER {what} ON main.sorties"
                 f" BEGIN SELECT sortie_written({whose}); END"
             )
-        connection.set_commit_hook(self._committed)
 
     def __call__(self, mission_id: str, make: Callable[[], K]) -> K:
         """Return the value of a mission, made now unless it is kept."""

@@ -93,9 +93,22 @@ def sum_of(data: bytes) -> bytes:
     return struct.pack("<II", first, second)
 
 
-def rewrite(connection: apsw.Connection) -> None:
-    """Rewrite a database; one without checksums has them after it. Raises apsw.Error."""
+def add(connection: apsw.Connection) -> None:
+    """Rewrite a database in its WAL so that it asks for checksums. Raises apsw.Error.
+
+    Its pages have them once they are copied back by a connection that has seen the first one.
+    """
     reserve(connection)
+    connection.execute("VACUUM")
+
+
+def rewrite(connection: apsw.Connection) -> None:
+    """Rewrite a database that others may have open. Raises apsw.Error.
+
+    One without checksums stays so: others would copy pages into it that have none.
+    """
+    if not checked(connection):
+        connection.reserve_bytes(None, 0)
     connection.execute("VACUUM")
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

@@ -73,11 +73,9 @@ class SqliteStore:
         self._writer_connection = open_database(path, vfs, self._mark.look)
         self._reader_connection = connect(str(path), query_only=True, vfs=vfs)
         self._identity = FileIdentity(path)
+        self._kept = KeptSorties(self._writer_connection)
         self._committer = SqliteCommitter(
-            self._writer_connection,
-            self._identity,
-            self._mark,
-            KeptSorties(self._writer_connection),
+            self._writer_connection, self._identity, self._mark, self._kept
         )
         self._reads = SqliteReader(self._reader_connection)
         writes, reads = self._committer, self._reads
@@ -241,6 +239,7 @@ class SqliteStore:
                 page_checksums.rewrite(connection)
             finally:
                 connection.pragma("temp_store", "memory")
+                self._kept.watch()
 
     async def check(self) -> list[str]:
         """Return what is wrong with the database file; empty when nothing is."""

@@ -41,9 +41,10 @@ class WalCheckpointer:
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
         self._wal = f"{path}-wal"
         self._connection = connect(path, vfs=vfs)
-        # By SQLite's file system: it alone can close the file without losing the locks on it.
+        # By SQLite's file system: it alone can close the file without losing the locks on it. It
+        # follows no link.
         flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
-        self._database = apsw.VFSFile(vfs or "", path, flags)
+        self._database = apsw.VFSFile(vfs or "", os.path.realpath(path), flags)
         self._failed = failed
         self._next = PAGES
         self._wanted = threading.Event()

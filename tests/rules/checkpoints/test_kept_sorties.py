@@ -135,6 +135,7 @@ async def happen(fleet: Fleet, chance: random.Random, missions: list[Mission]) -
         lambda: engine.write(refused, mission.id),
         lambda: engine.write(rehearsed, mission.id),
         lambda: engine.write(moved, mission.id, other.id),
+        lambda: engine.store.scrub(),
     ]
     with contextlib.suppress(FleetError, IndexError):
         await chance.choice(ways)()
@@ -179,6 +180,22 @@ async def test_nothing_is_read_again_until_a_sortie_is_written(
     await fleet.checkpoint(other)
     assert looked.made == before
     await fleet.checkpoint(mission)
+    assert looked.made == before + 1
+
+
+@pytest.mark.sqlite_only("a store that others write to keeps nothing")
+async def test_a_scrub_does_not_keep_what_is_written_after_it_from_being_seen(
+    fleet: Fleet, looked: Looked
+) -> None:
+    mission = await fleet.mission()
+    await fleet.agents(mission, "spec-1")
+    await fleet.checkpoint(mission)
+    await fleet.engine.store.scrub()
+    await fleet.checkpoint(mission)
+    before = looked.made
+    await fleet.work(mission, 0, "spec-1", 70)
+    taken = await fleet.checkpoint(mission)
+    assert taken.sorties[0].progress == 70
     assert looked.made == before + 1
 
 
