@@ -31,6 +31,7 @@ from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import service, systemd
 from ..service.install import ServiceRemoval
+from ..service.notify_unit import NotifyRemoval
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
 
@@ -186,6 +187,7 @@ def run(args: Namespace) -> int:
             plan.add(what, partial(_setting, what, partial(planned, harness, None)))
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
+    plan.add("notifications", _notifications)
     plan.add("fleetd", _daemon)
     if args.delete_data:
         plan.removals += _data(settings)
@@ -216,6 +218,12 @@ def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Uninst
 def _completions(shell: str) -> Iterator[UninstallStep]:
     for file in shells.installed(shell):
         yield UninstallStep(f"completions for {shell}", file.where, partial(shells.remove, file))
+
+
+def _notifications() -> Iterator[UninstallStep]:
+    removal = NotifyRemoval()
+    if removal:
+        yield UninstallStep("notifications", ", ".join(removal.shown()), removal.carry_out)
 
 
 def _daemon() -> Iterator[UninstallStep]:
