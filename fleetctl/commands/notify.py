@@ -14,6 +14,7 @@ RUN_EXAMPLES = """\
   fleetctl notify run
   fleetctl notify run --for permission,question --command 'jq -r .title >> ~/needs.log'
   fleetctl notify run --webhook https://hooks.example.com/services/T0/B0/XX"""
+NOT_INSTALLED = "not installed; fleetctl notify install does that"
 INSTALL_EXAMPLES = """\
   fleetctl notify install
   fleetctl notify install --desktop --apprise ntfy://my-topic
@@ -102,6 +103,7 @@ def _changing(parser: CommandParser) -> None:
 def run(args: Namespace) -> int:
     """Tell what agents need, until Ctrl-C or SIGTERM."""
     # Imported here: whoever asks for help needs none of it.
+    import msgspec
     import trio
 
     from ..notify import options as notify_options
@@ -114,8 +116,10 @@ def run(args: Namespace) -> int:
     channels, ledger = options.channels(), Ledger(options)
 
     def on_told(message: "Message") -> None:
-        told = console.to_json(message, indent=0) if args.json else console.clean(_line(message))
-        print(told, flush=True)
+        if args.json:
+            print(console.to_json(msgspec.to_builtins(message), indent=0), flush=True)
+        else:
+            print(console.clean(_line(message)), flush=True)
 
     async def follow() -> None:
         notifier = Notifier(
@@ -185,20 +189,15 @@ def run_status(args: Namespace) -> int:
         "files": state.files,
         **_told(options),
     }
-    console.show(
-        args,
-        document,
-        lambda _: console.fields(
-            [
-                ("Service", "installed" if state.installed else "not installed"),
-                ("State", state.condition or "not running"),
-                ("Tells of", ", ".join(options.reasons)),
-                ("Channels", ", ".join(options.described())),
-                ("Files", ", ".join(state.files) or None),
-                ("Log", state.log if state.installed else None),
-            ]
-        ),
-    )
+    pairs: list[tuple[str, object]] = [
+        ("State", state.condition or "not running"),
+        ("Tells of", ", ".join(options.reasons)),
+        ("Channels", ", ".join(options.described())),
+        ("Files", ", ".join(state.files)),
+        ("Log", state.log),
+    ]
+    shown = [("Service", "installed"), *pairs] if state.installed else [("Service", NOT_INSTALLED)]
+    console.show(args, document, lambda _: console.fields(shown))
     return 0 if state.active else 1
 
 

@@ -10,7 +10,13 @@ from functools import partial
 
 import trio
 
-from fleetd.protocol.errors import FleetError, MethodNotFound, Unavailable
+from fleetd.protocol.errors import (
+    Denied,
+    FleetError,
+    Incompatible,
+    InvalidParams,
+    MethodNotFound,
+)
 
 from ..client import AsyncFleet, Link, StoreReplaced
 from ..client.models import AttentionList
@@ -22,6 +28,8 @@ from .outbox import Channel, Outbox, only
 GATHER_S = 0.1
 RETRY_S = 1.0
 MOST_AGENTS = 1_000
+# What a daemon refuses for good.
+FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 
 
 class Notifier:
@@ -86,9 +94,9 @@ class Notifier:
                 await self._follow_once()
             except (FleetError, BaseExceptionGroup) as error:
                 found = _first(error)
-                if not isinstance(found, Unavailable | StoreReplaced):
+                if not isinstance(found, FleetError) or _is_final(found):
                     raise found from None
-                if isinstance(found, Unavailable):
+                if not isinstance(found, StoreReplaced):
                     self._on_away(found)
             await trio.sleep(RETRY_S)
 
@@ -110,13 +118,10 @@ class Notifier:
             self._on_away(link.error)
         elif link.state != "away":
             self._mark(None)
-            if self._away:
-                self._say("fleetd is back.")
-            self._away = False
 
     def _on_away(self, error: FleetError) -> None:
         if not self._away:
-            self._say(f"fleetd is away, and waited for: {error.message}")
+            self._say(f"fleetd does not answer, and is asked again: {error.message}")
         self._away = True
 
     async def _read(self, fleet: AsyncFleet) -> None:
@@ -136,6 +141,9 @@ class Notifier:
                 "The fleetd that runs is too old to tell what agents need.",
                 hint="Restart it with: fleetctl daemon restart",
             ) from error
+        if self._away:
+            self._say("fleetd answers again.")
+        self._away = False
         now, wall_ms = trio.current_time(), time.time_ns() // 1_000_000
         observe = partial(self._due.observe, now=now, wall_ms=wall_ms)
         if agent_id is None and len(page.agents) >= MOST_AGENTS:
@@ -147,6 +155,11 @@ class Notifier:
         self._wake_teller.set()
 
 
+def _is_final(error: FleetError) -> bool:
+    """Return whether asking again would be no use."""
+    return isinstance(error, FINAL) and not isinstance(error, StoreReplaced)
+
+
 def _first(error: BaseException) -> BaseException:
     """Return the error of the daemon inside a group, else the only one, else the group."""
     if isinstance(error, BaseExceptionGroup):
@@ -154,6 +167,5 @@ def _first(error: BaseException) -> BaseException:
         if ours is not None and rest is None:
             error = ours
             while isinstance(error, BaseExceptionGroup):
-                # One that means to stop counts more than one that is waited for.
-                error = min(error.exceptions, key=lambda each: isinstance(each, Unavailable))
+                error = max(error.exceptions, key=lambda each: isinstance(each, FINAL))
     return only(error)
