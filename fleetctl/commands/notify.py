@@ -70,7 +70,7 @@ def _options(parser: CommandParser) -> None:
         "--for",
         dest="reasons",
         metavar="REASONS",
-        help="what to tell, with commas between: permission, question, plan_approval, finished, "
+        help="reasons to tell you, with commas between: permission, question, plan_approval, finished, "
         "limit, failed, lost (default: all but finished)",
     )
     parser.flag("--desktop", help="show it on the desktop (default, unless another one is named)")

@@ -162,9 +162,9 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "uninstall",
         run,
-        "Remove fleetd's hooks, MCP entries and completions, and its service or its daemon in the "
-        "background. The data stays, except with --delete-data. Run it again to retry a failed "
-        "removal.",
+        "Remove fleetd's hooks, MCP entries, completions and notifications, and its service or its "
+        "daemon in the background. The data stays, except with --delete-data. Run it again to "
+        "retry a failed removal.",
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
