@@ -70,8 +70,8 @@ def _options(parser: CommandParser) -> None:
         "--for",
         dest="reasons",
         metavar="REASONS",
-        help="reasons to tell you, with commas between: permission, question, plan_approval, finished, "
-        "limit, failed, lost (default: all but finished)",
+        help="reasons to tell you, with commas between: permission, question, plan_approval, "
+        "finished, limit, failed, lost (default: all but finished)",
     )
     parser.flag("--desktop", help="show it on the desktop (default, unless another one is named)")
     parser.add_argument(

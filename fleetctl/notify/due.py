@@ -78,6 +78,11 @@ class DueStates:
         return min((each.due for each in self._untold()), default=math.inf)
 
     @property
+    def waiting_only(self) -> bool:
+        """Return whether agents that need no haste are of no interest."""
+        return "finished" not in self._reasons
+
+    @property
     def told(self) -> list[Key]:
         """Return the states that were told, the latest last."""
         return [*self._told]

@@ -1,11 +1,14 @@
 """Message: what a person is told of one state of an agent, in words and as data."""
 
+import time
+
 import msgspec
 
 from ..client.models import AgentState
 from ..commands.attention import way_to
 from ..output.console import clean
 from ..output.text import cut
+from ..output.times import ms_of
 from ..output.views.agent_state import project_of, state_of
 
 # No text of an agent is longer, whatever a daemon says.
@@ -39,7 +42,7 @@ def message_of(state: AgentState) -> Message:
     """Return what to tell of a state."""
     text = cut(clean(state.text), TEXT_CHARS) if state.text else None
     project = cut(clean(project_of(state)), NAME_CHARS)
-    lines = [project, text or "", f"until {state.reset_at}" if state.reset_at else ""]
+    lines = [project, text or "", f"until {_moment(state.reset_at)}" if state.reset_at else ""]
     agent = clean(state.agent_id)
     return Message(
         id=f"{agent}/{state.needs}/{state.since}",
@@ -52,7 +55,14 @@ def message_of(state: AgentState) -> Message:
         needs=state.needs,
         since=state.since,
         text=text,
-        reset_at=state.reset_at,
+        reset_at=clean(state.reset_at) if state.reset_at else None,
         cwd=clean(state.cwd) if state.cwd else None,
         open=clean(way_to(state)),
     )
+
+
+def _moment(text: str) -> str:
+    """Return a time as the clock on the wall shows it; text that is none stays as it is."""
+    if (ms := ms_of(text)) is None:
+        return cut(clean(text), NAME_CHARS)
+    return time.strftime("%a %H:%M", time.localtime(ms / 1_000))

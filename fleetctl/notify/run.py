@@ -135,7 +135,9 @@ class Notifier:
 
     async def _read_agents(self, fleet: AsyncFleet, agent_id: str | None) -> None:
         try:
-            page = await fleet.call(AttentionList(agent_id=agent_id, limit=MOST_AGENTS))
+            page = await fleet.call(
+                AttentionList(agent_id=agent_id, waiting=self._due.waiting_only, limit=MOST_AGENTS)
+            )
         except MethodNotFound as error:
             raise MethodNotFound(
                 "The fleetd that runs is too old to tell what agents need.",

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 CALL_S = 60
 EDITED = ".edited"
-_MARK = "Written by fleetctl {} install; its own text has the digest"
-_MARKED = re.compile(rf"{_MARK.format('(?:daemon|notify)')} ([0-9a-f]{{16}})")
+_MARKS = {
+    "daemon": "Written by fleetctl daemon install; its own text has the digest",
+    "notify": "Written by fleetctl notify install; its own text has the digest",
+}
+_MARKED = re.compile(rf"(?:{'|'.join(_MARKS.values())}) ([0-9a-f]{{16}})")
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -124,7 +127,7 @@ def with_digest_line(text: str, before: str, after: str = "", by: str = "daemon"
 
     ``by`` is the group of commands that writes it.
     """
-    return f"{before}{_MARK.format(by)} {_digest(text)}{after}\n{text}"
+    return f"{before}{_MARKS[by]} {_digest(text)}{after}\n{text}"
 
 
 def is_digest_line(line: str) -> bool:

@@ -42,8 +42,8 @@ class Run:
     def told(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._out.read_text().splitlines()]
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(by)
         try:
             return self.process.wait(WAIT_S)
         finally:
@@ -162,7 +162,8 @@ def test_a_restart_of_the_notifier_tells_nothing_twice(
     ask("s-2")
     again = notify("--webhook", receiver.url)
     until(lambda: len(receiver.got) == 2, again)
-    assert again.end() == 0
+    assert again.end(signal.SIGINT) == 0
+    assert "Traceback" not in again.err
     assert len({each["id"] for each in receiver.got}) == 2
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_control_characters_and_long_texts_stay_out_of_a_message():
         assert each.isprintable()
     assert len(found.text or "") <= 200
     assert len(found.mission or "") <= 100
+
+
+@pytest.mark.parametrize(
+    ("reset_at", "wanted"),
+    [("2026-01-05T17:00:00.000Z", "Mon 17:00"), ("5 \x1bpm", "5 pm"), (500 * "x", 99 * "x" + "…")],
+)
+def test_a_reset_is_told_by_the_clock_on_the_wall(
+    monkeypatch: pytest.MonkeyPatch, reset_at: str, wanted: str
+):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert message(needs="limit", reset_at=reset_at).body == f"until {wanted}"
+    monkeypatch.undo()
+    time.tzset()
 
 
 # The desktop
