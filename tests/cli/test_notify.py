@@ -126,6 +126,16 @@ def test_a_file_that_is_wrong_is_refused(run: Run, file: Path, text: str, why: s
     assert why in result.err
 
 
+def test_the_file_that_the_page_shows_can_be_read(file: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "notify.md").read_text()
+    file.parent.mkdir()
+    file.write_text(page.partition("```text\n")[2].partition("```")[0])
+    file.chmod(0o600)
+    found = options.from_file()
+    assert found is not None
+    assert found.described() == ["desktop", "command", "webhook https://hooks.example.com/…"]
+
+
 def test_a_file_that_others_may_read_is_refused(run: Run, file: Path) -> None:
     file.parent.mkdir()
     file.write_text("desktop = true\n")
