@@ -92,17 +92,16 @@ class Webhook:
     def __init__(self, url: str, name: str = "webhook") -> None:
         self.name = name
         self._to, self._host, self._port = checked_webhook(url)
+        self._tls = ssl.create_default_context() if self._to.scheme == "https" else None
         self._threads = trio.CapacityLimiter(THREADS)
 
     async def send(self, message: Message) -> None:
         """Send the message; raises Undelivered."""
-        if self._to.scheme == "https":
-            tls = ssl.create_default_context()
-            link: HTTPConnection = HTTPSConnection(
-                self._host, self._port, timeout=STEP_S, context=tls
-            )
-        else:
-            link = HTTPConnection(self._host, self._port, timeout=STEP_S)
+        link: HTTPConnection = (
+            HTTPConnection(self._host, self._port, timeout=STEP_S)
+            if self._tls is None
+            else HTTPSConnection(self._host, self._port, timeout=STEP_S, context=self._tls)
+        )
         post = partial(self._post, link, payload(message), message.id)
         try:
             status = await trio.to_thread.run_sync(
