@@ -49,7 +49,8 @@ def test_the_wheel_holds_the_packages_and_what_they_need(built: Built) -> None:
     assert f"{info}licenses/LICENSE" in names
     for name in ("fleetd/py.typed", "fleetctl/py.typed", "fleetctl/plugins/opencode.js"):
         assert name in names
-    units = {"fleetctl/service/units/fleetd.service", "fleetctl/service/units/fleetd.socket"}
+    names = ("fleetd.service", "fleetd.socket", "fleet-notify.service")
+    units = {f"fleetctl/service/units/{name}" for name in names}
     assert units <= names
     compiled = "fleetctl/_hook_client"
     assert (compiled in names) == (shutil.which("cc") is not None)
