@@ -57,10 +57,18 @@ def doing_of(agent: AgentState) -> str:
         if agent.step:
             parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
         if agent.doing and agent.doing.what != "prompt":
-            parts.append(agent.doing.text)
+            parts.append(_inside(agent, agent.doing.text))
     if agent.running:
         parts.append(f"{len(agent.running) + agent.running_more} running")
     return " · ".join(parts) or agent.mission or ""
+
+
+def _inside(agent: AgentState, text: str) -> str:
+    """Return what an agent did last, a file from where it works on."""
+    for place in (agent.cwd, agent.worktree):
+        if place and text.startswith(f"{place}/"):
+            return text[len(place) + 1 :]
+    return text
 
 
 def row_of(agent: AgentState) -> Sequence[str]:
