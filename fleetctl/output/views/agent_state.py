@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 NEEDS = {
     "permission": "needs permission",
     "question": "asks a question",
-    "plan_approval": "needs approval of a plan",
+    "plan_approval": "needs approval",
     "failed": "failed",
     "limit": "reached a limit",
     "lost": "lost",
     "finished": "finished",
-    "background": "runs in background",
+    "background": "in background",
 }
 STYLES = {
-    **dict.fromkeys(("needs permission", "asks a question", "needs approval of a plan"), "yellow"),
+    **dict.fromkeys(("needs permission", "asks a question", "needs approval"), "yellow"),
     **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
-    **dict.fromkeys(("works", "runs in background"), "green"),
+    **dict.fromkeys(("works", "in background"), "green"),
 }
 COLUMNS = (
     Column("", cut="middle", least=12),
-    Column("", matters=5, styles=STYLES),
+    Column("", styles=STYLES),
     Column("", matters=3, times="ago"),
     Column("", matters=4, cut="middle", least=8),
-    Column("", cut="end", least=18),
+    Column("", matters=5, cut="end", least=18),
 )
 
 
