@@ -13,7 +13,6 @@ from queue import Empty, Queue
 
 import pytest
 
-from fleetctl import cli
 from fleetctl.commands.attention import way_to
 from fleetctl.integrations.registry import HARNESSES
 from tests.support.git import git
@@ -145,8 +144,7 @@ class Following:
 
     def __init__(self, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", cli.__name__.partition(".")[0], "attention", "--follow"]
-            + [*options],
+            [sys.executable, "-m", "fleetctl", "attention", "--follow", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -208,3 +206,19 @@ def test_following_says_in_words_what_a_person_sees(daemon: Daemon, done: Done, 
         assert following.lines.get(timeout=20) == f"  cd {home} && claude --resume s-1"
     finally:
         following.end()
+
+
+def test_the_page_of_an_agent_says_what_it_waits_for_and_what_runs_for_it(
+    daemon: Daemon, done: Done, home: Path
+) -> None:
+    hook(done, "s-1", "UserPromptSubmit", home, prompt="Go")
+    tasks = [{"id": f"b{n}", "type": "shell", "command": f"serve {n}"} for n in range(60)]
+    hook(done, "s-1", "Stop", home, last_assistant_message="Served", background_tasks=tasks)
+    lines = done("agent", "show", "claude-s-1").out.splitlines()
+    assert "Status: waiting: background" in lines
+    assert "Waits for: Served" in lines
+    runs = lines[lines.index("Runs for it:") + 1 :]
+    assert len(runs) == 51
+    assert runs[0].startswith("  - shell b0, serve 0, last sign ")
+    assert runs[-1] == "  - and 10 more"
+    assert "60 running" in done("status").out

@@ -71,6 +71,16 @@ def _inside(agent: AgentState, text: str) -> str:
     return text
 
 
+def runs_for(agent: AgentState) -> list[str]:
+    """Return what runs for an agent, a line each, with its last sign of life."""
+    lines = []
+    for each in agent.running:
+        parts = [f"{each.kind} {each.id}", each.told, f"last sign {console.ago(each.seen_at)}"]
+        output = f"output in {console.path(each.output)}" if each.output else None
+        lines.append(", ".join(filter(None, (*parts, output))))
+    return [*lines, *([f"and {agent.running_more} more"] if agent.running_more else [])]
+
+
 def row_of(agent: AgentState) -> Sequence[str]:
     """Return the cells of an agent's line."""
     where, what = project_of(agent), doing_of(agent)
