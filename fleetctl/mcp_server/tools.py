@@ -508,7 +508,7 @@ async def ack(session: Session, asked: AckArguments) -> str:
     return formatting.listed(lines)
 
 
-@tool("What runs for you, such as subagents and shells, and which agents need a user.", reads=True)
+@tool("List your running subagents and shells, and the agents that need a user.", reads=True)
 async def attention(session: Session, _asked: NoArguments) -> str:
     """Say what runs for the agent that asks, and who waits for a person."""
     agent = await session.known()

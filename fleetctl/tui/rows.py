@@ -110,7 +110,9 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     name = _text(agent.id, 18 if roomy else room, style)
     if roomy:
         project, action = visible.work_of(agent)
-        name += _GAP + _text(project, max(10, min(28, columns // 6)))
+        # Without a column where no agent has a directory.
+        if project or any(visible.work_of(each)[0] for each in state.agents):
+            name += _GAP + _text(project, max(10, min(28, columns // 6)))
         name.append((f"  {shown(action or visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
 
