@@ -2,18 +2,25 @@
 
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import AgentState, AttentionList, AttentionPage
+from ..client.models import AgentState, AttentionList, AttentionPage, EventList, SystemStatus
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..output.views.agent_state import doing_of, project_of, state_of
+
+if TYPE_CHECKING:
+    from ..client.subscription import Link
 
 EXAMPLES = """\
   fleetctl attention
   fleetctl attention --follow
   fleetctl attention --follow --json"""
+CHANGED = "agent_needs"
+# What was told of an agent: what it needed, and since when.
+_Told = dict[str, tuple[str, str]]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -30,29 +37,60 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: Namespace) -> int:
     """Print who needs a person; then, if asked for, whoever begins to."""
+    if args.follow:
+        try:
+            return _follow(args)
+        except KeyboardInterrupt:
+            # Ctrl-C is how one stops following; nothing failed.
+            return 0
     with Fleet() as client:
         page = client.call(AttentionList(waiting=True))
-    if not args.follow:
-        return console.show(args, page, _show)
-    for agent in page.agents:
-        _tell(args, agent)
-    try:
-        return _follow(args, {each.agent_id: _key(each) for each in page.agents})
-    except KeyboardInterrupt:
-        return 0
+        elsewhere = _elsewhere(client, page)
+    return console.show(args, page, lambda page: _show(page, elsewhere))
 
 
-def _follow(args: Namespace, told: dict[str, tuple[str, str]]) -> int:
+def _follow(args: Namespace) -> int:
+    """Print each state once; goes on where it was when the daemon was restarted."""
+    from ..client import StoreReplaced
+
     with Fleet() as client:
-        for event in client.events(types=["agent_needs"]):
-            found = client.call(AttentionList(agent_id=event.agent_id, waiting=True)).agents
-            for agent in found:
-                if told.get(agent.agent_id) != _key(agent):
-                    told[agent.agent_id] = _key(agent)
-                    _tell(args, agent)
-            if not found:
-                told.pop(event.agent_id or "", None)
-    return 0
+        # Where the log is before anything is told: what changes meanwhile is told behind it.
+        page = client.call(EventList(types=[CHANGED], newest=True, limit=1))
+        since: int | None = page.events[0].seq if page.events else 0
+        epoch: str | None = page.epoch
+        told = _tell_new(args, client, {})
+        while True:
+            try:
+                following = client.events(
+                    since=since, epoch=epoch, types=[CHANGED], on_link=_tell_link
+                )
+                for event in following:
+                    since = event.seq
+                    told = _tell_new(args, client, told)
+            except StoreReplaced as error:
+                console.warn(f"{error.message} Following from the end of the new log.")
+                since, epoch = None, None
+                told = _tell_new(args, client, told)
+
+
+def _tell_link(link: "Link") -> None:
+    if link.state == "away":
+        console.warn("The connection to fleetd ended; waiting until it is back.")
+
+
+def _tell_new(args: Namespace, client: Fleet, told: _Told) -> _Told:
+    """Print who needs a person now and was not told; return what is told by then."""
+    page = client.call(AttentionList(waiting=True))
+    elsewhere = _elsewhere(client, page)
+    for agent in page.agents:
+        if told.get(agent.agent_id) == _key(agent):
+            continue
+        if args.json:
+            print(console.to_json(agent, indent=0))
+        else:
+            _show_one(agent, elsewhere)
+    sys.stdout.flush()
+    return {agent.agent_id: _key(agent) for agent in page.agents}
 
 
 def _key(agent: AgentState) -> tuple[str, str]:
@@ -60,25 +98,31 @@ def _key(agent: AgentState) -> tuple[str, str]:
     return agent.needs, agent.since
 
 
-def _tell(args: Namespace, agent: AgentState) -> None:
-    if args.json:
-        print(console.to_json(agent, indent=0))
-    else:
-        _show_one(agent)
-    sys.stdout.flush()
+def _elsewhere(client: Fleet, page: AttentionPage) -> dict[str, str]:
+    """Return the names of other machines that agents are on, by id."""
+    if not any(agent.machine for agent in page.agents):
+        return {}
+    status = client.call(SystemStatus())
+    return {
+        each.machine_id: each.name for each in status.machines if each.machine_id != status.machine
+    }
 
 
-def _show(page: AttentionPage) -> None:
+def _show(page: AttentionPage, elsewhere: dict[str, str]) -> None:
     if not page.agents:
         console.line("No agent needs you.")
     for agent in page.agents:
-        _show_one(agent)
+        _show_one(agent, elsewhere)
 
 
-def _show_one(agent: AgentState) -> None:
+def _show_one(agent: AgentState, elsewhere: dict[str, str]) -> None:
     state = f"{agent.agent_id}  {state_of(agent)}  {console.ago(agent.since)}  "
     console.headed(state + (f"{project_of(agent)}  " if project_of(agent) else ""), doing_of(agent))
-    if there := way_to(agent):
+    there = way_to(agent)
+    machine = elsewhere.get(agent.machine or "")
+    if machine:
+        there = f"on {machine}: {there}" if there else f"on {machine}"
+    if there:
         console.line(f"  {there}")
 
 

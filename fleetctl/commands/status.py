@@ -25,6 +25,8 @@ MISSIONS = (
     Column("", cut="end", least=18),
 )
 MOST_AGENTS = 12
+# Missions that were made for one session each; of more than so many the agents above tell enough.
+MOST_OF_SESSIONS = 3
 RECOVERIES = (
     Column(""),
     Column("", matters=3),
@@ -108,6 +110,9 @@ def _show_agents(agents: list[AgentState]) -> None:
 
 def _show_missions(status: Status, counts: Counts) -> None:
     console.heading("Missions in progress")
+    of_sessions = [each for each in status.missions if each.automatic and each.agents == 1]
+    if len(of_sessions) <= MOST_OF_SESSIONS:
+        of_sessions = []
     rows = [
         (
             each.mission_id,
@@ -119,9 +124,14 @@ def _show_missions(status: Status, counts: Counts) -> None:
             console.titled(each.title, automatic=each.automatic),
         )
         for each in status.missions
+        if each not in of_sessions
     ]
     if rows:
         tables.table(MISSIONS, rows, indent="  ")
+    if of_sessions:
+        more = "more " if rows else ""
+        console.line(f"  {len(of_sessions)} {more}of one session each: fleetctl mission list")
+    if rows or of_sessions:
         return
     console.line("  none")
     if console.human_readable():

@@ -27,6 +27,7 @@ from .payload import (
     text,
     tool_failed,
     tool_started,
+    waits_for_user,
     window_used,
 )
 from .report import (
@@ -219,13 +220,16 @@ def _notified(call: ToolCall) -> Happenings:
     if kind == "idle_prompt" or (kind is None and "waiting for your input" in (message or "")):
         return (Paused(reminder=True),)
     if kind in ("elicitation_dialog", "agent_needs_input"):
-        return (QuestionAsked(question=message),)
+        return (QuestionAsked(question=message, reminder=True),)
     if kind == "permission_prompt" or (kind is None and "your permission" in (message or "")):
         return (PermissionRequested(message=message, reminder=True),)
     return (Noted(what=kind or "notification", message=message),)
 
 
 def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
+    if asked := waits_for_user(call):
+        return asked
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
     return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)

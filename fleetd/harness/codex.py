@@ -22,7 +22,16 @@ from .payload import (
     path,
     waits_for_user,
 )
-from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
+from .report import (
+    Adapter,
+    Answer,
+    Happenings,
+    Payload,
+    PermissionRequested,
+    Report,
+    ToolFinished,
+    ToolStarted,
+)
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.
@@ -85,7 +94,10 @@ def _started(call: ToolCall) -> Happenings:
 def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission, which Codex may grant by itself at once."""
     told = HANDLERS["PermissionRequest"](call)
-    return tuple(replace(each, certain=False) for each in told)
+    return tuple(
+        replace(each, certain=False) if isinstance(each, PermissionRequested) else each
+        for each in told
+    )
 
 
 def _finished(call: ToolCall) -> Happenings:

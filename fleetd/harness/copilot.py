@@ -218,7 +218,7 @@ def _notified(call: ToolCall) -> Happenings:
     if kind == "permission_prompt":
         return (PermissionRequested(message=message, reminder=True),)
     if kind == "elicitation_dialog":
-        return (QuestionAsked(question=message),)
+        return (QuestionAsked(question=message, reminder=True),)
     return (Noted(what=kind, message=message),)
 
 

@@ -158,9 +158,13 @@ class PermissionRequested(Happening, frozen=True):
 
 
 class QuestionAsked(Happening, frozen=True):
-    """The agent asks its user something and waits for the answer."""
+    """The agent asks its user something and waits for the answer.
+
+    A ``reminder`` is a notification to the user, mostly of a question that is known.
+    """
 
     question: str | None = None
+    reminder: bool = False
 
 
 class PlanProposed(Happening, frozen=True):

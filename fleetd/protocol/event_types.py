@@ -108,7 +108,7 @@ _AGENTS = (
     ),
     EventType(
         "agent_needs",
-        ("{who} needs {needs}", ": {text}"),
+        ("{who} {need}", ": {text}"),
         "yellow",
         activity=False,
         shown="live",

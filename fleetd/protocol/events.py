@@ -373,7 +373,7 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
 
 
 class AgentNeeds(Payload, frozen=True, kw_only=True):
-    """What an agent needs of a person changed; ``needs`` is ``none`` when it works again.
+    """An agent began to need something of a person, or waits no longer: ``needs`` is ``none``.
 
     ``text`` says more in at most 200 characters, ``reset_at`` when a limit ends.
     """

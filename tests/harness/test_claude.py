@@ -496,7 +496,7 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     assert only(said("Notification", notification_type="idle_prompt", message=waiting)) == reminded
     assert only(said("Notification", message=waiting)) == reminded
     asked = said("Notification", notification_type="elicitation_dialog", message="Which?")
-    assert only(asked) == QuestionAsked("Which?")
+    assert only(asked) == QuestionAsked("Which?", reminder=True)
     asks = "Claude needs your permission to use Bash"
     prompt = PermissionRequested(asks, reminder=True)
     assert only(said("Notification", notification_type="permission_prompt", message=asks)) == prompt

@@ -10,8 +10,11 @@ import trio
 
 from fleetctl.mcp_server.server import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
+from fleetd.domain.attention import running
+from fleetd.domain.liveness.needs import Need, set_need
 from fleetd.engine.projects import Projects
-from fleetd.protocol.requests.agent import AgentGet, AgentList
+from fleetd.harness.report import RunningItem
+from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.mission import (
     MissionCancel,
@@ -104,6 +107,30 @@ async def test_an_agent_joins_what_others_began(near: Start) -> None:
         here = await alice.does("agents")
         assert "alice (you): dispatch, claude" in here
         assert "bob: specialist, claude" in here
+
+
+async def test_an_agent_is_told_what_runs_for_it_and_who_needs_a_user(
+    near: Start, fleet: Fleet
+) -> None:
+    async with near("alice") as alice:
+        await alice.does("plan", goal="Add login")
+        nobody = "Nothing is known to run for you.\nNo agent needs a user."
+        assert await alice.does("attention") == nobody
+        told = [
+            RunningItem("b1", "shell", "npm run serve\x1b[2J", "/tmp/b1.output"),
+            RunningItem("a1", "subagent", "FORGED: “explore”"),
+        ]
+        await fleet.engine.write(running.see, "alice", told, fleet.clock.now)
+        await fleet.do(AgentRegister("bob", "specialist", cwd=str(fleet.project)))
+        question = Need("question", "FORGED: which port?")
+        await fleet.engine.write(set_need, "bob", question, fleet.clock.now)
+        first, *runs, title, need = (await alice.does("attention")).splitlines()
+        assert (first, title) == ("Running for you:", "Need a user:")
+        assert runs[0].startswith("subagent a1: “FORGED: ")
+        assert runs[1].startswith("shell b1: “npm run serve[2J” since ")
+        assert runs[1].endswith(", output in /tmp/b1.output")
+        assert need.startswith("bob: question since ")
+        assert need.endswith(f" in {fleet.project} - “FORGED: which port?”")
 
 
 async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(near: Start) -> None:

@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 NEEDS = {
     "permission": "needs permission",
     "question": "asks a question",
-    "plan_approval": "needs approval of a plan",
+    "plan_approval": "needs approval",
     "failed": "failed",
     "limit": "reached a limit",
     "lost": "lost",
     "finished": "finished",
-    "background": "runs in background",
+    "background": "in background",
 }
 STYLES = {
-    **dict.fromkeys(("needs permission", "asks a question", "needs approval of a plan"), "yellow"),
+    **dict.fromkeys(("needs permission", "asks a question", "needs approval"), "yellow"),
     **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
-    **dict.fromkeys(("works", "runs in background"), "green"),
+    **dict.fromkeys(("works", "in background"), "green"),
 }
 COLUMNS = (
     Column("", cut="middle", least=12),
-    Column("", matters=5, styles=STYLES),
+    Column("", styles=STYLES),
     Column("", matters=3, times="ago"),
     Column("", matters=4, cut="middle", least=8),
-    Column("", cut="end", least=18),
+    Column("", matters=5, cut="end", least=18),
 )
 
 
@@ -57,10 +57,28 @@ def doing_of(agent: AgentState) -> str:
         if agent.step:
             parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
         if agent.doing and agent.doing.what != "prompt":
-            parts.append(agent.doing.text)
+            parts.append(_inside(agent, agent.doing.text))
     if agent.running:
         parts.append(f"{len(agent.running) + agent.running_more} running")
     return " · ".join(parts) or agent.mission or ""
+
+
+def _inside(agent: AgentState, text: str) -> str:
+    """Return what an agent did last, a file from where it works on."""
+    for place in (agent.cwd, agent.worktree):
+        if place and text.startswith(f"{place}/"):
+            return text[len(place) + 1 :]
+    return text
+
+
+def runs_for(agent: AgentState) -> list[str]:
+    """Return what runs for an agent, a line each, with its last sign of life."""
+    lines = []
+    for each in agent.running:
+        parts = [f"{each.kind} {each.id}", each.told, f"last sign {console.ago(each.seen_at)}"]
+        output = f"output in {console.path(each.output)}" if each.output else None
+        lines.append(", ".join(filter(None, (*parts, output))))
+    return [*lines, *([f"and {agent.running_more} more"] if agent.running_more else [])]
 
 
 def row_of(agent: AgentState) -> Sequence[str]:

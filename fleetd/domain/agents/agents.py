@@ -30,7 +30,7 @@ from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.ids import find
 from ..core.mappers import agent_of
-from ..core.observers import store_arrived
+from ..core.observers import agent_left, store_arrived
 from ..core.registry import method
 from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
@@ -179,7 +179,15 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
         machine=ctx.machine,
         id=row["id"],
     )
+    if row["status"] == "lost" and row["pid"] is None and row["succeeded_by"] is None:
+        forget_need(tx, ctx, row)
     return _get(tx, row["id"])
+
+
+def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
+    """Note that an agent needs nobody any more, by its row of before."""
+    tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
+    tell_no_need(tx, ctx, row)
 
 
 @method(AgentNote)
@@ -250,25 +258,34 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
         id=row["id"],
     )
     tell_no_need(tx, ctx, row)
+    agent_left(tx, ctx, row["id"])
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
         triggers.on_agent_died(tx, ctx, row["id"], reason)
+    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    end_turn(tx, row["id"])
+    mission, agent = row["mission_id"], row["id"]
+    emit(tx, ctx, AgentLost(reason=reason), mission_id=mission, agent_id=agent)
+    need_successor(tx, ctx, row, reason)
+    if row["pid"] is not None:
+        agent_left(tx, ctx, agent)
+    tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+
+
+def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:
+    """Note that a person has to see to a lost agent's work."""
     tx.run(
-        "UPDATE agents SET status = 'lost', needs = 'lost', needs_since = :now,"
-        " needs_text = :reason, needs_reset_at = NULL WHERE id = :id",
+        "UPDATE agents SET needs = 'lost', needs_since = :now, needs_text = :reason,"
+        " needs_reset_at = NULL WHERE id = :id",
         now=ctx.now,
         reason=one_line(reason),
         id=row["id"],
     )
-    end_turn(tx, row["id"])
-    mission, agent = row["mission_id"], row["id"]
-    emit(tx, ctx, AgentLost(reason=reason), mission_id=mission, agent_id=agent)
     needs = AgentNeeds(needs="lost", text=one_line(reason))
-    emit(tx, ctx, needs, mission_id=mission, agent_id=agent)
-    tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+    emit(tx, ctx, needs, mission_id=row["mission_id"], agent_id=row["id"])
 
 
 @store_arrived.subscribe

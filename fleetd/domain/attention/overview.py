@@ -8,19 +8,20 @@ from ...protocol.requests.attention import AgentState, AttentionList, Doing, Pla
 from ...protocol.timestamps import iso
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
-from ..core.event_log import data_of, position, position_before
+from ..core.event_log import data_of, nth_newest_position, position, position_before
 from ..core.ids import find
-from ..core.sql import Where, in_sql
+from ..core.sql import LIVING, Where, in_sql
 from ..core.tx import Row, Tx
-from ..liveness.needs import one_line
+from ..liveness.needs import AT_EASE, MID_TURN, one_line
 from . import running
 
 HOUR_MS = 3_600_000
-# What these need is no haste: the agent has done what it was asked, or goes on by itself.
-AT_EASE: frozenset[str] = frozenset(("finished", "background"))
 _URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed))}
 # Edits of one hour that are counted at most.
 MOST_EDITS = 5_000
+# So many of its last events tell what an agent did last, and when a person spoke to it.
+LOOKED_BACK = 1_000
+_NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
 # What an agent did last, by the types of events: the field that names it, and whether it is over.
 _DOINGS: dict[str, tuple[Any, str, bool]] = {
     "command_started": ("command", "command", False),
@@ -36,13 +37,20 @@ _DOINGS: dict[str, tuple[Any, str, bool]] = {
 
 def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> list[AgentState]:
     """Return what agents do and need, the most urgent first; without branch and worktree."""
-    rows = _agents(tx, request)
-    edits = _edits(tx, ctx)
-    states = [_state(tx, ctx, row, edits) for row in rows]
+    asking = _asking(tx)
+    rows = [_with_subagents(row, asking) for row in _agents(tx, request)]
     if request.waiting:
-        states = [each for each in states if each.needs != "none" and each.needs not in AT_EASE]
-    states.sort(key=lambda each: (_URGENCY.get(each.needs, len(_URGENCY)), each.since))
-    return states[: request.limit]
+        rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
+    rows.sort(key=_place)
+    shown = rows[: request.limit]
+    edits = _edits(tx, ctx) if shown else {}
+    return [_state(tx, row, edits) for row in shown]
+
+
+def _place(row: Row) -> tuple[int, str, str]:
+    """Return what agents are sorted by: how urgent it is, since when, and the name."""
+    urgency = _URGENCY.get(row["needs"], len(_URGENCY))
+    return urgency, row["needs_since"] or row["last_seen_at"], row["id"]
 
 
 def _agents(tx: Tx, request: AttentionList) -> list[Row]:
@@ -52,24 +60,54 @@ def _agents(tx: Tx, request: AttentionList) -> list[Row]:
     where.add(
         f"(a.status <> 'lost' OR (a.succeeded_by IS NULL AND m.status IN {in_sql(OPEN_MISSION)}))"
     )
+    where.add("NOT EXISTS (SELECT 1 FROM sessions u WHERE u.agent_id = a.id AND u.subagent <> '')")
     if request.agent_id:
-        where.add("a.id = :agent", agent=request.agent_id)
+        where.add("a.id = :agent", agent=_leading(tx, request.agent_id))
     if request.mission_id:
         where.add("a.mission_id = :id", id=find(tx, "mission", request.mission_id)["id"])
     return tx.all(
-        "SELECT a.*, m.title AS mission_title, m.total_sorties, s.window_tokens, s.window_size"
-        " FROM agents a LEFT JOIN missions m ON m.id = a.mission_id LEFT JOIN sessions s"
-        " ON s.agent_id = a.id AND s.session_id = a.session_id AND s.harness = a.harness"
-        f" WHERE {where} AND (s.subagent IS NULL OR s.subagent = '')"
-        " AND NOT EXISTS (SELECT 1 FROM sessions u WHERE u.agent_id = a.id AND u.subagent <> '')"
-        " ORDER BY a.id",
+        "SELECT a.*, m.title AS mission_title, m.total_sorties FROM agents a"
+        f" LEFT JOIN missions m ON m.id = a.mission_id WHERE {where} ORDER BY a.id",
         **where.params,
     )
 
 
-def _state(tx: Tx, ctx: Context, row: Row, edits: dict[str, set[str]]) -> AgentState:
+def _leading(tx: Tx, agent_id: str) -> str:
+    """Return the agent of a subagent's session; another agent is its own."""
+    found: str | None = tx.value(
+        "SELECT own.agent_id FROM sessions s JOIN sessions own ON own.harness = s.harness"
+        " AND own.session_id = s.session_id AND own.subagent = ''"
+        " WHERE s.agent_id = :id AND s.subagent <> '' ORDER BY s.last_event_at DESC LIMIT 1",
+        id=agent_id,
+    )
+    return found or agent_id
+
+
+def _asking(tx: Tx) -> dict[tuple[str, str], Row]:
+    """Return what subagents wait for, the most urgent of each session by harness and session."""
+    rows = tx.all(
+        "SELECT s.harness, s.session_id, a.id, a.last_seen_at, a.needs, a.needs_since,"
+        " a.needs_text, a.needs_reset_at FROM agents a JOIN sessions s ON s.agent_id = a.id"
+        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.needs IN {in_sql(MID_TURN)}"
+        " AND s.subagent <> ''",
+    )
+    rows.sort(key=_place, reverse=True)
+    return {(row["harness"], row["session_id"]): row for row in rows}
+
+
+def _with_subagents(row: Row, asking: dict[tuple[str, str], Row]) -> Row:
+    """Return an agent's row with what a subagent waits for, if that is more urgent."""
+    inner = asking.get((row["harness"], row["session_id"]))
+    if inner is None or row["status"] == "lost" or _place(inner)[0] >= _place(row)[0]:
+        return row
+    return row | {name: inner[name] for name in _NEED}
+
+
+def _state(tx: Tx, row: Row, edits: dict[str, set[str]]) -> AgentState:
+    floor = nth_newest_position(tx, row["id"], LOOKED_BACK)
     works, more = running.living(tx, row["id"])
-    doing = _doing(tx, row["id"])
+    doing = _doing(tx, row["id"], floor)
+    used = _window(tx, row)
     return AgentState(
         agent_id=row["id"],
         harness=row["harness"],
@@ -79,14 +117,14 @@ def _state(tx: Tx, ctx: Context, row: Row, edits: dict[str, set[str]]) -> AgentS
         since=row["needs_since"] or (doing.since if doing else row["registered_at"]),
         text=row["needs_text"],
         reset_at=row["needs_reset_at"],
-        prompted_at=_prompted_at(tx, row["id"]),
+        prompted_at=_prompted_at(tx, row["id"], floor),
         mission_id=row["mission_id"],
-        mission=row["mission_title"],
+        mission=one_line(row["mission_title"]),
         doing=doing,
         step=_step(tx, row),
         files_changed=len(edits.get(row["id"], ())),
-        window_tokens=row["window_tokens"],
-        window_size=row["window_size"],
+        window_tokens=used["window_tokens"],
+        window_size=used["window_size"],
         cwd=row["cwd"],
         branch=None,
         worktree=None,
@@ -96,11 +134,24 @@ def _state(tx: Tx, ctx: Context, row: Row, edits: dict[str, set[str]]) -> AgentS
     )
 
 
-def _doing(tx: Tx, agent_id: str) -> Doing | None:
+def _window(tx: Tx, agent: Row) -> Row:
+    """Return how full the window of an agent's session is, as far as it is known."""
+    found = tx.one(
+        "SELECT window_tokens, window_size FROM sessions WHERE harness = :harness"
+        " AND session_id = :session AND subagent = '' AND agent_id = :agent",
+        harness=agent["harness"],
+        session=agent["session_id"],
+        agent=agent["id"],
+    )
+    return found or {"window_tokens": None, "window_size": None}
+
+
+def _doing(tx: Tx, agent_id: str, floor: int) -> Doing | None:
     row = tx.one(
-        f"SELECT type, timestamp, data_json FROM events WHERE agent_id = :id AND type IN"
-        f" {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 1",
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :id AND seq > :floor"
+        f" AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 1",
         id=agent_id,
+        floor=floor,
     )
     if row is None:
         return None
@@ -110,11 +161,12 @@ def _doing(tx: Tx, agent_id: str) -> Doing | None:
     return Doing(what=what, text=text or "", since=row["timestamp"], ended=ended)
 
 
-def _prompted_at(tx: Tx, agent_id: str) -> str | None:
+def _prompted_at(tx: Tx, agent_id: str, floor: int) -> str | None:
     found: str | None = tx.value(
-        "SELECT timestamp FROM events WHERE agent_id = :id AND type = 'prompt_submitted'"
-        " ORDER BY seq DESC LIMIT 1",
+        "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :floor"
+        " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
         id=agent_id,
+        floor=floor,
     )
     return found
 
@@ -131,7 +183,8 @@ def _step(tx: Tx, agent: Row) -> PlanStep | None:
     )
     if row is None:
         return None
-    return PlanStep(number=row["number"], total=agent["total_sorties"], title=row["title"])
+    title = one_line(row["title"]) or ""
+    return PlanStep(number=row["number"], total=agent["total_sorties"], title=title)
 
 
 def _edits(tx: Tx, ctx: Context) -> dict[str, set[str]]:

@@ -53,6 +53,8 @@ from .sessions import Window, key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
+# What is noted of a notification that a permission is waited for; it does not say by whom.
+REMINDER = "permission_prompt"
 
 
 # An event that an agent reports: its type and its data.
@@ -199,6 +201,24 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     hook.append(*_events_of_call(told))
+    _forget_reminder(hook)
+
+
+def _forget_reminder(hook: HookContext) -> None:
+    """Clear a permission of which only a reminder told, when a subagent goes on.
+
+    The reminder does not say who asked. The session's own agent would keep it set for long.
+    """
+    above = hook.parent.agent if hook.parent is not None else None
+    if above is None or above["needs"] != "permission":
+        return
+    noted = hook.tx.value(
+        "SELECT data_json FROM events WHERE agent_id = :agent AND type = 'hook_noted'"
+        " ORDER BY seq DESC LIMIT 1",
+        agent=above["id"],
+    )
+    if noted is not None and event_log.data_of({"data_json": noted}).get("what") == REMINDER:
+        needs.end_need(hook.tx, hook.ctx, above["id"])
 
 
 def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
@@ -306,18 +326,27 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
 
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
-    what = "permission_prompt" if told.reminder else "permission_request"
+    what = REMINDER if told.reminder else "permission_request"
     noted = hook.emit(HookNoted(what=what, message=told.message))
     if not told.certain:
         since = hook.happened_at or hook.ctx.now
         needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
-    elif not told.reminder or session_lifecycle.may_await_permission(
-        hook.tx, hook.report, hook.agent_id
-    ):
+    elif not told.reminder or _is_of_own_agent(hook):
         hook.need(Need("permission", told.message))
 
 
+def _is_of_own_agent(hook: HookContext) -> bool:
+    """Whether a reminder can only be of the session's own agent; another's request then counts."""
+    tx, report = hook.tx, hook.report
+    if needs.confirm_ask_of(tx, hook.ctx, report.harness, report.session_id):
+        return False
+    return session_lifecycle.may_await_permission(tx, report, hook.agent_id)
+
+
 def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
+    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="question_prompt", message=told.question))
+        return
     hook.need(Need("question", told.question))
 
 
@@ -336,11 +365,13 @@ def _work_runs(hook: HookContext, told: WorkRuns) -> None:
     running.see(hook.tx, hook.ctx, agent_id, told.items, at)
     still = {item.id for item in told.items}
     running.end_others(hook.tx, agent_id, told.whole, still, at)
+    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
 
 
 def _work_ended(hook: HookContext, told: WorkEnded) -> None:
     agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
     running.end(hook.tx, agent_id, told.id, at)
+    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:

@@ -10,6 +10,7 @@ from ...harness.report import (
     PermissionRequested,
     Planned,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -100,7 +101,10 @@ def _says_nothing(report: Report, window: Window | None) -> bool:
     Gemini CLI says goodbye three times when its user quits. What a harness says in passing when a
     session is over brings it back no more either.
     """
-    kinds = {type(happening) for happening in report.happenings}
+    kinds = {
+        Noted if isinstance(each, QuestionAsked) and each.reminder else type(each)
+        for each in report.happenings
+    }
     if kinds - IN_PASSING:
         return False
     return window.ended if kinds and window else not kinds & NOTES

@@ -8,7 +8,6 @@ from ...harness.report import Report, SessionStarted
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
-from ..attention import running
 from ..core.context import Context
 from ..core.ids import WHERE_KEY, Key, find
 from ..core.observers import agent_process_ended
@@ -195,6 +194,18 @@ def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
     return found is not None
 
 
+def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent may ask something of which only a reminder tells.
+
+    Not one that waits already: what it waits for is known better.
+    """
+    found = tx.one(
+        "SELECT id FROM agents WHERE id = :id AND (status = 'active' OR needs = 'background')",
+        id=agent_id,
+    )
+    return found is not None
+
+
 def active_subagents(tx: Tx, report: Report) -> list[str]:
     """Return the subagents of a session that are in a turn, none for a subagent's own report."""
     if report.subagent:
@@ -202,7 +213,8 @@ def active_subagents(tx: Tx, report: Report) -> list[str]:
     rows = tx.all(
         "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
-        " AND (a.status = 'active' OR a.needs IS NOT NULL) ORDER BY s.agent_id",
+        f" AND a.status IN {LIVING} AND (a.status = 'active' OR a.needs IS NOT NULL)"
+        " ORDER BY s.agent_id",
         harness=report.harness,
         session=report.session_id,
     )
@@ -241,8 +253,6 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
         if agent is None:
             continue
         agents.mark_gone(tx, ctx, agent, reason, activity=activity)
-        if not row["subagent"]:
-            running.end_all(tx, row["agent_id"], ctx.now)
         if agent["mission_id"] is not None and not row["subagent"]:
             auto_mission.end(tx, ctx, agent["mission_id"], reason)
     # Last, so that the events of an agent that leaves are this session's.

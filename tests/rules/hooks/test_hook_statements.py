@@ -31,7 +31,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("PreToolUse", CALL | {"tool_use_id": "t-2"}, 10),
         ("PostToolUse", CALL | {"tool_use_id": "t-1"}, 10),
         ("UserPromptSubmit", {"prompt": "Go on"}, 12),
-        ("Stop", {"last_assistant_message": "Done"}, 11),
+        ("Stop", {"last_assistant_message": "Done"}, 14),
         ("SessionStart", {"source": "resume"}, 9),
         ("Notification", {"message": "Look"}, 6),
     ],

@@ -17,6 +17,7 @@ from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.attention import AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
 from fleetd.protocol.requests.event import (
     CursorAdvance,
@@ -132,6 +133,7 @@ simply(
     "event.list, since a time",
     lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
 )
+simply("attention.list, of an agent", lambda _: AttentionList(agent_id="worker"))
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
 
 
