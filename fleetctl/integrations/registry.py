@@ -26,6 +26,8 @@ class HookEvent(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none.
 
     ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
+    Of one that is ``unspooled`` only the answer matters, at once: it is not kept for a daemon that
+    is away.
     """
 
     name: str
@@ -33,6 +35,7 @@ class HookEvent(NamedTuple):
     background: bool = False
     word: str = ""
     later: bool = False
+    unspooled: bool = False
 
 
 class ServerCommand(NamedTuple):
@@ -266,6 +269,8 @@ GEMINI = Harness(
         *_events("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
         _compaction("PreCompress"),
         HookEvent("SessionEnd"),
+        HookEvent("Notification", later=True),
+        HookEvent("BeforeModel", later=True, unspooled=True),
     ),
     entry=_named_in_ms,
     ending="2>/dev/null; exit 0",
