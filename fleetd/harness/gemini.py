@@ -126,8 +126,10 @@ def _opening(payload: Payload) -> str:
     """Return the first text of a request to the model; empty where a reply cannot repeat it."""
     messages = table(payload, "llm_request").get("messages")
     first = messages[0] if isinstance(messages, list) and messages else None
-    content = first.get("content") if isinstance(first, dict) else None
-    return content if isinstance(content, str) and first.get("role") == "user" else ""
+    if not isinstance(first, dict) or first.get("role") != "user":
+        return ""
+    content = first.get("content")
+    return content if isinstance(content, str) else ""
 
 
 def _request_with(opening: str, context: str) -> str:
