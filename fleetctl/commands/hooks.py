@@ -4,7 +4,7 @@ from argparse import BooleanOptionalAction
 
 from ..args import Namespace, Subparsers, group
 from ..client.models import Finding, Findings
-from ..integrations import doctor, status
+from ..integrations import doctor, launcher, status
 from ..integrations.apply import (
     Operation,
     add_changing_command,
@@ -85,7 +85,10 @@ def _run_uninstall(args: Namespace) -> int:
         nothing="not installed",
         whole="plugin",
     )
-    return apply(args, chosen_harnesses(args), operation)
+    failed = apply(args, chosen_harnesses(args), operation)
+    if args.all and not (failed or place or args.dry_run):
+        launcher.remove()
+    return failed
 
 
 def _run_status(args: Namespace) -> int:

@@ -21,7 +21,7 @@ from fleetd.protocol.errors import FleetError, InvalidState, Storage
 from ..args import Namespace, Subparsers, command, yes_option
 from ..completion import shells
 from ..context import loaded_settings
-from ..integrations import config_file, settings_backups
+from ..integrations import config_file, launcher, settings_backups
 from ..integrations import hook_plan as hooks
 from ..integrations import mcp as servers
 from ..integrations.hook_plan import PlannedChange
@@ -184,6 +184,7 @@ def run(args: Namespace) -> int:
             (f"MCP entry of {harness.name}", servers.plan_uninstall),
         ):
             plan.add(what, partial(_setting, what, partial(planned, harness, None)))
+    plan.add("launcher of hooks", _launcher)
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
     plan.add("fleetd", _daemon)
@@ -211,6 +212,17 @@ def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[Uninst
 
     if change.changes:
         yield UninstallStep(what, change.file.where, take_out)
+
+
+def _launcher() -> Iterator[UninstallStep]:
+    place = launcher.path()
+
+    def take_out() -> list[str]:
+        launcher.remove()
+        return [f"Removed {place}"]
+
+    if place.exists():
+        yield UninstallStep("launcher of hooks", str(place), take_out)
 
 
 def _completions(shell: str) -> Iterator[UninstallStep]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
+from . import launcher
 from .config_file import SettingsFile
 from .installation import configured_socket, run_program, this_interpreter
 from .registry import Harness, HookEvent
@@ -19,7 +20,7 @@ ENFORCE = "enforce-locks"
 DOCTOR = "doctor"
 NO_SPOOL = "no-spool"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
-_CLIENTS = ("/fleetctl/hook.py", "/fleetctl/_hook_client")
+_CLIENTS = ("/fleetctl/hook.py", "/fleetctl/_hook_client", launcher.ENDING)
 TRY_S = 5
 
 
@@ -27,17 +28,26 @@ class Installation(NamedTuple):
     """What of this installation goes into a command.
 
     ``compiled`` is the client in C, empty where none was built or it does not run here.
+    ``launcher`` runs one of the two; without one the command does.
     """
 
     interpreter: str
     client: str
     assignments: str = ""
     compiled: str = ""
+    launcher: str = ""
 
-    def commands(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> set[str]:
-        """Return every command line for an event of a harness that works."""
-        in_python = self._replace(compiled="")
-        return {each.command(harness, event, enforce=enforce) for each in (self, in_python)}
+    @property
+    def launcher_text(self) -> str:
+        """Return what the launcher holds."""
+        compiled = quoted(self.compiled) if self.compiled else ""
+        python = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
+        return launcher.text(compiled, python, self.assignments)
+
+    @property
+    def launcher_texts(self) -> set[str]:
+        """Return what a launcher that works can hold: the compiled client may be left out."""
+        return {self.launcher_text, self._replace(compiled="").launcher_text}
 
     def command(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> str:
         """Return the command line for an event of a harness that is written into settings."""
@@ -48,6 +58,8 @@ class Installation(NamedTuple):
             words.append(NO_SPOOL)
         if event.word:
             words.append(event.word)
+        if self.launcher:
+            return f"{quoted(self.launcher)} {' '.join(words)} {harness.ending}"
         program = quoted(self.compiled)
         if not self.compiled:
             program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
@@ -62,7 +74,8 @@ def this_installation() -> Installation:
     assignments = "" if socket is None else f"FLEET_SOCKET={quoted(str(socket))} "
     in_c = client().with_name("_hook_client")
     compiled = str(in_c) if runs(in_c) else ""
-    return Installation(this_interpreter("hook"), str(client()), assignments, compiled)
+    place = str(launcher.path())
+    return Installation(this_interpreter("hook"), str(client()), assignments, compiled, place)
 
 
 def client() -> Path:
@@ -109,7 +122,7 @@ def for_doctor(command: str, harness: Harness) -> str:
 def program_of(command: str) -> tuple[str, str]:
     """Return the interpreter and the client that a command of ours names; empty where unclear.
 
-    A compiled client is its own interpreter.
+    A compiled client is its own interpreter, and so is the launcher.
     """
     try:
         words = [word for word in shlex.split(command) if not _ASSIGNMENT.match(word)]
@@ -122,6 +135,8 @@ def program_of(command: str) -> tuple[str, str]:
 def is_compiled(command: str) -> bool:
     """Return whether a command of ours runs a compiled client."""
     interpreter, client = program_of(command)
+    if client.endswith(launcher.ENDING):
+        return "/_hook_client'" in launcher.read(client)
     return bool(client) and interpreter == client
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
-from . import config_file, settings_backups
+from . import config_file, launcher, settings_backups
 from .hook_command import Installation, enforces, is_plugin, plugin_path, plugin_text
 from .hooks import UnusableSettings, found, put_in, take_out
 from .jsonc import is_plain
@@ -30,6 +30,8 @@ class PlannedChange(NamedTuple):
     remarks: Sequence[str] = ()
     # What only the person can do, and must, before it works.
     todo: Sequence[str] = ()
+    # What the launcher of our hooks is to hold, where they have one.
+    launcher: str = ""
 
     @property
     def told(self) -> list[str]:
@@ -39,7 +41,8 @@ class PlannedChange(NamedTuple):
     @property
     def changes(self) -> bool:
         """Return whether there is anything to do."""
-        return self.after != self.file.data
+        stale = bool(self.launcher) and not launcher.is_current(self.launcher)
+        return stale or self.after != self.file.data
 
     def diff(self) -> Iterator[str]:
         """Yield the lines of the change, as ``diff -u`` has them."""
@@ -47,6 +50,10 @@ class PlannedChange(NamedTuple):
 
     def install(self) -> Path | None:
         """Write the file and return where its copy is; None when there was nothing to copy."""
+        if self.launcher:
+            launcher.write(self.launcher)
+        if self.after == self.file.data:
+            return None
         if self.ours_before:
             config_file.write(self.file, self.after)
             return None
@@ -66,8 +73,9 @@ def plan_install(
     ``enforce`` None leaves lock enforcement as it is.
     """
     file = config_file.read(harness.settings_file(project), project=project)
-    notes, todo = _notes(harness, project, enforce=enforce), []
+    notes = _notes(harness, project, enforce=enforce)
     if harness is OPENCODE:
+        todo = []
         after, whole = plugin_text(file, enforce=enforce), str(plugin_path())
         if installation.assignments:
             todo.append(f"Set this in OpenCode's own environment: {installation.assignments}")
@@ -88,7 +96,8 @@ def plan_install(
             "the whole file."
         )
     change = PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
-    return checked(change._replace(todo=[harness.trust] if harness.trust else []))
+    todo = [harness.trust] if harness.trust else []
+    return checked(change._replace(todo=todo, launcher=installation.launcher_text))
 
 
 def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
@@ -108,7 +117,7 @@ def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
 
 def checked(change: PlannedChange) -> PlannedChange:
     """Return a change with what has to be said of its file; raises InvalidState for read-only."""
-    if not change.changes:
+    if change.after == change.file.data:
         return change
     config_file.check_writable(change.file)
     return change._replace(remarks=change.file.remarks)

@@ -11,7 +11,7 @@ from ..client import Fleet, TooSlow
 from ..client.models import Finding, HarnessStatus, HookStatusGet, SpoolStatus
 from ..output import console
 from ..output.tables import Column
-from . import config_file, hooks
+from . import config_file, hooks, launcher
 from .hook_command import (
     Installation,
     enforces,
@@ -159,10 +159,11 @@ def _look_at_settings(
     seen.updates = [event.name for event in absent if event.later]
     seen.installed = "partly" if seen.missing else "yes"
     expected = {
-        event.name: installation.commands(harness, event, enforce=seen.enforce_locks)
+        event.name: installation.command(harness, event, enforce=seen.enforce_locks)
         for event in harness.events
     }
-    seen.current = all(each.command in expected.get(each.event, ()) for each in ours)
+    seen.current = all(each.command == expected.get(each.event) for each in ours)
+    seen.current &= any(map(launcher.is_current, installation.launcher_texts))
     compiled = [is_compiled(command) for command in seen.commands]
     seen.client = "compiled" if compiled[0] else "python"
     seen.slower = bool(installation.compiled) and not all(compiled)

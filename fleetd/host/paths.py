@@ -9,6 +9,9 @@ from .socket_place import APP
 from .socket_place import PathRefused as PathRefused
 from .socket_place import check_socket_length as check_socket_length
 
+# The program that settings of agent CLIs name for hooks; among processes it is known by its name.
+LAUNCHER = "fleet-hook"
+
 
 def _dirs() -> tuple[Path, Path]:
     # Imported here: a command that is told its socket needs no platformdirs (15 ms).
@@ -16,6 +19,11 @@ def _dirs() -> tuple[Path, Path]:
 
     dirs = PlatformDirs(APP, appauthor=False)
     return dirs.user_data_path, dirs.user_config_path
+
+
+def data_path() -> Path:
+    """Return the directory for data: ``fleet`` in ``XDG_DATA_HOME``, else the platform's."""
+    return _dirs()[0]
 
 
 def database_path(env: Mapping[str, str] = os.environ) -> Path:

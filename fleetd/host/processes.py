@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import trio
 
+from .paths import LAUNCHER
+
 POLL_S = 0.5
 STAT_BYTES = 4_096
 # What stands between an agent and the hook, or the server of tools, that it runs.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
-SHELLS |= {"uv", "uvx", "pipx"}
+SHELLS |= {"uv", "uvx", "pipx", LAUNCHER}
 
 
 def started(pid: int) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleetctl.integrations import config_file, hook_command, settings_backups
+from fleetctl.integrations import config_file, hook_command, launcher, settings_backups
 from fleetctl.integrations.registry import HARNESSES
 from fleetd.protocol.errors import InvalidState
 from tests.support.processes import Result
@@ -217,13 +217,14 @@ def test_a_socket_elsewhere_is_told_to_the_hook(
 ) -> None:
     settings.write_text("{}")
     done("hooks", "install", "claude", "--yes")
-    assert commands(settings, "Stop")[0].startswith("'/")
+    before = settings.read_text()
+    assert "FLEET_SOCKET" not in launcher.path().read_text()
     config = home / "config" / "fleet" / "config.toml"
     config.parent.mkdir()
     config.write_text(f'[paths]\nsocket = "{home}/my run/s"\n')
     done("hooks", "install", "claude", "--yes")
-    assert commands(settings, "Stop")[0].startswith(f"FLEET_SOCKET='{home}/my run/s' '/")
-    assert len(commands(settings, "Stop")) == 1
+    assert f"  FLEET_SOCKET='{home}/my run/s' '/" in launcher.path().read_text()
+    assert settings.read_text() == before
     config.write_text("[paths]\nsocket = 5\n")
     assert "socket" in run_fails(done, "hooks", "install", "claude")
 
@@ -237,32 +238,41 @@ def test_a_compiled_client_takes_the_place_of_the_one_in_python_and_back(
     monkeypatch.setattr(hook_command, "runs", lambda _program: False)
     done("hooks", "install", harness, "--yes")
     file = HARNESSES[harness].settings_file(None)
-    in_python = file.read_text()
+    settings, in_python = file.read_text(), launcher.path().read_text()
+    assert f"{launcher.path()}' {harness}" in settings
+    assert launcher.path().stat().st_mode & 0o777 == 0o700
     assert "/fleetctl/hook.py' " in in_python
+    assert "_hook_client" not in in_python
 
     monkeypatch.setattr(hook_command, "runs", works)
     done("hooks", "install", harness, "--yes")
-    in_c = file.read_text()
-    assert "hook.py" not in in_c
-    assert in_c.count("/fleetctl/_hook_client' ") == in_python.count("/fleetctl/hook.py' ")
+    assert f"    '{client_in_c}' " in launcher.path().read_text()
     assert "already installed" in done("hooks", "install", harness, "--yes").out
 
     monkeypatch.setattr(hook_command, "runs", lambda _program: False)
     done("hooks", "install", harness, "--yes")
-    assert file.read_text() == in_python
-    file.write_text(in_c)
-    done("hooks", "uninstall", harness, "--yes")
+    assert (file.read_text(), launcher.path().read_text()) == (settings, in_python)
+    done("hooks", "uninstall", "--all", "--yes")
     assert not file.exists()
+    assert not launcher.path().exists()
 
 
-def test_both_clients_in_one_file_are_ours_and_leave_nothing(
-    settings: Path, client_in_c: Path, done: Callable[..., Result]
+LONG = {
+    "python": "'/opt/python3' -I -S '/opt/fleetctl/hook.py' claude",
+    "compiled": "FLEET_SOCKET='/s' '/opt/lib/fleetctl/_hook_client' claude",
+    "an older launcher": "'/elsewhere/fleet/fleet-hook' claude",
+}
+
+
+@pytest.mark.parametrize("ours", LONG.values(), ids=LONG)
+def test_commands_of_earlier_versions_are_ours_and_become_the_launcher(
+    settings: Path, done: Callable[..., Result], ours: str
 ) -> None:
     settings.write_text("{}")
     done("hooks", "install", "claude", "--yes")
-    program = f"'{client_in_c}' claude"
-    ours = "'/opt/python3' -I -S '/opt/fleetctl/hook.py' claude"
-    settings.write_text(settings.read_text().replace(program, ours, 3))
+    program = f"'{launcher.path()}' claude"
+    installed = settings.read_text()
+    settings.write_text(installed.replace(program, ours, 3))
     assert len(commands(settings, "Stop")) == 1
     done("hooks", "install", "claude", "--yes", "--enforce-locks")
     assert commands(settings, "Stop") == [f"{program} 2>/dev/null || true"]
@@ -270,6 +280,40 @@ def test_both_clients_in_one_file_are_ours_and_leave_nothing(
     settings.write_text(settings.read_text().replace(program, ours, 3))
     done("hooks", "uninstall", "claude", "--yes")
     assert settings.read_text() == "{}"
+
+
+def through(launched: Path, *words: str, **env: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [launched, *words], input="{}", capture_output=True, text=True,
+        env=os.environ | env, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_launcher_runs_the_compiled_client_else_the_other_and_never_fails(
+    home: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / """it's a "place" $HOME"""
+    place.mkdir()
+    compiled, in_python = place / "_hook_client", place / "hook.py"
+    compiled.write_text("#!/bin/sh\ncat\necho compiled $FLEET_SOCKET $@ >&2\necho $@\nexit 3\n")
+    compiled.chmod(0o700)
+    in_python.write_text("import sys\nprint('python', sys.stdin.read(), *sys.argv[1:])\nx\n")
+    this = hook_command.Installation(
+        sys.executable, str(in_python), "FLEET_SOCKET='/a b' ", str(compiled), "-"
+    )
+    launcher.write(this.launcher_text)
+    assert through(launcher.path(), "claude", "a b") == (0, "{}claude a b\n", "")
+    compiled.write_bytes(b"\x7fELF" + bytes(100))
+    assert through(launcher.path(), "claude") == (0, "python {} claude\n", "")
+    compiled.unlink()
+    assert through(launcher.path(), "claude", "a b") == (0, "python {} claude a b\n", "")
+    in_python.unlink()
+    assert through(launcher.path(), "claude") == (0, "", "")
+    # Antigravity takes no answer for a failure.
+    assert through(launcher.path(), "antigravity", "Stop") == (0, "{}\n", "")
+    in_python.write_text("import sys\nprint('said')\n")
+    assert through(launcher.path(), "antigravity", "Stop") == (0, "said\n", "")
 
 
 @pytest.mark.parametrize("kind", ["of another machine", "without permission", "silent", "hangs"])
@@ -286,7 +330,7 @@ def test_a_compiled_client_that_does_not_work_here_is_not_installed(
         monkeypatch.setattr(hook_command, "TRY_S", 0.2)
         client_in_c.write_text("#!/bin/sh\n" + ("exec sleep 60\n" if kind == "hangs" else ""))
     done("hooks", "install", "claude", "--yes")
-    assert "/fleetctl/hook.py' claude" in commands(settings, "Stop")[0]
+    assert "_hook_client" not in launcher.path().read_text()
 
 
 def run_fails(done: Callable[..., Result], *argv: str) -> str:
@@ -303,7 +347,8 @@ def test_lock_enforcement_is_switched_on_kept_and_switched_off(
     def install(*options: str) -> list[str]:
         done("hooks", "install", "claude", "--yes", *options)
         assert not any("enforce" in c for c in commands(settings, "PostToolUse"))
-        return [command.rpartition("hook.py' ")[2] for command in commands(settings, "PreToolUse")]
+        found = commands(settings, "PreToolUse")
+        return [command.rpartition("fleet-hook' ")[2] for command in found]
 
     assert install() == ["claude 2>/dev/null || true"]
     assert install("--enforce-locks") == ["claude enforce-locks 2>/dev/null || true"]
@@ -338,7 +383,7 @@ def test_a_link_stays_a_link_and_its_target_keeps_its_mode(
     settings.symlink_to("../dotfiles/claude.json")
     done("hooks", "install", "claude", "--yes")
     assert settings.is_symlink()
-    assert "fleetctl/hook.py" in target.read_text()
+    assert "/fleet-hook' claude" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o640
     copy = settings_backups.place(config_file.read(settings))
     assert copy.stat().st_mode & 0o777 == 0o600

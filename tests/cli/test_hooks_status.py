@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fleetctl.client import Fleet
-from fleetctl.integrations import hook_command
+from fleetctl.integrations import hook_command, launcher
 from fleetctl.integrations.registry import CODEX, HARNESSES
 from fleetctl.integrations.status import Heard
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
@@ -158,7 +159,7 @@ def test_status_says_what_is_missing_old_or_unreadable(
 ) -> None:
     written = json.loads(settings.read_text())
     del written["hooks"]["Stop"]
-    settings.write_text(json.dumps(written).replace("-S '/", "-S '/old/"))
+    settings.write_text(json.dumps(written).replace("'/", "'/old/"))
     seen = done("hooks", "status", "claude", "--json").json["harnesses"][0]["hooks"]
     assert (seen["installed"], seen["missing"], seen["current"]) == ("partly", ["Stop"], False)
     assert "partly, old" in done("hooks", "status").out
@@ -228,14 +229,13 @@ def test_doctor_notes_that_no_daemon_runs_where_hooks_keep_their_payloads(
 
 
 def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
-    machine: Path, hook: Callable[[str], None], done: Callable[..., Result],
-    run: Callable[..., Result],
-) -> None:  # fmt: skip
-    hook("import sys; sys.stderr.write('oh'); raise SystemExit(2)")
+    machine: Path, done: Callable[..., Result], run: Callable[..., Result]
+) -> None:
     done("hooks", "install", "claude", "--yes")
     file = machine / ".claude" / "settings.json"
     for ending, told in ((" 2>/dev/null", "status 2"), (" || true", "wrote to stderr: oh")):
         file.write_text(file.read_text().replace(" 2>/dev/null || true", ending))
+        launcher.path().write_text("#!/bin/sh\nprintf oh >&2\nexit 2\n")
         seen = findings(run("hooks", "doctor", "claude", "--json"))
         assert seen["command"].startswith("WRONG: it is not what this installation would write")
         assert told in seen["run"]
@@ -245,15 +245,16 @@ def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
 def test_doctor_names_programs_that_are_not_there(
     settings: Path, run: Callable[..., Result]
 ) -> None:
-    text = settings.read_text()
-    for old, new, told in (
-        ("'/", "'/gone/", "/gone/"),
-        ("-S '/", "-S '/gone/", "hook.py cannot be read; run: fleetctl hooks install claude"),
+    text, place = settings.read_text(), f"'{launcher.path()}'"
+    for program, told in (
+        ("'/gone/fleet/fleet-hook'", "/gone/fleet/fleet-hook cannot be executed"),
+        ("'/gone/fleetctl/_hook_client'", "/gone/fleetctl/_hook_client cannot be executed"),
+        (f"'{sys.executable}' -I -S '/gone/fleetctl/hook.py'", "/hook.py cannot be read"),
     ):
-        settings.write_text(text.replace(old, new))
+        settings.write_text(text.replace(place, program))
         seen = findings(run("hooks", "doctor", "claude", "--json"))
         assert seen["command"].startswith("WRONG: /gone/")
-        assert told in seen["command"]
+        assert f"{told}; run: fleetctl hooks install claude" in seen["command"]
         assert "run" not in seen
 
 
@@ -290,10 +291,8 @@ def test_doctor_says_which_client_is_used(
     done("hooks", "install", "claude", "--yes")
     client_in_c.unlink()
     seen = doctor()
-    assert seen["command"] == (
-        f"WRONG: {client_in_c} cannot be executed; run: fleetctl hooks install claude"
-    )
-    assert "run" not in seen
+    assert seen["command"].startswith("WRONG: it is not what this installation would write")
+    assert seen["run"].startswith("it succeeded"), "the launcher runs the client in Python"
 
 
 def test_doctor_wants_something_installed(machine: Path, run: Callable[..., Result]) -> None:

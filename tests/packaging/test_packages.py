@@ -117,8 +117,7 @@ def test_without_a_compiler_the_client_in_python_is_packed(
     with zipfile.ZipFile(wheel) as packed:
         assert not [name for name in packed.namelist() if "_hook_client" in name]
     programs = virtual_environment(Path(elsewhere["HOME"]) / "venv", wheel)
-    command = [programs / "fleetctl", "hooks", "install", "claude", "--dry-run"]
-    assert "/fleetctl/hook.py' claude" in carried_out(command, env=elsewhere)
+    assert "/fleetctl/_hook_client'" not in launcher(programs / "fleetctl", elsewhere)
 
 
 @needs_compiler
@@ -134,10 +133,19 @@ def test_an_editable_installation_has_the_program_in_its_clone(
     pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install"]
     env = {**os.environ, "CFLAGS": flags}
     carried_out([*pip, "--quiet", "--use-pep517", "--editable", clone], env=env)
-    command = [place / "bin" / "fleetctl", "hooks", "install", "claude", "--dry-run"]
-    name = "_hook_client" if flags == "-O0" else "hook.py"
-    assert f"{clone}/fleetctl/{name}' claude" in carried_out(command, env=elsewhere)
+    launched = launcher(place / "bin" / "fleetctl", elsewhere)
+    assert (f"'{clone}/fleetctl/_hook_client' " in launched) == (flags == "-O0")
+    assert f"'{clone}/fleetctl/hook.py' " in launched
     assert carried_out(["git", "status", "--short"], cwd=clone) == ""
+
+
+def launcher(fleetctl: Path, env: dict[str, str]) -> str:
+    """Return the launcher that an installation of hooks writes; nothing of that stays."""
+    carried_out([fleetctl, "hooks", "install", "claude", "--yes"], env=env)
+    [place] = Path(env["HOME"]).parent.rglob("fleet-hook")
+    text = place.read_text()
+    carried_out([fleetctl, "hooks", "uninstall", "--all", "--yes"], env=env)
+    return text
 
 
 def by_pip(source: Path, home: Path, _installers: Path, _env: dict[str, str]) -> Path:
@@ -183,8 +191,8 @@ def test_what_is_installed_works(
         "fleetctl", "completions", "bash"
     )
     assert "compdef _fleetctl fleetctl fleet" in ran("fleetctl", "completions", "zsh")
-    client = "_hook_client" if shutil.which("cc") else "hook.py"
-    assert f"/fleetctl/{client}' " in ran("fleetctl", "hooks", "install", "claude", "--dry-run")
+    launched = launcher(programs / "fleetctl", elsewhere)
+    assert ("/fleetctl/_hook_client' " in launched) == bool(shutil.which("cc"))
     share = (programs / "fleetctl").resolve().parents[1] / "share"
     assert [name for name in sorted(SHARED) if not (share / name).is_file()] == []
     try:
