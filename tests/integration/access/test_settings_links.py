@@ -113,7 +113,7 @@ def test_a_link_inside_the_project_is_followed_and_named(
     asked = run("hooks", "install", "claude", "--project")
     assert f"{place} leads to {project}/shared.json. Write this? [y/N]" in asked.err
     done("hooks", "install", "claude", "--project", "--yes")
-    assert "/fleetctl/" in (project / "shared.json").read_text()
+    assert "/fleet-hook' claude" in (project / "shared.json").read_text()
     done("hooks", "uninstall", "claude", "--project", "--yes")
     assert everything(project) == {"shared.json": SETTINGS}
 
