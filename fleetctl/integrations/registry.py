@@ -224,6 +224,7 @@ CLAUDE = Harness(
         *_events("SessionEnd", "PostToolUseFailure", "PostCompact", "StopFailure"),
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
         HookEvent("PermissionRequest", later=True),
+        HookEvent("CwdChanged", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.

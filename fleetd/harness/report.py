@@ -113,6 +113,10 @@ class Paused(Happening, frozen=True):
     reminder: bool = False
 
 
+class DirectoryChanged(Happening, frozen=True):
+    """The agent works in another directory from now on: the one of the report."""
+
+
 class SubagentStarted(Happening, frozen=True):
     """The subagent that the report names begins."""
 
@@ -210,6 +214,7 @@ AnyHappening = (
     | Compacted
     | WindowUsed
     | Paused
+    | DirectoryChanged
     | SubagentStarted
     | SubagentEnded
     | Failed
