@@ -18,6 +18,7 @@ from .registry import Harness, HookEvent
 
 ENFORCE = "enforce-locks"
 DOCTOR = "doctor"
+NO_SPOOL = "no-spool"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 _CLIENTS = ("/fleetctl/hook.py", "/fleetctl/_hook_client", launcher.ENDING)
 TRY_S = 5
@@ -53,6 +54,8 @@ class Installation(NamedTuple):
         words = [harness.name]
         if enforce and event.name == harness.enforces_at:
             words.append(ENFORCE)
+        if event.unspooled:
+            words.append(NO_SPOOL)
         if event.word:
             words.append(event.word)
         if self.launcher:

@@ -142,7 +142,8 @@ def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> l
         notes.append(f"{harness.title} was not found on this machine; the hooks wait for it.")
     if enforce and not harness.enforces_at:
         notes.append(
-            f"{harness.title} cannot deny edits, so its hooks are set up without --enforce-locks."
+            f"{harness.title} denies no edits for fleetd: its hook for that could block tools by"
+            " mistake. Its hooks are set up without --enforce-locks."
         )
     if project is not None and not harness.project_file.endswith(".local.json"):
         notes.append(f"{harness.project_file} names paths of this machine: keep it out of commits.")

@@ -26,6 +26,8 @@ class HookEvent(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none.
 
     ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
+    Of one that is ``unspooled`` only the answer matters, at once: it is not kept for a daemon that
+    is away.
     """
 
     name: str
@@ -33,6 +35,7 @@ class HookEvent(NamedTuple):
     background: bool = False
     word: str = ""
     later: bool = False
+    unspooled: bool = False
 
 
 class ServerCommand(NamedTuple):
@@ -71,9 +74,12 @@ class Harness(NamedTuple):
     mcp: McpSettings
     events: tuple[HookEvent, ...] = ()
     entry: Callable[[str, HookEvent], dict[str, Any]] = lambda _command, _event: {}
+    # The member of the settings that the events stand in.
+    section: str = "hooks"
     # The members, from an event's item down, in which the command stands.
     command_key: str = "command"
-    grouped: bool = True
+    # Whether an event's items hold lists of hooks, or are hooks themselves; None for both.
+    grouped: bool | None = True
     version: int | None = None
     ending: str = "2>/dev/null || true"
     # Whether comments or trailing commas make it ignore the whole file.
@@ -117,6 +123,10 @@ def _gemini_home() -> Path:
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
+def _antigravity_home() -> Path:
+    return Path.home() / ".gemini" / "config"
+
+
 def _opencode_home() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
 
@@ -140,6 +150,11 @@ def _flat(command: str, event: HookEvent) -> dict[str, Any]:
 
 def _flat_bash(command: str, event: HookEvent) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
+
+
+def _of_antigravity(command: str, event: HookEvent) -> dict[str, Any]:
+    hook = {"type": "command", "command": command, "timeout": event.timeout_s}
+    return {"matcher": "*", "hooks": [hook]} if event.name == "PostToolUse" else hook
 
 
 def _in(directory: Callable[[], Path], *names: str) -> Callable[[], Path]:
@@ -209,6 +224,7 @@ CLAUDE = Harness(
         *_events("SessionEnd", "PostToolUseFailure", "PostCompact", "StopFailure"),
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
         HookEvent("PermissionRequest", later=True),
+        HookEvent("CwdChanged", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.
@@ -266,6 +282,8 @@ GEMINI = Harness(
         *_events("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
         _compaction("PreCompress"),
         HookEvent("SessionEnd"),
+        HookEvent("Notification", later=True),
+        HookEvent("BeforeModel", later=True, unspooled=True),
     ),
     entry=_named_in_ms,
     ending="2>/dev/null; exit 0",
@@ -329,13 +347,37 @@ COPILOT = Harness(
         _compaction("preCompact", words=True),
         *_events("agentStop", "subagentStart", "subagentStop", words=True),
         *_events("errorOccurred", "sessionEnd", words=True),
+        HookEvent("notification", word="notification", later=True),
+        HookEvent("permissionRequest", word="permissionRequest", later=True),
     ),
     entry=_flat_bash,
     command_key="bash",
     grouped=False,
     version=1,
 )
-HARNESSES = {each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, COPILOT)}
+ANTIGRAVITY = Harness(
+    name="antigravity",
+    resume="agy --conversation {}",
+    title="Antigravity CLI",
+    executables=("agy",),
+    directory=_antigravity_home,
+    file="hooks.json",
+    project_file=".agents/hooks.json",
+    mcp=McpSettings(
+        _in(_antigravity_home, "mcp_config.json"), ".agents/mcp_config.json", "mcpServers", _plain
+    ),
+    # What it does not document makes it drop the whole file, silently. Never PreToolUse: there an
+    # answer without a decision denies the tool.
+    events=_events("PreInvocation", "PostToolUse", "Stop", words=True),
+    plain_json=True,
+    section="fleetd",
+    entry=_of_antigravity,
+    ending="2>/dev/null || echo {}",
+    grouped=None,
+)
+HARNESSES = {
+    each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, COPILOT, ANTIGRAVITY)
+}
 
 
 ANSWER_S = 10

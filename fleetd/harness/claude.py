@@ -35,6 +35,7 @@ from .report import (
     Answer,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Happenings,
     Noted,
@@ -273,6 +274,7 @@ HANDLERS: dict[str, Handler] = {
         Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
         *_teammate(call.payload),
     ),
+    "CwdChanged": lambda _: (DirectoryChanged(),),
     "SessionEnd": session_ended,
 }
 
@@ -316,6 +318,8 @@ class Claude(Adapter):
         """Turn a payload into a report; raises Unfit."""
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
+        if named == "CwdChanged":
+            cwd = path(payload.get("new_cwd"), None) or cwd
         call = ToolCall(payload, cwd, self._silent_failures)
         return Report(
             harness=self.name,

@@ -113,6 +113,10 @@ class Paused(Happening, frozen=True):
     reminder: bool = False
 
 
+class DirectoryChanged(Happening, frozen=True):
+    """The agent works in another directory from now on: the one of the report."""
+
+
 class SubagentStarted(Happening, frozen=True):
     """The subagent that the report names begins."""
 
@@ -214,6 +218,7 @@ AnyHappening = (
     | Compacted
     | WindowUsed
     | Paused
+    | DirectoryChanged
     | SubagentStarted
     | SubagentEnded
     | Failed
@@ -237,7 +242,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events apart. ``injects`` says that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
     transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
-    transcript.
+    transcript. ``request_opening`` is the first text of a request to the model that is about to
+    be sent: text in the reply stands behind it, in this one request only. Nothing else is told
+    then, and nothing is recorded; it is empty where the reply can hold nothing.
     """
 
     harness: str
@@ -253,6 +260,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     denies: bool = False
     looks_back: bool = False
     tells_compaction: bool = False
+    request_opening: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

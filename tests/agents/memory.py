@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.protocol.records import Event, Mission, Recovery, Sortie
-from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.records import Agent, Event, Mission, Recovery, Sortie
+from fleetd.protocol.requests.agent import AgentGet, AgentList
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
@@ -29,6 +29,9 @@ class Memory:
 
     def missions(self) -> list[Mission]:
         return self._ask(MissionList()).missions
+
+    def agents(self) -> list[Agent]:
+        return self._ask(AgentList()).agents
 
     def mission(self) -> Mission:
         """Return the one mission that there is."""

@@ -32,6 +32,18 @@ def edits(desk: Desk[Claude], old: str, new: str, *, full: bool = False) -> list
     return [calls(Call("Read", {"file_path": file})), calls(Call("Edit", change), full=full)]
 
 
+def test_the_agent_is_where_its_shell_went_and_its_mission_stays(claude: Desk[Claude]) -> None:
+    (claude.project / "sub").mkdir()
+    claude.script.plays([calls(bash("cd sub")), calls(bash("pwd")), says("There.")])
+
+    assert claude.cli.prompt(PROMPT).status == 0
+
+    [agent] = claude.memory.agents()
+    assert agent.cwd == str(claude.project / "sub"), claude.memory.log()
+    assert claude.memory.mission().project_dir == str(claude.project)
+    assert agent.mission_id == claude.memory.mission().id
+
+
 def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(claude: Desk[Claude]) -> None:
     claude.script.plays(
         [

@@ -360,8 +360,8 @@ def test_lock_enforcement_is_switched_on_kept_and_switched_off(
 
 def test_who_cannot_deny_an_edit_is_named(machine: Path, done: Callable[..., Result]) -> None:
     said = done("hooks", "install", "cursor", "gemini", "--enforce-locks", "--yes").out
-    assert "Cursor cannot deny edits" in said
-    assert "Gemini CLI cannot be told" not in said
+    assert "Cursor denies no edits for fleetd" in said
+    assert "Gemini CLI denies" not in said
     assert " enforce-locks " in commands(machine / ".gemini/settings.json", "BeforeTool")[0]
 
 

@@ -11,7 +11,15 @@ from fleetctl.integrations import jsonc
 from fleetctl.integrations.hook_command import Installation
 from fleetctl.integrations.hooks import UnusableSettings, found, put_in, take_out
 from fleetctl.integrations.jsonc import append, remove
-from fleetctl.integrations.registry import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
+from fleetctl.integrations.registry import (
+    ANTIGRAVITY,
+    CLAUDE,
+    CODEX,
+    COPILOT,
+    CURSOR,
+    GEMINI,
+    Harness,
+)
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")
 OTHERS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}
@@ -51,7 +59,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
-@pytest.mark.parametrize("harness", [CLAUDE, CODEX, GEMINI, CURSOR, COPILOT], ids=lambda h: h.name)
+@pytest.mark.parametrize(
+    "harness", [CLAUDE, CODEX, GEMINI, CURSOR, COPILOT, ANTIGRAVITY], ids=lambda h: h.name
+)
 def test_what_was_put_in_is_taken_out_without_a_trace(text: str, harness: Harness) -> None:
     after = installed(text, harness)
     assert {each.event for each in found(after, harness)} == {e.name for e in harness.events}
@@ -85,6 +95,23 @@ def test_what_was_written_since_stays(text: str) -> None:
 def test_a_file_that_the_hooks_made_is_nothing_without_them() -> None:
     for harness in (CLAUDE, CURSOR):
         assert take_out(installed("", harness), harness, None) is None
+
+
+def test_antigravitys_events_stand_below_a_name_and_only_those_of_tools_in_groups() -> None:
+    """As its reference has it: anything else makes it drop the whole file."""
+    mine = {"mine": {"enabled": False, "Stop": [{"command": "guard"}]}}
+    after = installed(json.dumps(mine), ANTIGRAVITY)
+    written = json.loads(after)
+    assert written.pop("mine") == mine["mine"]
+    [(name, events)] = written.items()
+    assert name == "fleetd"
+    assert "PreToolUse" not in events
+    [group] = events.pop("PostToolUse")
+    assert sorted(group) == ["hooks", "matcher"]
+    for [hook] in (group["hooks"], events["PreInvocation"], events["Stop"]):
+        assert sorted(hook) == ["command", "timeout", "type"]
+        assert (hook["type"], hook["timeout"]) == ("command", 5)
+        assert hook["command"].endswith("2>/dev/null || echo {}")
 
 
 def test_others_come_first_and_stay_whole() -> None:

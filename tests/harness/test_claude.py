@@ -627,3 +627,20 @@ def test_kimi_reads_a_message_with_the_prompt_only() -> None:
     }
     start = kimi.read({**fields, "hook_event_name": "SessionStart", "source": "resume"}, None)
     assert kimi.reply(start, EVERYTHING) == ""
+
+
+def test_a_change_of_directory_is_told_with_the_new_one() -> None:
+    moved = adapter.read(
+        {
+            "session_id": "s",
+            "hook_event_name": "CwdChanged",
+            "cwd": "/old",
+            "old_cwd": "/old",
+            "new_cwd": "/new",
+        },
+        None,
+    )
+    assert (moved.happenings, moved.cwd, moved.injects) == ((DirectoryChanged(),), "/new", False)
+    for odd in (None, 7, "", {}):
+        told = {"session_id": "s", "hook_event_name": "CwdChanged", "cwd": "/p", "new_cwd": odd}
+        assert adapter.read(told, None).cwd == "/p"

@@ -121,8 +121,22 @@ def test_antigravity_is_known_by_its_fields_for_it_names_no_event() -> None:
         event="PostToolUse", happenings=(failure,), **place
     )
     assert read("claude", recorded("antigravity", "PreInvocation")) == Report(
-        event="PreInvocation", happenings=(), **place
+        event="PreInvocation", happenings=(), injects=True, **place
     )
+
+
+def test_the_first_request_of_a_turn_of_antigravity_is_its_prompt_and_takes_text() -> None:
+    first = {**AGY, "invocationNum": 0, "initialNumSteps": 3}
+    report = read("antigravity", first, "PreInvocation")
+    assert report.happenings == (PromptSubmitted(""),)
+    assert json.loads(reply("antigravity", first)) == {
+        "injectSteps": [{"ephemeralMessage": "Mission: x"}]
+    }
+    adapter = recognise("antigravity", first, {})
+    assert adapter.reply(report, Answer()) == ""
+    # The word in the settings says more than the fields.
+    assert read("antigravity", first, "PostInvocation").happenings == ()
+    assert not read("antigravity", first, "PostInvocation").injects
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from ...harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
@@ -282,6 +283,12 @@ def _window_used(hook: HookContext, told: WindowUsed) -> None:
     sessions.set_window_usage(hook.tx, key_of(hook.report), told)
 
 
+def _directory_changed(hook: HookContext, _told: DirectoryChanged) -> None:
+    # The mission stays: what an agent works at does not change with where it looks.
+    if hook.cwd is not None:
+        session_lifecycle.set_directory(hook.tx, hook.agent_id, hook.cwd)
+
+
 def _answered(message: str | None) -> list[_Told]:
     return [("agent_answered", {"message": message})] if message else []
 
@@ -387,6 +394,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Compacting: _compacting,
     Compacted: _compacted,
     WindowUsed: _window_used,
+    DirectoryChanged: _directory_changed,
     Paused: _paused,
     SubagentStarted: _subagent_started,
     SubagentEnded: _subagent_ended,

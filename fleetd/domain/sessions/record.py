@@ -6,6 +6,7 @@ from msgspec import field
 from ...harness.report import (
     AnyHappening,
     Compacted,
+    DirectoryChanged,
     Noted,
     PermissionRequested,
     Planned,
@@ -28,7 +29,7 @@ from .sessions import Window, find_window, key_of, open_window, rename_session
 
 FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
-IN_PASSING = NOTES | {SessionEnded, WindowUsed}
+IN_PASSING = NOTES | {SessionEnded, WindowUsed, DirectoryChanged}
 _COMPACTED = SessionStarted("compact")
 
 

@@ -159,6 +159,11 @@ def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None
     )
 
 
+def set_directory(tx: Tx, agent_id: str, cwd: str) -> None:
+    """Let an agent be in another directory of its machine."""
+    tx.run("UPDATE agents SET cwd = :cwd WHERE id = :id", id=agent_id, cwd=cwd)
+
+
 def set_waiting(tx: Tx, agent_id: str) -> None:
     """Let an agent wait for the first prompt of its session, however long that takes.
 

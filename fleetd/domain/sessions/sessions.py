@@ -252,6 +252,20 @@ def revoke_briefing(tx: Tx, delivery_id: str) -> None:
     )
 
 
+def briefing_due(
+    tx: Tx, ctx: Context, key: Key, mark: TranscriptMark | None
+) -> tuple[str, str] | None:
+    """Return the agent and the mission of a window that was compacted, None for any other.
+
+    ``mark`` is what its transcript looks like now. Nothing is noted: it stays due.
+    """
+    window = find_window(tx, key)
+    if window is None or window.mission_id is None:
+        return None
+    rewritten = mark is not None and transcript_rewritten(window.transcript_mark, mark)
+    return (window.agent_id, window.mission_id) if rewritten or window.state == "lost" else None
+
+
 def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
     """Whether a transcript was shortened or replaced since it was last looked at."""
     if before is None:

@@ -49,7 +49,7 @@ from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..projects import check_not_ignored
 from . import payloads
-from .facts import HookPaths, gather_facts, resolve_paths
+from .facts import HookPaths, gather_facts, read_transcript, resolve_paths
 from .session_queue import RecordingLimit
 
 log = logging.getLogger("fleetd")
@@ -59,9 +59,16 @@ MOST_CHARS = 9_500
 LOOKED_AT, SHOWN = 4_000, 300
 ENFORCE = "enforce-locks"
 PURPOSE_CHARS = 120
-_WORDS = (ENFORCE, DOCTOR)
+# Nobody reads the answer to what comes from the spool, and of some hooks nothing else matters.
+NO_SPOOL = "no-spool"
+_WORDS = (ENFORCE, DOCTOR, NO_SPOOL)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
+
+
+# A request for a briefing, and what the log says where it is refused.
+_Way = tuple[Request[Any], str]
+_NO_BRIEFING = "%s cannot be briefed: %s"
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -112,6 +119,8 @@ async def record_delivery(
         if happened_ms is None and paths.spooled:
             await _take_spooled_first(engine)
         async with engine.session_queue.turn(key_of(report)):
+            if report.request_opening is not None:
+                return await _answer_request(engine, caller, adapter, report, happened_ms)
             return await _answer(engine, request, caller, adapter, report, paths, happened_ms)
     except (Storage, Unavailable):
         raise
@@ -194,6 +203,27 @@ async def _answer(
     return HookReply(stdout=adapter.reply(report, Answer(context=context, deny=refused)))
 
 
+async def _answer_request(
+    engine: Engine, caller: Caller, adapter: Adapter, report: Report, happened_ms: int | None
+) -> HookReply:
+    """Brief an agent in one request to its model, of which nothing stays in the conversation.
+
+    This hook runs before every request, so nothing is recorded. The agent is not recovered here
+    and its briefing stays due: the next hook whose text stays brings it.
+    """
+    if happened_ms is not None or not report.request_opening:
+        return HookReply()
+    mark, _ = await read_transcript(engine, adapter, report)
+    due = await engine.read(sessions.briefing_due, key_of(report), mark)
+    if due is None:
+        return HookReply()
+    agent_id, mission_id = due
+    room = min(engine.config.prompt.max_chars, MOST_CHARS)
+    context = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
+    prompt = await _first_prompt(engine, agent_id, [(context, _NO_BRIEFING)], caller)
+    return HookReply(stdout=adapter.reply(report, Answer(context=prompt)))
+
+
 async def _record_and_scan(
     engine: Engine, request: HookDeliver, caller: Caller, delivery: HookDelivery, facts: Facts
 ) -> Recorded:
@@ -261,10 +291,20 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         max_chars=room,
     )
     context = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
-    ways: list[tuple[Request[Any], str]] = [
+    ways: list[_Way] = [
         (restore, "%s is briefed without recovery: %s"),
-        (context, "%s cannot be briefed: %s"),
+        (context, _NO_BRIEFING),
     ]
+    return await _first_prompt(engine, agent_id, ways, caller)
+
+
+async def _first_prompt(
+    engine: Engine, agent_id: str | None, ways: list[_Way], caller: Caller
+) -> str | None:
+    """Return the briefing of the first request that is not refused, None if all are.
+
+    Raises StoreAway.
+    """
     for request, failure in ways:
         try:
             prompt: str = (await engine.ask(request, caller)).prompt

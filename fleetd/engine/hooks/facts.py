@@ -93,19 +93,7 @@ async def gather_facts(
         agent = processes.agent_behind(caller.pid)
     pid, started = agent or (None, None)
 
-    def look(walk: PathWalk) -> _Transcript:
-        path = report.transcript_path
-        mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
-        tail = tail_of(path, walk) if report.looks_back else ""
-        return mark, (*used, *(adapter.look_back(tail) if tail else ()))
-
-    transcript: _Transcript = (None, ())
-    if report.tells_compaction or report.looks_back:
-        with contextlib.suppress(PathUnanswered):
-            transcript = await engine.files.run(
-                look, report.transcript_path or "", seconds=TRANSCRIPT_S
-            )
-    mark, earlier = transcript
+    mark, earlier = await read_transcript(engine, adapter, report)
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
@@ -115,6 +103,21 @@ async def gather_facts(
         transcript_mark=mark,
     )
     return facts, earlier
+
+
+async def read_transcript(engine: Engine, adapter: Adapter, report: Report) -> _Transcript:
+    """Return what a transcript shows of a compaction, and what it tells, as far as it is read."""
+
+    def look(walk: PathWalk) -> _Transcript:
+        path = report.transcript_path
+        mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
+        tail = tail_of(path, walk) if report.looks_back else ""
+        return mark, (*used, *(adapter.look_back(tail) if tail else ()))
+
+    if report.tells_compaction or report.looks_back:
+        with contextlib.suppress(PathUnanswered):
+            return await engine.files.run(look, report.transcript_path or "", seconds=TRANSCRIPT_S)
+    return None, ()
 
 
 def log_of(

@@ -11,6 +11,7 @@ from fleetd.harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
@@ -697,6 +698,26 @@ async def test_a_notification_is_no_activity(fleet: Fleet) -> None:
     await window.tell(Noted("permission_denied", "Bash: no"))
     assert (await _only_mission(fleet)).last_activity_at == before
     assert (await _types(fleet))[-1] == "hook_noted"
+
+
+async def test_an_agent_that_goes_elsewhere_is_there_and_stays_in_its_mission(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(DirectoryChanged(), cwd="/home/user/other")
+    assert (await fleet.do(AgentList())).agents == []
+    await window.tell(PromptSubmitted("Go"), Paused("Done."))
+    before = await _types(fleet)
+    await window.tell(DirectoryChanged(), cwd="/home/user/other")
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    mission = await _only_mission(fleet)
+    assert (agent.cwd, agent.mission_id) == ("/home/user/other", mission.id)
+    assert (agent.status, mission.project_dir) == ("waiting", PROJECT)
+    assert await _types(fleet) == before
+    await window.tell(SessionEnded("exit"))
+    await window.tell(DirectoryChanged(), cwd=PROJECT)
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert (agent.cwd, agent.status) == ("/home/user/other", "gone")
 
 
 async def _needs(fleet: Fleet, agent_id: str = "claude-12f459b8") -> tuple[str, str | None]:
