@@ -166,3 +166,4 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 adapter = OpenCode()
+adapter.known_events = _HANDLERS.keys()

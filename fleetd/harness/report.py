@@ -4,6 +4,7 @@ An adapter turns a vendor's payload into a Report; the rules in ``domain/session
 payload. Texts are cut here to what is kept: a tool's input can be a whole file.
 """
 
+from collections.abc import Set
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,14 @@ Payload = dict[str, Any]
 
 
 class Unfit(Exception):
-    """A payload fits no shape that its harness is known to send; the text says what is missing."""
+    """A payload fits no shape that its harness is known to send; the text says what is missing.
+
+    ``event`` is the vendor's name of its event where only that is not known.
+    """
+
+    def __init__(self, reason: str, *, event: str | None = None) -> None:
+        super().__init__(reason)
+        self.event = event
 
 
 class Happening(msgspec.Struct, frozen=True, tag=True):
@@ -233,7 +241,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events apart. ``injects`` says that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
     transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
-    transcript.
+    transcript. ``version`` is the harness's, where it is told.
     """
 
     harness: str
@@ -249,6 +257,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     denies: bool = False
     looks_back: bool = False
     tells_compaction: bool = False
+    version: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +272,12 @@ class Adapter:
 
     name: str
     """As in ``fleetctl hooks install <name>``."""
+    known_events: Set[str] | None = None
+    """The events that it has a use for or ignores knowingly; None where it refuses all others."""
+    known_fields: Set[str] | None = None
+    """The top-level fields of its payloads, whatever the event; None where no list is complete."""
+    versions_in_transcripts = False
+    """Whether transcripts tell the version, so that it is worth looking there."""
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.
@@ -278,3 +293,10 @@ class Adapter:
     def look_back(self, tail: str) -> Happenings:
         """Return what a transcript's tail tells beyond the events; its first line may be cut."""
         return ()
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the harness's version by the two ends of a transcript; lines in them may be cut.
+
+        None where transcripts do not tell it.
+        """
+        return None
