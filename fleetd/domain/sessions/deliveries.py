@@ -148,7 +148,7 @@ def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
     sessions = by_part(tx, "sessions")
     counts = []
     for row in tx.all("SELECT * FROM hook_counts ORDER BY harness"):
-        silent, since = silent_sessions(tx, row["harness"], row["told_at"])
+        silent, since = silent_sessions(tx, ctx, row["harness"], row["told_at"])
         told = {"silent_sessions": silent, "silent_since": since}
         counts.append({**row, **told, "sessions": sessions.get(row["harness"], 0)})
     return counts

@@ -86,17 +86,20 @@ def prune_sightings(tx: Tx, ctx: Context) -> bool:
     return dropped is not None
 
 
-def silent_sessions(tx: Tx, harness: str, told_at: str | None) -> tuple[int, str | None]:
+def silent_sessions(
+    tx: Tx, ctx: Context, harness: str, told_at: str | None
+) -> tuple[int, str | None]:
     """Return how many sessions began since a harness told anything else, and when the first did.
 
-    ``told_at`` is when a session told more than its beginning or its end. Counts to 1,000.
+    ``told_at`` is when a session told more than its beginning or its end. Those of the last week
+    count, up to 1,000.
     """
     row = tx.one(
         "SELECT count(*) AS number, min(started_at) AS since FROM (SELECT started_at FROM sessions"
-        " WHERE harness = :harness AND subagent = '' AND started_at > :told_at"
+        " WHERE harness = :harness AND subagent = '' AND started_at > :after"
         " ORDER BY started_at LIMIT :most) AS begun",
         harness=harness,
-        told_at=told_at or "",
+        after=max(told_at or "", ctx.at(-KEPT_MS)),
         most=SESSIONS,
     )
     return (row["number"], row["since"]) if row else (0, None)

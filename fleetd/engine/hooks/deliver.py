@@ -118,7 +118,7 @@ async def record_delivery(
             reply, recorded = await _answer(
                 engine, request, caller, adapter, report, paths, happened_ms
             )
-        if not recorded.known:
+        if not recorded.repeated:
             _note_names(engine, adapter, report, fields)
         return reply
     except (Storage, Unavailable):

@@ -74,8 +74,9 @@ class HarnessStatus(Record, frozen=True, kw_only=True):
 
     ``events`` are the kinds of events, the newest first. ``unknown`` is what fleetd did not
     understand, the most frequent first. ``silent_sessions`` is the number of sessions that began
-    since any session told more than its beginning or its end (``told_at``); the first of them
-    began at ``silent_since``. It ends at 1,000. ``version`` is the newest that the harness told.
+    within a week since any session told more than its beginning or its end (``told_at``); the
+    first of them began at ``silent_since``. It ends at 1,000. ``version`` is the newest that the
+    harness told.
     """
 
     harness: str
