@@ -171,12 +171,14 @@ async def _parse(
 
 def _note_names(engine: Engine, adapter: Adapter, report: Report, fields: tuple[str, ...]) -> None:
     """Count the event of a delivery, and what of it is not known."""
-    known = adapter.known_events is None or report.event in adapter.known_events
-    kind: SightingKind = "event" if known else "unknown_event"
-    now = _now(engine)
-    engine.sightings.note(report.harness, kind, clean_name(report.event), now)
+    counts, known, now = engine.sightings, adapter.known_events, _now(engine)
+    if known is not None and report.event in known:
+        counts.note(report.harness, "event", report.event, now)  # as it stands in our own list
+    else:
+        kind: SightingKind = "event" if known is None else "unknown_event"
+        counts.note(report.harness, kind, clean_name(report.event), now)
     for name in fields:
-        engine.sightings.note(report.harness, "unknown_field", name, now)
+        counts.note(report.harness, "unknown_field", name, now)
 
 
 def _now(engine: Engine) -> str:

@@ -14,7 +14,7 @@ from fleetd.protocol.errors import Storage
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver, HookStatusGet
 from tests.harness.recorded import PAYLOADS
 from tests.rules.hooks.test_hook_delivery import SESSION, deliver
-from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet
+from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 from tests.support.statements import noted
 
 _ids = itertools.count()
@@ -304,3 +304,18 @@ async def test_cursor_tells_its_version_in_every_payload(fleet: Fleet) -> None:
     payload = {"conversation_id": "c", "generation_id": "g", "cursor_version": "2026.09.18"}
     await send(fleet, payload | {"hook_event_name": "stop"}, "cursor")
     assert (await heard(fleet, "cursor")).version == "2026.09.18"
+
+
+async def test_the_end_of_the_daemon_writes_what_was_counted(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fleet:
+        await deliver(fleet, "Surprise")
+    async with opened(tmp_path) as fleet:
+        [row] = fleet.sql("SELECT kind, name, number FROM hook_names")
+        assert row == {"kind": "unknown_event", "name": "Surprise", "number": 1}
+
+
+async def test_nothing_is_counted_from_a_directory_that_is_to_be_ignored(tmp_path: Path) -> None:
+    async with opened(tmp_path, project_ignore=[str(tmp_path / "project")]) as fleet:
+        await deliver(fleet, "Surprise")
+        assert (await fleet.do(HookStatusGet())).harnesses == []
+        assert fleet.sql("SELECT name FROM hook_names") == []
