@@ -88,14 +88,15 @@ CheckpointPage CheckpointSummary CommandOutcome Compared ConnectionFigures Conte
 CurrentAgent CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext
 DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection Doing
 ErrorCheckpoint Event EventPage FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun
-HarnessStatus Health Hello HookReply HookStatus Integrity Kept Lock LockDifference LockPage
-MachineLine Message MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply
-MigrationRequest Mission MissionLine MissionPage MissionState Mutation NewSortie OpenRpc Paths
-PendingMessage PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots
-PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext RecoveryPage Registration
-Request RestoreResult Restored ResumeHints RunningWork SelectedMission Setting Settings Snapshot
-SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage
-SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck Timing
-TodoCompliance Unsubscribed Validity WorkNote WriterFigures
+HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity Kept Lock LockDifference
+LockPage MachineLine Message MessageDifference MessagePage MethodTiming Metrics Migration
+MigrationReply MigrationRequest Mission MissionLine MissionPage MissionState Mutation NewSortie
+OpenRpc Paths PendingMessage PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot
+PrunedSnapshots PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext
+RecoveryPage Registration Request RestoreResult Restored ResumeHints RunningWork SelectedMission
+Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie
+SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus
+Subscription TableCheck Timing TodoCompliance UnknownName Unsubscribed Validity WorkNote
+WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

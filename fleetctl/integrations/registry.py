@@ -381,6 +381,7 @@ HARNESSES = {
 
 
 ANSWER_S = 10
+_VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 
 
 def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], list[str]]:
@@ -407,11 +408,15 @@ def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], l
 
 def _version(harness: Harness) -> tuple[int, ...] | None:
     executable = harness.executable()
-    if executable is None:
-        return None
+    told = None if executable is None else version_text(executable)
+    return None if told is None else tuple(map(int, _VERSION.findall(told)[0]))
+
+
+def version_text(executable: str) -> str | None:
+    """Return the version that a program tells, such as ``2.1.330``; None where it tells none."""
     try:
         answer = run_program([executable, "--version"], timeout_s=ANSWER_S).stdout
     except OSError:
         return None
-    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", answer)
-    return tuple(map(int, found.groups())) if found else None
+    found = _VERSION.search(answer)
+    return found[0] if found else None

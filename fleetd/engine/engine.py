@@ -51,6 +51,7 @@ from .change_feed import Bell, ChangeFeed
 from .files.latest_checkpoints import LatestCheckpoints
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
+from .hooks.sighting_counts import SightingCounts
 from .metrics.counters import TimerHealth, Traffic
 from .process_watcher import ProcessWatcher
 from .projects import Projects, refuse_ignored
@@ -197,6 +198,7 @@ class Engine:
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
+        self.sightings = SightingCounts()
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
         self.uptime = uptime or self.store.uptime

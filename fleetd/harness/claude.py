@@ -5,8 +5,11 @@ What others tell in the same way is public: tools, the end, a compaction that no
 After the types of Claude Code 2.1.330; docs/hooks.md has what each of its events is used for.
 """
 
+import contextlib
 import json
 import re
+
+import msgspec
 
 from ..protocol.timestamps import iso
 from ..protocol.types import RunningKind
@@ -14,6 +17,7 @@ from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    VERSION_CHARS,
     Handler,
     ToolCall,
     cut,
@@ -63,6 +67,8 @@ _SUMMARY = re.compile(r"</?summary>")
 _TASK_KINDS: dict[str, RunningKind] = {"shell": "shell", "subagent": "subagent"}
 # Of what runs, so much is read of a list.
 RUNNING = 250
+# So many lines of a transcript are looked at for the version.
+LINES = 50
 _LIMITED = re.compile(r"rate_limit|usage limit|limit reached|quota|billing", re.IGNORECASE)
 # When the limit ends, in seconds since 1970, as Claude Code writes it behind its message.
 _RESET = re.compile(r"limit[^|\n]{0,200}\|(\d{10})\b", re.IGNORECASE)
@@ -291,6 +297,44 @@ def subagent(payload: Payload) -> str | None:
     return None if payload.get("agent_type") == "" else text(payload, "agent_id")
 
 
+# The events of 2.1.330 that fleetd has no use for.
+IGNORED = frozenset(
+    (
+        *("ConfigChange", "CwdChanged", "DirectoryAdded", "ElicitationResult", "FileChanged"),
+        *("InstructionsLoaded", "MessageDisplay", "PostModelSwitch", "PostToolBatch"),
+        *("PreModelSwitch", "Setup", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
+    )
+)
+# What 2.1.330 writes at the top of its payloads, whatever the event, and what earlier builds did.
+_FIELDS = frozenset(
+    (
+        *("action", "agent_id", "agent_transcript_path", "agent_type", "background_tasks"),
+        *("body", "command_args", "command_name", "command_source", "compact_summary", "content"),
+        *("context_tokens", "custom_instructions", "cwd", "delta", "directory", "duration_ms"),
+        *("effort", "elicitation_id", "error", "error_details", "estimated_cache_write_usd"),
+        *("event", "expansion_type", "file_path", "final", "globs"),
+        *("hook_event_name", "index", "is_interrupt", "last_assistant_message", "load_reason"),
+        *("mcp_server", "mcp_server_name", "memory_type", "message", "message_id", "mode"),
+        *("model", "name", "new_cwd", "notification_type", "old_cwd", "parent_file_path"),
+        *("permission_mode", "permission_suggestions", "prompt", "prompt_cache_likely_expired"),
+        *("prompt_id", "reason", "requested_schema", "seconds_since_last_response"),
+        *("session_crons", "session_id", "session_title", "source", "stop_hook_active"),
+        *("task_description", "task_id", "task_subject", "team_name", "teammate_name", "title"),
+        *("tool_calls", "tool_input", "tool_name", "tool_response", "tool_use_id"),
+        *("transcript_path", "trigger", "trigger_file_path", "turn_id", "url", "worktree_path"),
+    )
+)
+
+
+class _Line(msgspec.Struct):
+    """The part of a transcript's line that every kind of line has."""
+
+    version: str
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
 class Claude(Adapter):
     """One harness that speaks as Claude Code does.
 
@@ -313,6 +357,10 @@ class Claude(Adapter):
         self._channel = channel
         self._denying = denying
         self._silent_failures = silent_failures
+        self.known_events = HANDLERS.keys() | IGNORED
+        # Those who write alike have fields of their own.
+        self.known_fields = _FIELDS if name == "claude" else None
+        self.versions_in_transcripts = name == "claude"
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
@@ -344,6 +392,13 @@ class Claude(Adapter):
         if answer.context and report.injects:
             return _output(report.event, **{self._channel: answer.context})
         return ""
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the version that wrote the last lines of a transcript."""
+        for line in reversed(tail.splitlines()[-LINES:]):
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+                return text({"version": _line(line).version}, "version", most=VERSION_CHARS)
+        return None
 
 
 def _output(event: str, **said: str) -> str:

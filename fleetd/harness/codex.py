@@ -12,6 +12,7 @@ from .claude import HANDLERS, subagent
 from .codex_rollout import told_by
 from .payload import (
     ERROR_CHARS,
+    VERSION_CHARS,
     ToolCall,
     cut,
     event_name,
@@ -43,11 +44,26 @@ _IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[
 # A command's output can begin with such words too, but hardly with both lines.
 _OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
 
+# What the schemas of all events have together: each refuses any other field.
+_FIELDS = frozenset(
+    (
+        *("agent_id", "agent_transcript_path", "agent_type", "cwd", "hook_event_name"),
+        *("last_assistant_message", "model", "permission_mode", "prompt", "reason", "session_id"),
+        *("source", "stop_hook_active", "tool_input", "tool_name", "tool_response"),
+        *("tool_use_id", "transcript_path", "trigger", "turn_id"),
+    )
+)
+# Once in a rollout, at its beginning.
+_VERSION = re.compile(r'"cli_version":"([^"\\]{1,100})"')
+
 
 class Codex(Adapter):
     """The adapter of Codex."""
 
     name = "codex"
+    known_events = HANDLERS.keys()
+    known_fields = _FIELDS
+    versions_in_transcripts = True
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
@@ -83,6 +99,11 @@ class Codex(Adapter):
     def look_back(self, tail: str) -> Happenings:
         """Return what the rollout tells of this turn's commands and edits, and of the plan."""
         return told_by(tail)
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the version that began the session."""
+        found = _VERSION.search(head)
+        return cut(found[1], VERSION_CHARS) if found else None
 
 
 def _started(call: ToolCall) -> Happenings:

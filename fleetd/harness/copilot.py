@@ -12,7 +12,7 @@ import json
 import re
 from datetime import datetime
 
-from .claude import compacting_unfollowed, plain_prompt, session_ended, tool_finished
+from .claude import IGNORED, compacting_unfollowed, plain_prompt, session_ended, tool_finished
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -246,3 +246,5 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 adapter = Copilot()
+# It runs the hooks in Claude's settings too, under names of its own.
+adapter.known_events = _HANDLERS.keys() | {name[:1].lower() + name[1:] for name in IGNORED}

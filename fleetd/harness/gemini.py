@@ -242,7 +242,21 @@ _HANDLERS: dict[str, Handler] = {
     "SessionEnd": session_ended,
 }
 
+# The events of 0.61 that fleetd has no use for.
+_IGNORED = frozenset(("BeforeModel", "AfterModel", "BeforeToolSelection"))
+# What the reference of hooks has for all events together.
+_FIELDS = frozenset(
+    (
+        *("cwd", "details", "hook_event_name", "llm_request", "llm_response", "mcp_context"),
+        *("message", "notification_type", "original_request_name", "prompt", "prompt_response"),
+        *("reason", "session_id", "source", "stop_hook_active", "timestamp", "tool_input"),
+        *("tool_name", "tool_response", "transcript_path", "trigger"),
+    )
+)
+
 adapter = Gemini()
+adapter.known_events = _HANDLERS.keys() | _IGNORED
+adapter.known_fields = _FIELDS
 
 
 def first_message(end: bytes, *, whole: bool) -> str | None:

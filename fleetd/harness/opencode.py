@@ -192,3 +192,4 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 adapter = OpenCode()
+adapter.known_events = _HANDLERS.keys()

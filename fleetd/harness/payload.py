@@ -31,6 +31,7 @@ MESSAGE_CHARS = 4_000
 PROMPT_CHARS = 60_000
 PATH_CHARS = 4_096
 WORD_CHARS = 200
+VERSION_CHARS = 64
 # No window is larger, whatever a payload says.
 MOST_TOKENS = 1_000_000_000
 

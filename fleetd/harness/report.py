@@ -4,6 +4,7 @@ An adapter turns a vendor's payload into a Report; the rules in ``domain/session
 payload. Texts are cut here to what is kept: a tool's input can be a whole file.
 """
 
+from collections.abc import Set
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,14 @@ Payload = dict[str, Any]
 
 
 class Unfit(Exception):
-    """A payload fits no shape that its harness is known to send; the text says what is missing."""
+    """A payload fits no shape that its harness is known to send; the text says what is missing.
+
+    ``event`` is the vendor's name of its event where only that is not known.
+    """
+
+    def __init__(self, reason: str, *, event: str | None = None) -> None:
+        super().__init__(reason)
+        self.event = event
 
 
 class Happening(msgspec.Struct, frozen=True, tag=True):
@@ -244,7 +252,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
     transcript. ``request_opening`` is the first text of a request to the model that is about to
     be sent: text in the reply stands behind it, in this one request only. Nothing else is told
-    then, and nothing is recorded; it is empty where the reply can hold nothing.
+    then, and nothing is recorded; it is empty where the reply can hold nothing. ``version`` is the
+    harness's, where it is told.
     """
 
     harness: str
@@ -261,6 +270,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     looks_back: bool = False
     tells_compaction: bool = False
     request_opening: str | None = None
+    version: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,6 +285,12 @@ class Adapter:
 
     name: str
     """As in ``fleetctl hooks install <name>``."""
+    known_events: Set[str] | None = None
+    """The events that it has a use for or ignores knowingly; None where it refuses all others."""
+    known_fields: Set[str] | None = None
+    """The top-level fields of its payloads, whatever the event; None where no list is complete."""
+    versions_in_transcripts = False
+    """Whether transcripts tell the version, so that it is worth looking there."""
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.
@@ -290,3 +306,10 @@ class Adapter:
     def look_back(self, tail: str) -> Happenings:
         """Return what a transcript's tail tells beyond the events; its first line may be cut."""
         return ()
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the harness's version by the two ends of a transcript; lines in them may be cut.
+
+        None where transcripts do not tell it.
+        """
+        return None

@@ -54,6 +54,7 @@ def _desk(kind: type[M], daemon: Daemon, commands: Path) -> Iterator[Desk[M]]:
         yield desk
     assert script.replies == [], "the CLI ended before the script did"
     assert script.beyond == 0, "the CLI asked for more than was in the script"
+    assert desk.memory.unknown() == [], "fleetd does not know all that the CLI told"
 
 
 # Installed before a test's own home is entered: npm's settings lie in the person's.

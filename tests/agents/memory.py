@@ -77,6 +77,11 @@ class Memory:
         """Return how many hook calls were counted, whatever way they came."""
         return sum(each.deliveries for each in self._ask(HookStatusGet()).harnesses)
 
+    def unknown(self) -> list[tuple[str, str, str]]:
+        """Return what of the hooks fleetd does not know: the CLI, what it is, and its name."""
+        heard = self._ask(HookStatusGet()).harnesses
+        return [(each.harness, name.kind, name.name) for each in heard for name in each.unknown]
+
     def soon_lost(self, agent_id: str) -> None:
         """Wait until the daemon has noticed that an agent's process is gone."""
         deadline = time.monotonic() + SOON_S

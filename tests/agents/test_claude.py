@@ -168,5 +168,7 @@ def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
 
     assert not any(briefings(asked.text) for asked in claude.script.asked)
     assert claude.memory.recoveries() == []
-    doctor = fleetctl("hooks", "doctor")
+    doctor = fleetctl("hooks", "doctor", "--live")
     assert doctor.status == 0, doctor.out
+    assert "nothing within a week" in doctor.out  # of unknown events and fields
+    assert "2.1.330, as when it was last heard" in doctor.out

@@ -63,6 +63,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What Git says about the project, line by line."""
     agent_pid: int | None = None
     """The process of the agent whose hook reports."""
+    harness_version: str | None = None
+    """The version of the harness whose hook reports, where only its transcript tells it."""
     project_root: str | None = None
     """The root of the repository that a session works in, else its directory."""
     places: tuple[str, ...] = ()

@@ -38,9 +38,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
     ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
+    ``repeated`` says that this very delivery came before.
     """
 
     known: bool = False
+    repeated: bool = False
     agent_id: str | None = None
     mission_id: str | None = None
     brief: bool = False
@@ -77,7 +79,7 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     if known:
         if delivery.from_spool:
             sessions.revoke_briefing(tx, delivery.delivery_id)
-        return Recorded(known=True)
+        return Recorded(known=True, repeated=True)
     duplicate = deliveries.is_duplicate(tx, report, equal)
     deliveries.insert_delivery(
         tx,

@@ -25,8 +25,16 @@ HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
 # One line of a log can hold the whole conversation.
 LOG_BYTES = 8 * TAIL_BYTES
-# What a transcript shows of a compaction, and what it tells beside the events.
-_Transcript = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
+# Where a transcript tells its harness's version, from either end.
+VERSION_BYTES = 65_536
+
+
+class _Transcript(msgspec.Struct, frozen=True):
+    """What a transcript shows of a compaction, what it tells beside the events, and a version."""
+
+    mark: TranscriptMark | None = None
+    earlier: tuple[AnyHappening, ...] = ()
+    version: str | None = None
 
 
 class HookPaths(msgspec.Struct, frozen=True):
@@ -93,31 +101,37 @@ async def gather_facts(
         agent = processes.agent_behind(caller.pid)
     pid, started = agent or (None, None)
 
-    mark, earlier = await read_transcript(engine, adapter, report)
+    asks_version = adapter.versions_in_transcripts and engine.sightings.asks_version(report)
+    transcript = await read_transcript(engine, adapter, report, asks_version=asks_version)
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
         project_root=paths.root,
         places=await engine.projects.shared_names(paths.cwd) if paths.answered else (),
         here=Here(root=paths.root or ""),
-        transcript_mark=mark,
+        transcript_mark=transcript.mark,
+        harness_version=transcript.version,
     )
-    return facts, earlier
+    return facts, transcript.earlier
 
 
-async def read_transcript(engine: Engine, adapter: Adapter, report: Report) -> _Transcript:
+async def read_transcript(
+    engine: Engine, adapter: Adapter, report: Report, *, asks_version: bool = False
+) -> _Transcript:
     """Return what a transcript shows of a compaction, and what it tells, as far as it is read."""
 
     def look(walk: PathWalk) -> _Transcript:
         path = report.transcript_path
         mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
         tail = tail_of(path, walk) if report.looks_back else ""
-        return mark, (*used, *(adapter.look_back(tail) if tail else ()))
+        version = _version_in(adapter, path, walk) if asks_version else None
+        earlier = (*used, *(adapter.look_back(tail) if tail else ()))
+        return _Transcript(mark, earlier, version)
 
-    if report.tells_compaction or report.looks_back:
+    if report.tells_compaction or report.looks_back or asks_version:
         with contextlib.suppress(PathUnanswered):
             return await engine.files.run(look, report.transcript_path or "", seconds=TRANSCRIPT_S)
-    return None, ()
+    return _Transcript()
 
 
 def log_of(
@@ -143,6 +157,13 @@ def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
     """Return the end of a transcript, empty where there is none; its first line may be cut."""
     found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _version_in(adapter: Adapter, path: str | None, walk: PathWalk) -> str | None:
+    """Return the version that a transcript tells at its ends; None where it tells none."""
+    ends = [_read(path, VERSION_BYTES, from_end=end, walk=walk) for end in (False, True)]
+    head, tail = (found[1].decode("utf-8", "replace") if found else "" for found in ends)
+    return adapter.version_in(head, tail)
 
 
 def _read(

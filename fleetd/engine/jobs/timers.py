@@ -16,6 +16,7 @@ from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
 from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
+from ..hooks.sightings import write_sightings
 from .cluster import heartbeat
 from .daily import run_daily_work
 from .liveness import process_ended, scan
@@ -82,6 +83,7 @@ async def drain_spool(engine: Engine) -> None:
         await _admitted(engine, "spool")
         engine.timer_health.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy_spool(engine)
+        await write_sightings(engine)
         await _sleep(engine, SPOOL_S)
 
 

@@ -21,3 +21,19 @@ CREATE TABLE running_work (
     output TEXT COLLATE "C",
     PRIMARY KEY (agent_id, id)
 );
+-- When a session of a harness last told more than its beginning or its end, and its version.
+ALTER TABLE hook_counts ADD COLUMN told_at TEXT COLLATE "C";
+ALTER TABLE hook_counts ADD COLUMN version TEXT COLLATE "C";
+UPDATE hook_counts SET told_at = last_event_at;
+-- Names that hooks told: the kinds of events, and what no adapter knows.
+CREATE TABLE hook_names (
+    harness TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL
+        CHECK (kind IN ('event', 'unknown_event', 'unknown_field', 'unfit')),
+    name TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL,
+    last_at TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (harness, kind, name)
+);
+-- Sessions that began since their harness told anything else.
+CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';

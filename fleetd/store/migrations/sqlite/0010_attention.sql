@@ -21,3 +21,19 @@ CREATE TABLE running_work (
     output TEXT,
     PRIMARY KEY (agent_id, id)
 ) STRICT, WITHOUT ROWID;
+-- When a session of a harness last told more than its beginning or its end, and its version.
+ALTER TABLE hook_counts ADD COLUMN told_at TEXT;
+ALTER TABLE hook_counts ADD COLUMN version TEXT;
+UPDATE hook_counts SET told_at = last_event_at;
+-- Names that hooks told: the kinds of events, and what no adapter knows.
+CREATE TABLE hook_names (
+    harness TEXT NOT NULL,
+    kind TEXT NOT NULL
+        CHECK (kind IN ('event', 'unknown_event', 'unknown_field', 'unfit')),
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    last_at TEXT NOT NULL,
+    PRIMARY KEY (harness, kind, name)
+) STRICT, WITHOUT ROWID;
+-- Sessions that began since their harness told anything else.
+CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';

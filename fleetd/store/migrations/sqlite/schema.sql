@@ -458,6 +458,8 @@ CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 -- A run is called after its session.
 CREATE INDEX idx_sessions_session ON sessions (session_id);
 CREATE INDEX idx_sessions_briefed ON sessions (briefed_by) WHERE briefed_by IS NOT NULL;
+-- Sessions that began since their harness told anything else.
+CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';
 
 -- What was delivered lately: the id makes a retry harmless, the fingerprint a vendor's double.
 CREATE TABLE hook_deliveries (
@@ -481,7 +483,21 @@ CREATE TABLE hook_counts (
     from_spool INTEGER NOT NULL DEFAULT 0,
     unfit INTEGER NOT NULL DEFAULT 0,
     last_event TEXT,
-    last_event_at TEXT
+    last_event_at TEXT,
+    -- When a session last told more than its beginning or its end.
+    told_at TEXT,
+    version TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Names that hooks told: the kinds of events, and what no adapter knows.
+CREATE TABLE hook_names (
+    harness TEXT NOT NULL,
+    kind TEXT NOT NULL
+        CHECK (kind IN ('event', 'unknown_event', 'unknown_field', 'unfit')),
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    last_at TEXT NOT NULL,
+    PRIMARY KEY (harness, kind, name)
 ) STRICT, WITHOUT ROWID;
 
 -- One run: one session of one agent, or whatever a tool calls so. Its row is as old as its first
