@@ -101,10 +101,17 @@ class Repositories:
         root, known = await self._look(folder)
         return await self._current(root, known) if root is not None else None
 
-    async def try_around(self, folder: str) -> Repository | None:
+    def known_around(self, walk: PathWalk, folder: str) -> tuple[str | None, Repository | None]:
+        """Return the root around a real directory, and its repository if Git need not be asked."""
+        root = walk.root(folder)
+        known = self._up_to_date(walk, root) if root is not None else None
+        return root, known.repository if known else None
+
+    async def try_around(self, folder: str, seconds: float | None = None) -> Repository | None:
         """Return the same, or None where Git does not say it all in the time of one answer.
 
-        Hooks ask so: a file system that hangs must not hold up each of them.
+        Hooks ask so: a file system that hangs must not hold up each of them. Many of them have
+        less time, in ``seconds``.
         """
         try:
             root, known = await self._look(folder)
@@ -113,7 +120,7 @@ class Repositories:
         if root is None or trio.current_time() < self._slow_until.get(root, 0):
             return None
         with (
-            trio.move_on_after(git.SECONDS),
+            trio.move_on_after(git.SECONDS if seconds is None else seconds),
             contextlib.suppress(git.GitSlow, git.GitAbsent, PathUnanswered),
         ):
             return await self._current(root, known)

@@ -34,7 +34,7 @@ from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
-from ..attention import running
+from ..attention import conflicts, running
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -78,6 +78,11 @@ class HookContext(msgspec.Struct, kw_only=True):
     def agent_id(self) -> str:
         """Return the agent that reports."""
         return self.window.agent_id
+
+    @property
+    def leading_id(self) -> str:
+        """Return the agent of the session: what a subagent does is its, too."""
+        return (self.parent or self.window).agent_id
 
     @property
     def mission_id(self) -> str | None:
@@ -199,6 +204,9 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     hook.append(*_events_of_call(told))
+    if told.edited:
+        at = hook.happened_at or hook.ctx.now
+        conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at)
 
 
 def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
@@ -332,14 +340,14 @@ def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
     """Note what runs, for the session's own agent: a subagent's shells are its as well."""
-    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.see(hook.tx, hook.ctx, agent_id, told.items, at)
     still = {item.id for item in told.items}
     running.end_others(hook.tx, agent_id, told.whole, still, at)
 
 
 def _work_ended(hook: HookContext, told: WorkEnded) -> None:
-    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.end(hook.tx, agent_id, told.id, at)
 
 

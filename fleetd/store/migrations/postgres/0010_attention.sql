@@ -21,3 +21,29 @@ CREATE TABLE running_work (
     output TEXT COLLATE "C",
     PRIMARY KEY (agent_id, id)
 );
+-- The files that agents changed within the last hour: which two agents changed one.
+CREATE TABLE edits (
+    agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
+    file TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (agent_id, path)
+);
+CREATE INDEX idx_edits_place ON edits (place);
+CREATE INDEX idx_edits_path ON edits (path);
+CREATE INDEX idx_edits_at ON edits (at);
+-- What an agent is told, or was told, of the others' edits: each pair of agents of a file once.
+CREATE TABLE edit_conflicts (
+    agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    other_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
+    file TEXT COLLATE "C" NOT NULL,
+    other_path TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    told BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, other_id, path)
+);
+CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id) WHERE told = 0;
