@@ -37,11 +37,14 @@ NAMED, NAME_CHARS = 5, 120
 _KEY_BYTES = 1_200
 
 
-def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: str) -> None:
-    """Note files that an agent changed, and each living agent that did so within the hour."""
+def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: str) -> bool:
+    """Note files that an agent changed, and each living agent that did so within the hour.
+
+    Returns whether there is any of whom it was not told yet.
+    """
     edited = {each.path: each for file in files if (each := _edited_file(ctx, file))}
     if not edited:
-        return
+        return False
     tx.many(
         "INSERT INTO edits (agent_id, path, place, file, at)"
         " SELECT id, :path, :place, :file, :at FROM agents WHERE id = :agent"
@@ -57,7 +60,7 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
         ],
     )
     _prune(tx, ctx, agent_id)
-    _note_conflicts(tx, agent_id, at)
+    return _note_conflicts(tx, agent_id, at)
 
 
 def _edited_file(ctx: Context, file: str) -> EditedFile | None:
@@ -87,7 +90,7 @@ def _prune(tx: Tx, ctx: Context, agent_id: str) -> None:
     )
 
 
-def _note_conflicts(tx: Tx, agent_id: str, at: str) -> None:
+def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
     """Note with whom an agent shares the files that it changed at a time, for both of them."""
     rows = tx.all(
         "SELECT own.path, own.place, own.file, other.agent_id AS other_id,"
@@ -110,7 +113,7 @@ def _note_conflicts(tx: Tx, agent_id: str, at: str) -> None:
     # An agent may have changed one file in two worktrees.
     once = {(row["other_id"], row["place"]): row for row in reversed(rows)}
     if not once:
-        return
+        return False
     tx.many(
         "INSERT INTO edit_conflicts (agent_id, other_id, path, place, file, other_path, at)"
         " VALUES (:agent, :other, :path, :place, :file, :other_path, :at)"
@@ -119,6 +122,7 @@ def _note_conflicts(tx: Tx, agent_id: str, at: str) -> None:
     )
     for each in {agent_id, *(row["other_id"] for row in once.values())}:
         _bound(tx, each)
+    return True
 
 
 def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:

@@ -73,6 +73,8 @@ class HookContext(msgspec.Struct, kw_only=True):
     parent: Window | None
     cwd: str | None
     happened_at: str | None = None
+    met_others: bool = False
+    """Whether this hook showed that others changed files that the agent changed."""
 
     @property
     def agent_id(self) -> str:
@@ -206,7 +208,8 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.append(*_events_of_call(told))
     if told.edited:
         at = hook.happened_at or hook.ctx.now
-        conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at)
+        if conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at):
+            hook.met_others = True
 
 
 def _events_of_call(told: ToolFinished) -> Iterator[_Told]:

@@ -193,8 +193,7 @@ def _reply_due(
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
-    edits = any(isinstance(each, ToolFinished) and each.edited for each in report.happenings)
-    if edits or (hook.parent or hook.window).met_others:
+    if hook.met_others or (hook.parent or hook.window).met_others:
         lines += conflicts.take_notice(tx, hook.ctx, hook.leading_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:

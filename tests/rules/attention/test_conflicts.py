@@ -264,4 +264,4 @@ async def test_edits_that_meet_nobody_cost_few_statements(
     assert not [sql for sql in statements if "edit" in sql and "FROM sessions" not in sql]
     await edits(fleet, ALICE, fleet.project / "page.py")
     asked = [sql for sql in statements if "edits" in sql or "UPDATE edit_conflicts" in sql]
-    assert len(asked) <= 4, "\n".join(asked)
+    assert len(asked) <= 3, "\n".join(asked)
