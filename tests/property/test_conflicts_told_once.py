@@ -53,7 +53,7 @@ async def test_each_pair_is_told_once_of_a_file(
     monkeypatch.setattr("fleetd.host.git.SECONDS", 30)
     monkeypatch.setattr("fleetd.engine.projects.HOOK_SECONDS", 30)
     monkeypatch.setattr(conflicts, "NAMED", 100)
-    places = _worktrees(tmp_path.resolve())
+    places = _worktrees(tmp_path)
     chosen, model = random.Random(seed), Model()
     for _ in range(STEPS):
         session = chosen.choice(SESSIONS)
@@ -85,7 +85,7 @@ async def test_each_pair_is_told_once_of_a_file(
 
 def _worktrees(home: Path) -> list[Path]:
     """Return a repository and a worktree of it."""
-    repository, worktree = home / "one", home / "two"
+    repository, worktree = home.resolve() / "one", home.resolve() / "two"
     repository.mkdir()
     git(repository, "init", "--quiet", "--initial-branch=main")
     git(repository, "commit", "--quiet", "--allow-empty", "--message=Begin")

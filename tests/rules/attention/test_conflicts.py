@@ -114,7 +114,9 @@ async def test_a_subagent_is_its_sessions_agent(fleet: Fleet) -> None:
     assert await listed(fleet) == []
     await edits(fleet, BOB, form)
     # Whichever window of the session answers next is told, and no other one.
-    line = await edits(fleet, ALICE, fleet.project / "x.py", agent_id="helper", agent_type="Explore")
+    line = await edits(
+        fleet, ALICE, fleet.project / "x.py", agent_id="helper", agent_type="Explore"
+    )
     assert agent(BOB) in line
     assert await prompts(fleet, ALICE) == ""
     subagent = f"{agent(ALICE)}.helper"
