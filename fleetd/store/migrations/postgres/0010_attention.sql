@@ -46,4 +46,4 @@ CREATE TABLE edit_conflicts (
     PRIMARY KEY (agent_id, other_id, path)
 );
 CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
-CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id) WHERE told = 0;
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
