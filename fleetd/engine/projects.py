@@ -9,8 +9,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import trio
-
 from ..domain.agents import agents
 from ..domain.core.context import EditedFile, Here, LockScope
 from ..domain.locks.keys import machine_key, split_machine
@@ -143,15 +141,13 @@ class Projects:
             found = await self._files.run(look, named[0], seconds=HOOK_SECONDS)
         except PathUnanswered:
             found = [(file, None, None) for file in named]
-        unknown = {root for _, root, known in found if root is not None and known is None}
-        asked: dict[str | None, Repository | None] = {}
-        with trio.move_on_after(HOOK_SECONDS):
-            for root in unknown:
-                asked[root] = await self._repositories.try_around(root, HOOK_SECONDS)
+        # One hook has the time for one repository; the next one is asked about then.
+        unknown = next((root for _, root, known in found if root and known is None), None)
+        asked = await self._repositories.try_around(unknown) if unknown else None
         return {
             file: None
             if any(within(directory, real) for directory in ignored)
-            else self._edited_file(real, known or asked.get(root))
+            else self._edited_file(real, known or (asked if root == unknown else None))
             for file, (real, root, known) in zip(named, found, strict=True)
         }
 

@@ -107,11 +107,10 @@ class Repositories:
         known = self._up_to_date(walk, root) if root is not None else None
         return root, known.repository if known else None
 
-    async def try_around(self, folder: str, seconds: float | None = None) -> Repository | None:
+    async def try_around(self, folder: str) -> Repository | None:
         """Return the same, or None where Git does not say it all in the time of one answer.
 
-        Hooks ask so: a file system that hangs must not hold up each of them. Many of them have
-        less time, in ``seconds``.
+        Hooks ask so: a file system that hangs must not hold up each of them.
         """
         try:
             root, known = await self._look(folder)
@@ -120,7 +119,7 @@ class Repositories:
         if root is None or trio.current_time() < self._slow_until.get(root, 0):
             return None
         with (
-            trio.move_on_after(git.SECONDS if seconds is None else seconds),
+            trio.move_on_after(git.SECONDS),
             contextlib.suppress(git.GitSlow, git.GitAbsent, PathUnanswered),
         ):
             return await self._current(root, known)

@@ -9,14 +9,17 @@ import pytest
 
 from fleetd.domain.attention import conflicts
 from fleetd.engine.repositories import Repositories
+from fleetd.harness.report import PromptSubmitted, ToolFinished
+from fleetd.host.file_system import PathUnanswered
 from fleetd.protocol.requests.agent import AgentDeregister, AgentGet, AgentRegister
 from fleetd.protocol.requests.attention import AttentionConflicts, ConflictPage, EditConflict
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.system import SystemForget, SystemStatus
-from tests.support.fleet import HOUR, SECOND, Fleet
+from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet, opened
 from tests.support.git import git
+from tests.support.hook_sessions import Window
 from tests.support.statements import noted
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -173,7 +176,7 @@ def _unknown(_self: object, _walk: object, _folder: str) -> tuple[str, None]:
     return "/", None
 
 
-async def _nothing(_self: object, _folder: str, _seconds: float | None = None) -> None:
+async def _nothing(_self: object, _folder: str) -> None:
     return None
 
 
@@ -267,3 +270,44 @@ async def test_edits_that_meet_nobody_cost_few_statements(
     await edits(fleet, ALICE, fleet.project / "page.py")
     asked = [sql for sql in statements if "edits" in sql or "UPDATE edit_conflicts" in sql]
     assert len(asked) <= 3, "\n".join(asked)
+
+
+async def test_a_file_system_that_does_not_answer_leaves_the_path_that_was_given(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hung:
+        async def run(self, *_: object, **__: object) -> None:
+            raise PathUnanswered("/mnt/a.py", "/mnt", "/mnt/a.py")
+
+    monkeypatch.setattr(fleet.engine.projects, "_files", Hung())
+    await edits(fleet, ALICE, "/mnt/a.py")
+    assert agent(ALICE) in await edits(fleet, BOB, "/mnt/a.py")
+    assert [each.file for each in await listed(fleet)] == ["/mnt/a.py"]
+
+
+async def test_what_is_not_to_be_recorded_is_not_compared(
+    tmp_path: Path,
+) -> None:
+    hidden = tmp_path / "hidden"
+    async with opened(tmp_path / "home", project_ignore=[str(hidden)]) as fleet:
+        await edits(fleet, ALICE, hidden / "a.py")
+        assert await edits(fleet, BOB, hidden / "a.py") == ""
+        assert fleet.sql("SELECT * FROM edits") == []
+
+
+async def test_an_edit_from_the_spool_counts_when_it_was(fleet: Fleet) -> None:
+    changed = ToolFinished(tool="Edit", call_id="t-1", edited=("/srv/a.py", "/srv/b.py"))
+    ann, bob, cat = (Window(fleet, name * 8) for name in ("a", "b", "c"))
+    for window in (ann, bob, cat):
+        await window.tell(PromptSubmitted("Go on"))
+    assert (await ann.tell(changed)).lines == []
+    # Nobody reads the reply to one from the spool: the next one tells.
+    late = await bob.tell(changed, happened_ms=fleet.clock() - 30 * MINUTE)
+    assert late.lines == []
+    [line] = (await bob.tell(PromptSubmitted("Go on"))).lines
+    assert "2026-01-05T12:00:00.000Z" in line
+    [line] = (await ann.tell(PromptSubmitted("Go on"))).lines
+    assert "2026-01-05T11:30:00.000Z" in line
+    await cat.tell(changed, happened_ms=fleet.clock() - 3 * HOUR)
+    assert (await cat.tell(PromptSubmitted("Go on"))).lines == []
+    assert all(len(each.edits) == 2 for each in await listed(fleet))
