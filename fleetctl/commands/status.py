@@ -93,6 +93,9 @@ def _show(status: Status, agents: list[AgentState]) -> None:
         console.flow("Commits lost: ", store.lost, style="red")
     if status.counts is not None:
         _show_agents(agents)
+        if status.conflicts:
+            files = console.plural(status.conflicts, "file")
+            console.line(f"  Conflicts: {files} changed by several agents (fleetctl conflicts)")
         _show_missions(status, status.counts)
         _show_candidates(status)
         _show_tables(status)

@@ -88,6 +88,8 @@ def _counts(state: WatchState) -> Line:
         plural(counts.locks, "lock"),
         f"{counts.messages} undelivered",
     ]
+    if conflicts := getattr(state.status, "conflicts", 0):
+        told.insert(2, plural(conflicts, "conflict"))
     if machines := state.status.machines:
         present = len([each for each in machines if each.status == "here"])
         told.insert(1, f"{present} of {plural(len(machines), 'machine')}")

@@ -39,7 +39,7 @@ M = TypeVar("M", bound=Machine)
 
 class Claude:
     harness, package, dialect = "claude", packages.CLAUDE, anthropic
-    allowed = "Bash,Read,Edit,Write,TaskCreate,TaskUpdate,TodoWrite,mcp__fleet"
+    allowed = "Agent,Bash,Read,Edit,Write,TaskCreate,TaskUpdate,TodoWrite,mcp__fleet"
 
     def __init__(self, url: str, proxy: Outside) -> None:
         self._proxy = proxy

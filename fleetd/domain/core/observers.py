@@ -44,3 +44,6 @@ agent_left: Observed[[Tx, Context, str]] = Observed()
 agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
 """The process of an agent that was not at work is gone: which one, and why. One that an observer
 lets go has left; the others are lost."""
+
+file_edited: Observed[[Tx, Context, str, str]] = Observed()
+"""A client, not a hook, reported that an agent changed a file: which agent, and the file."""

@@ -25,6 +25,7 @@ from ...protocol.requests.event import (
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
+from ..core.observers import file_edited
 from ..core.registry import method
 from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
@@ -84,6 +85,8 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
         mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
     told = [(request.type, request.data)]
     [event] = append_of_agent(tx, ctx, agent_id, mission_id, told)
+    if event.type == "file_modified" and isinstance(file := event.data.get("file"), str):
+        file_edited(tx, ctx, agent_id, file)
     return event
 
 

@@ -35,7 +35,7 @@ from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
-from ..attention import running
+from ..attention import conflicts, running
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -76,11 +76,18 @@ class HookContext(msgspec.Struct, kw_only=True):
     parent: Window | None
     cwd: str | None
     happened_at: str | None = None
+    met_others: bool = False
+    """Whether this hook showed that others changed files that the agent changed."""
 
     @property
     def agent_id(self) -> str:
         """Return the agent that reports."""
         return self.window.agent_id
+
+    @property
+    def leading_id(self) -> str:
+        """Return the agent of the session: what a subagent does is its, too."""
+        return (self.parent or self.window).agent_id
 
     @property
     def mission_id(self) -> str | None:
@@ -202,6 +209,10 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     hook.append(*_events_of_call(told))
+    if told.edited:
+        at = hook.happened_at or hook.ctx.now
+        if conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at):
+            hook.met_others = True
     _forget_reminder(hook)
 
 
@@ -368,7 +379,7 @@ def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
     """Note what runs, for the session's own agent: a subagent's shells are its as well."""
-    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.see(hook.tx, hook.ctx, agent_id, told.items, at)
     still = {item.id for item in told.items}
     running.end_others(hook.tx, agent_id, told.whole, still, at)
@@ -376,7 +387,7 @@ def _work_runs(hook: HookContext, told: WorkRuns) -> None:
 
 
 def _work_ended(hook: HookContext, told: WorkEnded) -> None:
-    agent_id, at = (hook.parent or hook.window).agent_id, hook.happened_at or hook.ctx.now
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.end(hook.tx, agent_id, told.id, at)
     needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
 

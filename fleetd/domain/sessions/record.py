@@ -22,6 +22,7 @@ from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
+from ..attention import conflicts
 from ..core.context import Context
 from ..core.tx import Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
@@ -199,6 +200,8 @@ def _reply_due(
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
+    if hook.met_others or (hook.parent or hook.window).met_others:
+        lines += conflicts.take_notice(tx, hook.ctx, hook.leading_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)

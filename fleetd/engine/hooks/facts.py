@@ -12,9 +12,9 @@ import stat
 import msgspec
 
 from ...domain.agents.agent_loss import session_processes
-from ...domain.core.context import Caller, Facts, Here, TranscriptMark
+from ...domain.core.context import Caller, EditedFile, Facts, Here, TranscriptMark
 from ...harness.gemini import first_message, last_count
-from ...harness.report import Adapter, AnyHappening, Report, WindowUsed
+from ...harness.report import Adapter, AnyHappening, Report, ToolFinished, WindowUsed
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
@@ -111,6 +111,7 @@ async def gather_facts(
         here=Here(root=paths.root or ""),
         transcript_mark=transcript.mark,
         harness_version=transcript.version,
+        edited=await _edited(engine, (*report.happenings, *transcript.earlier)),
     )
     return facts, transcript.earlier
 
@@ -132,6 +133,15 @@ async def read_transcript(
         with contextlib.suppress(PathUnanswered):
             return await engine.files.run(look, report.transcript_path or "", seconds=TRANSCRIPT_S)
     return _Transcript()
+
+
+async def _edited(
+    engine: Engine, happenings: tuple[AnyHappening, ...]
+) -> dict[str, EditedFile | None]:
+    """Return what the files that a hook says were changed are called."""
+    calls = (each for each in happenings if isinstance(each, ToolFinished))
+    files = dict.fromkeys(file for call in calls for file in call.edited if file.startswith("/"))
+    return await engine.projects.edited(files, engine.config.project_ignore) if files else {}
 
 
 def log_of(

@@ -91,3 +91,46 @@ class AttentionList(Query[AttentionPage], frozen=True):
     mission_id: MissionId | None = None
     waiting: bool = False
     limit: Limit = 200
+
+
+class ConflictEdit(Record, frozen=True, kw_only=True):
+    """The last change of a file by one agent; ``path`` is the file's real path.
+
+    ``machine`` names the agent's machine where that is another one.
+    """
+
+    agent_id: str
+    path: str
+    at: str
+    machine: str | None
+
+
+class EditConflict(Record, frozen=True, kw_only=True):
+    """A file that several living agents changed within the last hour, the newest change first.
+
+    ``file`` is its path inside the repository, outside of one the real path. With ``at_merge`` the
+    agents changed it in different worktrees or clones: the changes meet at the merge.
+    """
+
+    file: str
+    at_merge: bool
+    edits: list[ConflictEdit]
+
+
+class ConflictPage(Record, frozen=True, kw_only=True):
+    """Files that several agents changed, the newest change first; ``more`` counts the others."""
+
+    conflicts: list[EditConflict]
+    more: int
+
+
+class AttentionConflicts(Query[ConflictPage], frozen=True):
+    """List the files that several living agents changed within the last hour.
+
+    One file in two worktrees or clones of a repository counts as one. A subagent counts as the
+    agent of its session. With ``agent_id`` only the files that this agent changed too.
+    """
+
+    method: ClassVar[str] = "attention.conflicts"
+    agent_id: AgentId | None = None
+    limit: Limit = 50

@@ -37,3 +37,29 @@ CREATE TABLE hook_names (
 );
 -- Sessions that began since their harness told anything else.
 CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';
+-- The files that agents changed within the last hour: which two agents changed one.
+CREATE TABLE edits (
+    agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
+    file TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (agent_id, path)
+);
+CREATE INDEX idx_edits_place ON edits (place);
+CREATE INDEX idx_edits_path ON edits (path);
+CREATE INDEX idx_edits_at ON edits (at);
+-- What an agent is told, or was told, of the others' edits: each pair of agents of a file once.
+CREATE TABLE edit_conflicts (
+    agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    other_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT COLLATE "C" NOT NULL,
+    place TEXT COLLATE "C" NOT NULL,
+    file TEXT COLLATE "C" NOT NULL,
+    other_path TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    told BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, other_id, path)
+);
+CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);

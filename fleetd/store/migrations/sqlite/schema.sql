@@ -403,6 +403,39 @@ CREATE TABLE running_work (
     PRIMARY KEY (agent_id, id)
 ) STRICT, WITHOUT ROWID;
 
+-- The files that agents changed within the last hour: which two agents changed one.
+CREATE TABLE edits (
+    -- Of a subagent the agent of its session.
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    -- The real path, as the key of a lock has it.
+    path TEXT NOT NULL,
+    -- What the file is called in all worktrees of its repository; the path where that is not known.
+    place TEXT NOT NULL,
+    -- The path inside the repository, else the path: for a reader.
+    file TEXT NOT NULL,
+    at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edits_place ON edits (place);
+CREATE INDEX idx_edits_path ON edits (path);
+CREATE INDEX idx_edits_at ON edits (at);
+
+-- What an agent is told, or was told, of the others' edits: each pair of agents of a file once.
+CREATE TABLE edit_conflicts (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    other_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    place TEXT NOT NULL,
+    file TEXT NOT NULL,
+    other_path TEXT NOT NULL,
+    -- When the other one changed it.
+    at TEXT NOT NULL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, other_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
+
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,
     key TEXT NOT NULL,
