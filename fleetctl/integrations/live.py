@@ -94,8 +94,9 @@ class Live:
             return self._finding("settings", "they are what this version would write")
         install = f"run: fleetctl hooks install {harness.name}"
         absent = [*seen.missing, *seen.updates]
-        if seen.current and seen.slower and not absent:
-            told = f"this version would have the compiled client run; {install}"
+        if seen.current and not absent:
+            better = "have the compiled client run" if seen.slower else "write them differently"
+            told = f"they work, but this version would {better}; {install}"
             return self._finding("settings", told, note=True)
         without = f", without {', '.join(absent)}" if absent else ""
         told = f"{seen.file} is not what this version would write{without}; {install}"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
+from fleetctl.integrations import hook_command
 from fleetctl.integrations.status import Heard
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
 from tests.support.processes import Daemon, Result
@@ -129,7 +130,7 @@ def test_settings_of_an_earlier_version_are_wrong(
     done("hooks", "install", "claude", "--yes")
     status, found, _ = live(run)
     assert (status, found["settings"]) == (0, "they are what this version would write")
-    settings.write_text(settings.read_text().replace("/fleetctl/", "/old/fleetctl/"))
+    settings.write_text(settings.read_text().replace("2>/dev/null || ", "2>/dev/null; "))
     status, found, _ = live(run)
     assert status == 1
     assert found["settings"].startswith(f"WRONG: {settings} is not what this version would write;")
@@ -204,3 +205,20 @@ def test_without_a_daemon_nothing_can_be_said_and_that_is_wrong(
     assert status == 1
     assert found["daemon"].startswith("WRONG: fleetd is not running")
     assert run("hooks", "doctor").status == 0
+
+
+def test_hooks_that_work_with_the_slower_client_are_only_a_note(
+    machine: Path,
+    daemon: Daemon,
+    client_in_c: Path,
+    run: Callable[..., Result],
+    done: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(hook_command, "runs", lambda _program: False)
+        done("hooks", "install", "claude", "--yes")
+    status, found, _ = live(run)
+    assert status == 0, found
+    assert found["settings"].startswith("they work, but this version would ")
+    assert found["settings"].endswith("; run: fleetctl hooks install claude")
