@@ -1,6 +1,5 @@
 """Overview of agents: what each does now, what runs for it, and what it needs of a person."""
 
-from collections import defaultdict
 from typing import Any, get_args
 
 from ...protocol.patterns import AgentNeed
@@ -17,9 +16,7 @@ from . import running
 
 HOUR_MS = 3_600_000
 _URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed))}
-# Edits of one hour that are counted at most.
-MOST_EDITS = 5_000
-# So many of its last events tell what an agent did last, and when a person spoke to it.
+# So many of its last events tell what an agent did, and when a person spoke to it.
 LOOKED_BACK = 1_000
 _NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
 # What an agent did last, by the types of events: the field that names it, and whether it is over.
@@ -43,8 +40,8 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> list[AgentStat
         rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
     rows.sort(key=_place)
     shown = rows[: request.limit]
-    edits = _edits(tx, ctx) if shown else {}
-    return [_state(tx, row, edits) for row in shown]
+    hour = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx)) if shown else 0
+    return [_state(tx, row, hour) for row in shown]
 
 
 def _place(row: Row) -> tuple[int, str, str]:
@@ -103,7 +100,8 @@ def _with_subagents(row: Row, asking: dict[tuple[str, str], Row]) -> Row:
     return row | {name: inner[name] for name in _NEED}
 
 
-def _state(tx: Tx, row: Row, edits: dict[str, set[str]]) -> AgentState:
+def _state(tx: Tx, row: Row, hour: int) -> AgentState:
+    """Return what is told of an agent; an ``hour`` ago the log was at that position."""
     floor = nth_newest_position(tx, row["id"], LOOKED_BACK)
     works, more = running.living(tx, row["id"])
     doing = _doing(tx, row["id"], floor)
@@ -122,7 +120,7 @@ def _state(tx: Tx, row: Row, edits: dict[str, set[str]]) -> AgentState:
         mission=one_line(row["mission_title"]),
         doing=doing,
         step=_step(tx, row),
-        files_changed=len(edits.get(row["id"], ())),
+        files_changed=_files_changed(tx, row["id"], max(floor, hour)),
         window_tokens=used["window_tokens"],
         window_size=used["window_size"],
         cwd=row["cwd"],
@@ -187,18 +185,12 @@ def _step(tx: Tx, agent: Row) -> PlanStep | None:
     return PlanStep(number=row["number"], total=agent["total_sorties"], title=title)
 
 
-def _edits(tx: Tx, ctx: Context) -> dict[str, set[str]]:
-    """Return the files that each agent changed within the last hour."""
-    since = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx))
+def _files_changed(tx: Tx, agent_id: str, since: int) -> int:
+    """Return how many files an agent changed after a position of the log."""
     rows = tx.all(
-        "SELECT agent_id, data_json FROM events WHERE type = 'file_modified' AND seq > :since"
-        " ORDER BY seq DESC LIMIT :most",
+        "SELECT data_json FROM events WHERE agent_id = :id AND seq > :since"
+        " AND type = 'file_modified'",
+        id=agent_id,
         since=since,
-        most=MOST_EDITS,
     )
-    found: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        file = data_of(row).get("file")
-        if row["agent_id"] and isinstance(file, str):
-            found[row["agent_id"]].add(file)
-    return found
+    return len({file for row in rows if isinstance(file := data_of(row).get("file"), str)})

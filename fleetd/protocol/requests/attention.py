@@ -44,9 +44,10 @@ class AgentState(Record, frozen=True, kw_only=True):
     """What an agent does and what it needs, on one line.
 
     ``needs`` is ``none`` while it works. ``prompted_at`` is when a person spoke to it last.
-    ``files_changed`` counts the files that it changed within the last hour. ``branch`` and
-    ``worktree`` are those of ``cwd``; null without Git, and on another machine. ``running`` lists
-    what runs for it, the newest first, at most 50; ``running_more`` counts the others.
+    ``files_changed`` counts the files that it changed within the last hour. What it did, and when
+    it was prompted, is looked for in its last 1,000 events. ``branch`` and ``worktree`` are those
+    of ``cwd``; null without Git, and on another machine. ``running`` lists what runs for it, the
+    newest first, at most 50; ``running_more`` counts the others.
     """
 
     agent_id: str
