@@ -11,6 +11,7 @@ from fleetd.harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
