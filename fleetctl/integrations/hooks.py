@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .hook_command import is_ours
+from .hook_command import is_ours, quoted
 from .jsonc import Node, append, is_blank, layout, parse, remove, replace
-from .registry import Harness, HookEvent
+from .registry import Harness, HookEvent, in_parts
 
 Wanted = Sequence[tuple[HookEvent, str]]
 
@@ -20,12 +20,17 @@ class UnusableSettings(Exception):
 
 
 class InstalledHook(NamedTuple):
-    """A hook of ours: its event, its command, and the containers that it stands in."""
+    """A hook of ours: its event, its command, and the containers that it stands in.
+
+    The command of one that is started without a shell is written as a line all the same.
+    """
 
     event: str
     command: str
     node: Node
     within: tuple[tuple[Node, int], ...]
+    # Its words, where it is started without a shell.
+    args: Node | None = None
 
 
 def found(text: str, harness: Harness) -> list[InstalledHook]:
@@ -121,8 +126,13 @@ def _one(
     event: str, handler: Node, harness: Harness, within: tuple[tuple[Node, int], ...]
 ) -> Iterator[InstalledHook]:
     node = handler.member(harness.command_key)
-    if node is not None and is_ours(node.scalar, harness):
-        yield InstalledHook(event, node.scalar, node, within)
+    if node is None or not isinstance(node.scalar, str):
+        return
+    args, command = handler.member("args"), node.scalar
+    if args is not None and args.kind == "array":
+        command = " ".join([quoted(command), *(str(each) for each in args.value())])
+    if is_ours(command, harness):
+        yield InstalledHook(event, command, node, within, args)
 
 
 def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
@@ -134,8 +144,28 @@ def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
     ours = [each for each in _ours(root, harness) if each.event == event.name]
     for each in reversed(ours):
         if each.command != command:
-            text = replace(text, each.node, command)
+            text = _rewritten(text, each, command)
     return text if ours else append(text, entries, harness.entry(command, event))
+
+
+def _rewritten(text: str, hook: InstalledHook, command: str) -> str:
+    """Return the text with another command in the place of a hook's, with or without a shell."""
+    program, args = in_parts(command)
+    container, index = hook.within[-1]
+    handler = container.items[index]
+    known = hook.args
+    if known is None:
+        # What comes last in the text is changed first: the rest keeps its place.
+        text = text if args is None else append(text, handler, args, key="args")
+        return replace(text, hook.node, program)
+    at = handler.items.index(known)
+
+    def with_args(text: str) -> str:
+        return remove(text, handler, at) if args is None else replace(text, known, args)
+
+    if known.start > hook.node.start:
+        return replace(with_args(text), hook.node, program)
+    return with_args(replace(text, hook.node, program))
 
 
 def _section(harness: Harness, wanted: Wanted) -> dict[str, Any]:

@@ -5,12 +5,16 @@ The one place to change when a vendor changes its format.
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .installation import run_program
+
+# What only a shell understands; each command that one runs ends in some of it.
+_SHELLS_MARKS = ("2>", "||", ";")
 
 # The hook itself gives up after 1 s, before a compaction after 5 s.
 SOON_S = 5
@@ -89,6 +93,8 @@ class Harness(NamedTuple):
     # Of executables older than this, only the first ``always`` events can be installed.
     tolerant_since: tuple[int, ...] = ()
     always: int = 0
+    # From this version on a hook is started without a shell, with its words in "args".
+    direct_since: tuple[int, ...] = ()
     # The command that opens a session again; {} is its id.
     resume: str = ""
 
@@ -132,10 +138,20 @@ def _opencode_home() -> Path:
 
 
 def _in_group(command: str, event: HookEvent) -> dict[str, Any]:
-    hook: dict[str, Any] = {"type": "command", "command": command, "timeout": event.timeout_s}
+    program, args = in_parts(command)
+    direct = {} if args is None else {"args": args}
+    hook = {"type": "command", "command": program} | direct | {"timeout": event.timeout_s}
     if event.background:
         hook["async"] = True
     return {"hooks": [hook]}
+
+
+def in_parts(command: str) -> tuple[str, list[str] | None]:
+    """Return the program of a command that is run without a shell and its words, else None."""
+    if any(mark in command for mark in _SHELLS_MARKS):
+        return command, None
+    program, *args = shlex.split(command)
+    return program, args
 
 
 def _named_in_ms(command: str, event: HookEvent) -> dict[str, Any]:
@@ -230,6 +246,7 @@ CLAUDE = Harness(
     # Before, one event that a build does not know made it ignore the whole settings file.
     tolerant_since=(2, 1, 101),
     always=9,
+    direct_since=(2, 1, 330),
     entry=_in_group,
     enforces_at="PreToolUse",
 )
@@ -404,6 +421,17 @@ def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], l
         f"ignore the file, so they were left out: {left_out}. Install again after an upgrade."
     )
     return known, [told]
+
+
+def runs_directly(harness: Harness, *, known: bool) -> bool:
+    """Return whether hooks are started without a shell.
+
+    ``known`` says that some are: they stay so where the version cannot be found out.
+    """
+    if not harness.direct_since:
+        return False
+    version = _version(harness)
+    return known if version is None else version >= harness.direct_since
 
 
 def _version(harness: Harness) -> tuple[int, ...] | None:

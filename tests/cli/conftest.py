@@ -114,7 +114,7 @@ def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = home / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
-    (programs / "claude").write_text("#!/bin/sh\necho '2.1.330 (Claude Code)'\n")
+    (programs / "claude").write_text("#!/bin/sh\necho '2.1.200 (Claude Code)'\n")
     (programs / "claude").chmod(0o755)
     return user
 
