@@ -61,11 +61,11 @@ def test_hooks_that_are_heard_and_current_are_in_order(
     assert found["sessions"].startswith("they last told something at 2")
     assert found["unknown"] == "nothing within a week"
     assert [each["event"] for each in told["events"]] == ["UserPromptSubmit", "SessionStart"]
-    assert (told["harness"], told["version"], told["unknown"]) == ("claude", "2.1.330", [])
+    assert (told["harness"], told["version"], told["unknown"]) == ("claude", "2.1.200", [])
     shown = run("hooks", "doctor", "--live")
     assert shown.status == 0
     lines = shown.out.strip().splitlines()
-    assert lines[0] == "claude 2.1.330"
+    assert lines[0] == "claude 2.1.200"
     assert lines[1].split() == ["EVENT", "LAST", "COUNT"]
     assert lines[2].split()[0] == "UserPromptSubmit"
     assert lines[-1] == "Everything is in order."
