@@ -511,7 +511,7 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     )
 
 
-@pytest.mark.parametrize("event", ["ConfigChange", "CwdChanged", "WhateverComesNext"])
+@pytest.mark.parametrize("event", ["ConfigChange", "WorktreeCreate", "WhateverComesNext"])
 def test_events_that_tell_nothing_are_no_error(event: str) -> None:
     assert said(event).happenings == ()
 
