@@ -68,7 +68,9 @@ def upgraded(home: Path) -> Iterator[Daemon]:
     daemon.clean_up()
 
 
-every_schema = pytest.mark.parametrize("old", KEPT, ids=lambda file: file.name.split(".")[0], indirect=True)
+every_schema = pytest.mark.parametrize(
+    "old", KEPT, ids=lambda file: file.name.split(".")[0], indirect=True
+)
 oldest = pytest.mark.parametrize("old", KEPT[:1], ids=["schema-1"], indirect=True)
 
 
