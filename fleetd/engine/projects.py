@@ -176,7 +176,9 @@ class Projects:
             return root, root or real, home
 
         try:
-            root, place, home = await self._files.run(look, directory or "~", seconds=HOOK_SECONDS)
+            root, place, home = await self._files.run_short(
+                look, directory or "~", seconds=HOOK_SECONDS
+            )
         except PathUnanswered:
             return Here()
         project = await self.prefix(place) if place else ""
