@@ -53,6 +53,10 @@ METHODS = {
     "message.ack": ("MessageAck", True, False),
     "message.list": ("MessageList", False, False),
     "message.requeue": ("MessageRequeue", True, False),
+    "note.add": ("NoteAdd", True, False),
+    "note.list": ("NoteList", False, False),
+    "note.withdraw": ("NoteWithdraw", True, False),
+    "note.pin": ("NotePin", True, False),
     "event.append": ("EventAppend", True, False),
     "event.list": ("EventList", False, False),
     "event.subscribe": ("EventSubscribe", False, False),
@@ -92,7 +96,7 @@ Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings 
 ForgottenMission ForgottenRun HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity
 Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage MethodTiming
 Metrics Migration MigrationReply MigrationRequest Mission MissionLine MissionPage MissionState
-Mutation NewSortie OpenRpc Paths PendingMessage PlanStep ProgressNotification Pruned
+Mutation NewSortie Note NotePage OpenRpc Paths PendingMessage PlanStep ProgressNotification Pruned
 PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
 RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult Restored
 ResumeHints RunningWork SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.records import Lock as Lock
     from fleetd.protocol.records import Message as Message
     from fleetd.protocol.records import Mission as Mission
+    from fleetd.protocol.records import Note as Note
     from fleetd.protocol.records import Recovery as Recovery
     from fleetd.protocol.records import RecoveryCandidate as RecoveryCandidate
     from fleetd.protocol.records import RecoveryContext as RecoveryContext
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.lock import *  # noqa: F403
     from fleetd.protocol.requests.message import *  # noqa: F403
     from fleetd.protocol.requests.mission import *  # noqa: F403
+    from fleetd.protocol.requests.note import *  # noqa: F403
     from fleetd.protocol.requests.recovery import *  # noqa: F403
     from fleetd.protocol.requests.snapshot import *  # noqa: F403
     from fleetd.protocol.requests.sortie import *  # noqa: F403

@@ -15,7 +15,7 @@ EXAMPLES = """\
   fleetctl forget mission msn-1a2b3c4d --yes"""
 # What is counted, in the order of the report.
 COUNTED = (
-    *("missions", "sorties", "agents", "locks", "messages", "events"),
+    *("missions", "sorties", "agents", "notes", "locks", "messages", "events"),
     *("checkpoints", "runs", "snapshots", "recoveries", "cursors", "files"),
 )
 SINGULAR = {"recoveries": "recovery"}

@@ -8,6 +8,7 @@ from .events import streams
 from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sorties
+from .notes import notes
 from .recovery import restore
 from .sessions import record
 from .snapshots import codec, snapshots, triggers

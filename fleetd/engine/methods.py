@@ -13,6 +13,7 @@ from .services import (
     erasure,
     locks,
     missions,
+    notes,
     pruning,
     recovery,
     snapshots,

@@ -117,6 +117,13 @@ _AGENTS = (
     EventType("agent_lost", ("{who} was lost", ": {reason}"), "red", activity=False),
     EventType("agent_returned", ("{who} is back", ": {reason}"), "green", activity=False),
 )
+_NOTES = (
+    EventType("note_added", ("{who} noted", " ({kind})", ": {text}", ", because {because}")),
+    EventType("note_recorded", ("fleetd noted", " ({kind})", ": {text}"), activity=False),
+    EventType("note_withdrawn", ("{who} withdrew the note {text}", ": {reason}")),
+    EventType("note_pinned", ("{who} pinned the note {text}",), activity=False),
+    EventType("note_unpinned", ("{who} removed the pin of the note {text}",), activity=False),
+)
 _LOCKS = (
     EventType(
         "lock_acquired",
@@ -323,6 +330,7 @@ GROUPS: dict[str, tuple[tuple[EventType, ...], tuple[Part, ...]]] = {
     "Missions": (_MISSIONS, ("status", "missions", "sorties")),
     "Sorties": (_SORTIES, ("status", "sorties")),
     "Agents": (_AGENTS, AGENTS),
+    "Notes": (_NOTES, ("status",)),
     "Locks": (_LOCKS, AGENTS),
     "Messages": (_MESSAGES, ("status", "mail", "agents")),
     "Checkpoints": (_CHECKPOINTS, ("status", "checkpoints")),

@@ -11,7 +11,15 @@ import msgspec
 
 from .event_types import EVENT_TYPES
 from .event_types import REPORTED_ACTIVITY as REPORTED_ACTIVITY
-from .types import AgentNeed, ClosedReason, RunStatus, SnapshotSource, StorageLocation, Trigger
+from .types import (
+    AgentNeed,
+    ClosedReason,
+    NoteKind,
+    RunStatus,
+    SnapshotSource,
+    StorageLocation,
+    Trigger,
+)
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +180,48 @@ class AgentDeregistered(Payload, frozen=True, kw_only=True):
     """An agent left properly."""
 
     reason: str | None
+
+
+class NoteAdded(Payload, frozen=True, kw_only=True):
+    """An agent or a person added a note that lasts. It is activity if an agent did it."""
+
+    note_id: str
+    kind: NoteKind
+    text: str
+    because: str | None = None
+
+
+class NoteRecorded(Payload, frozen=True, kw_only=True):
+    """fleetd recorded a fact of a session as a note that lasts."""
+
+    note_id: str
+    kind: NoteKind
+    text: str
+
+
+class NoteWithdrawn(Payload, frozen=True, kw_only=True):
+    """A note was withdrawn; it stays in the store. It is activity if an agent did it."""
+
+    note_id: str
+    kind: NoteKind
+    text: str
+    reason: str
+
+
+class NotePinned(Payload, frozen=True, kw_only=True):
+    """A person pinned a note: it comes first in each briefing."""
+
+    note_id: str
+    kind: NoteKind
+    text: str
+
+
+class NoteUnpinned(Payload, frozen=True, kw_only=True):
+    """A person removed the pin of a note."""
+
+    note_id: str
+    kind: NoteKind
+    text: str
 
 
 class LockEvent(Payload, frozen=True, kw_only=True):

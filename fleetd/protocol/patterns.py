@@ -27,6 +27,7 @@ ID_PREFIXES = {
     "lock": "lck",
     "message": "msg",
     "recovery": "rcv",
+    "note": "nte",
 }
 
 Priority = Literal["low", "medium", "high", "critical"]
@@ -56,6 +57,10 @@ AgentNeed = Literal[
 ]
 # What runs for an agent beside its own turn.
 RunningKind = Literal["subagent", "shell", "teammate", "schedule", "task"]
+# What a note says: a choice that was made, a way that is out, a limit to keep, something learned.
+NoteKind = Literal["decision", "ruled-out", "constraint", "finding"]
+# Whose word a note is: a person's, an agent's, or nobody's, as fleetd saw it happen.
+NoteOrigin = Literal["person", "agent", "fact"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]

@@ -18,6 +18,8 @@ from .types import (
     LockStatus,
     MissionOrigin,
     MissionStatus,
+    NoteKind,
+    NoteOrigin,
     Priority,
     RecoveryState,
     Role,
@@ -218,10 +220,38 @@ class PendingMessage(Record, frozen=True, kw_only=True):
     priority: Priority = "medium"
 
 
+class Note(Record, frozen=True, kw_only=True):
+    """A note that lasts: a decision, a way that is ruled out, a constraint or a finding.
+
+    It is never edited; it is withdrawn with a reason. ``origin`` is whose word it is: a
+    ``person``'s, an ``agent``'s, or a ``fact`` that fleetd recorded in the session of ``agent_id``.
+    ``path`` is inside the mission's directory if it is relative. ``withdrawn_by`` is the agent that
+    withdrew it, null for a person. ``came_from`` is the mission that it was in before that was
+    merged into this one.
+    """
+
+    id: str
+    seq: int
+    mission_id: str
+    kind: NoteKind
+    text: str
+    because: str | None = None
+    path: str | None = None
+    origin: NoteOrigin
+    agent_id: str | None = None
+    created_at: str
+    pinned_at: str | None = None
+    withdrawn_at: str | None = None
+    withdrawn_by: str | None = None
+    withdrawn_reason: str | None = None
+    came_from: str | None = None
+
+
 class MissionState(Record, frozen=True, kw_only=True):
     """The fields of a mission that each checkpoint keeps to restore a lost database.
 
-    ``automatic`` means the origin ``session``.
+    ``automatic`` means the origin ``session``. ``notes`` are those that stand, and the newest of
+    those that were withdrawn.
     """
 
     title: str
@@ -233,6 +263,7 @@ class MissionState(Record, frozen=True, kw_only=True):
     started_at: str | None = None
     automatic: bool = False
     closed_reason: ClosedReason | None = None
+    notes: list[Note] = []
 
 
 class Integrity(Record, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ LockId = RecordId
 MessageId = RecordId
 RecoveryId = RecordId
 CheckpointId = RecordId
+NoteId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
 SnapshotId = Annotated[str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])]
@@ -48,6 +49,9 @@ EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]
 Title = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Text = Annotated[str, Meta(max_length=65_536)]
+# An empty one is refused by the rule, which names both ends of what is allowed.
+NOTE_CHARS = 2_000
+NoteText = Annotated[str, Meta(max_length=NOTE_CHARS)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=CLEAN_PATH)]
 Files = Annotated[list[Path], Meta(max_length=10_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]

@@ -1,19 +1,22 @@
 """State capture: what a mission looks like at one moment, its sorties, locks and mail."""
 
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 from operator import attrgetter, itemgetter
 
 import msgspec
 from msgspec import Raw
 
-from ...protocol.records import Lock, MissionState, PendingMessage, SortieState
+from ...protocol.records import Lock, MissionState, Note, PendingMessage, SortieState
 from ...protocol.types import MissionOrigin
 from ..core.context import Context
-from ..core.mappers import columns_of, lock_of, states_of
+from ..core.mappers import columns_of, lock_of, note_of, states_of
 from ..core.tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
+# Of notes that were withdrawn, a checkpoint keeps the newest.
+WITHDRAWN_KEPT = 50
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))
 
 
@@ -44,14 +47,25 @@ class State(msgspec.Struct, frozen=True):
     messages: list[PendingMessage]
     kept: Sorties | None = None
     """The same sorties, where their JSON may be known already."""
+    notes: Sequence[Note] = ()
+    """They are never taken back: no part of what a recovery restores."""
 
     def mission_state(self) -> MissionState:
         """Return what is needed to bring the mission's own row back."""
         automatic = self.mission["origin"] == "session"
-        return MissionState(automatic=automatic, **columns_of(MissionState, self.mission))
+        known = columns_of(MissionState, self.mission)
+        return MissionState(automatic=automatic, **known, notes=[*self.notes])
+
+    def was_noted_since(self, time: str) -> bool:
+        """Whether a note was added, pinned or withdrawn since a time."""
+        return any(
+            at is not None and at > time
+            for note in self.notes
+            for at in (note.created_at, note.pinned_at, note.withdrawn_at)
+        )
 
     def digest(self) -> str:
-        """Return a hash of all that matters; times and leases do not, holders do."""
+        """Return a hash of all that is restored; times and leases do not count, holders do."""
         material = (
             self.mission["status"],
             Raw(self.kept.material if self.kept else Sorties(self.sorties).material),
@@ -73,7 +87,19 @@ def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | Non
         kept = tx.of_sorties(mission_id, lambda: Sorties(states_of(tx, mission_id)))
         sorties = list(kept.states)
     locks, messages = active_locks(tx, ctx, mission_id), queued_messages(tx, mission_id)
-    return State(mission, sorties, locks, messages, kept)
+    return State(mission, sorties, locks, messages, kept, notes_of(tx, mission_id))
+
+
+def notes_of(tx: Tx, mission_id: str) -> list[Note]:
+    """Return the notes of a mission that stand, and the newest that do not, oldest first."""
+    rows = tx.all(
+        "SELECT * FROM notes WHERE mission_id = :id AND withdrawn_at IS NULL"
+        " UNION ALL SELECT * FROM (SELECT * FROM notes WHERE mission_id = :id"
+        " AND withdrawn_at IS NOT NULL ORDER BY seq DESC LIMIT :most) AS withdrawn",
+        id=mission_id,
+        most=WITHDRAWN_KEPT,
+    )
+    return [note_of(row) for row in sorted(rows, key=itemgetter("seq", "id"))]
 
 
 def active_locks(tx: Tx, ctx: Context, mission_id: str) -> list[Lock]:

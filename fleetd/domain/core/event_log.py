@@ -11,11 +11,12 @@ from ...protocol.records import Event
 from .context import Context
 from .tx import Ring, Row, Tx
 
-# Activity that says nothing about the work, such as a lease renewal or a checkpoint; the action
-# before it does. The store's index of deeds names the same: one more needs a migration.
+# Activity that says nothing about the work, such as a lease renewal, a checkpoint or a note; the
+# action before it does. The store's index of deeds names the same: one more needs a migration.
 NO_DEEDS = (
     *("fleet_checkpointed", "message_acked", "agent_registered", "agent_deregistered"),
     *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
+    *("note_added", "note_withdrawn"),
 )
 _encode = msgspec.json.Encoder().encode
 # What an agent's row says of what it needs, when that is nothing.

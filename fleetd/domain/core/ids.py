@@ -19,6 +19,7 @@ TABLES = {
     "message": "messages",
     "agent": "agents",
     "recovery": "recoveries",
+    "note": "notes",
 }
 _SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{4,}\Z")
 _TOO_SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{1,3}\Z")

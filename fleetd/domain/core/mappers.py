@@ -12,6 +12,7 @@ from ...protocol.records import (
     Lock,
     Message,
     Mission,
+    Note,
     Recovery,
     SortieState,
     WorkNote,
@@ -101,6 +102,11 @@ def message_of(row: Row, deliveries: list[Row]) -> Message:
 def summary_of(row: Row) -> CheckpointSummary:
     """Build one line of a list of checkpoints from its row."""
     return CheckpointSummary(**columns_of(CheckpointSummary, row) | {"undo": bool(row["undo"])})
+
+
+def note_of(row: Row) -> Note:
+    """Build a Note from its row."""
+    return Note(**columns_of(Note, row))
 
 
 def recovery_of(row: Row) -> Recovery:

@@ -20,7 +20,7 @@ PENDING = f"{KEPT_HERE} AND {UNSETTLED}"
 # The content goes with the mark: a large row would have to be written anew to hold it.
 _EMPTIED = {
     "checkpoint": "sorties_json = '', locks_json = '', messages_json = '',"
-    " recovery_context_json = ''",
+    " recovery_context_json = '', mission_json = NULL",
     "snapshot": "document_json = ''",
 }
 

@@ -10,17 +10,19 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
-from ...protocol.errors import InvalidState
+from ...protocol.errors import Corrupt, Incompatible, InvalidState
 from ...protocol.events import MissionDeleted
 from ...protocol.records import Record
-from ...protocol.types import OPEN_MISSION
+from ...protocol.types import ID_PREFIXES, OPEN_MISSION
+from ..checkpoints.codec import from_row, to_columns
 from ..core import tombstones
 from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.ids import find
 from ..core.registry import frees_space
+from ..core.soft_delete import LIVE, mark_deleted
 from ..core.sql import Batch, contains_any, inside_of, named_params
-from ..core.tx import Row, Tx
+from ..core.tx import Row, Tx, WriteBackup
 from ..locks import leases
 from .scope import NAMING_RUNS, Scope
 
@@ -41,6 +43,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     newest = "SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run"
     ends = {run: max(position(tx), tx.value(newest, run=run) or 0) for run in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
+    clear_checkpoints(tx, ctx, scope, clauses["notes"], params)
     _drop_results(tx, ctx, scope)
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in (scope.edits() | clauses).items():
@@ -117,6 +120,46 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
         f" AND mission_id IN ({m}) AND ({events})))",
         **params,
     )
+
+
+def clear_checkpoints(tx: Tx, ctx: Context, scope: Scope, notes: str, params: Row) -> None:
+    """Take notes that go out of the checkpoints of missions that stay, and out of their files.
+
+    ``notes`` says which go.
+    """
+    elsewhere = f"NOT coalesce(mission_id IN ({inside_of('m', scope.missions)}), 1 = 0)"
+    going: dict[str, set[str]] = {}
+    for row in tx.all(
+        f"SELECT id, mission_id FROM notes WHERE ({notes}) AND {elsewhere}", **params
+    ):
+        going.setdefault(row["mission_id"], set()).add(row["id"])
+    for mission_id, ids in going.items():
+        for row in tx.all(
+            f"SELECT id FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
+            f" AND ({contains_any('mission_json', ['noted'])})",
+            mission=mission_id,
+            noted=f'"id":"{ID_PREFIXES["note"]}-',
+        ):
+            _clear_checkpoint(tx, ctx, row["id"], ids)
+
+
+def _clear_checkpoint(tx: Tx, ctx: Context, checkpoint_id: str, ids: set[str]) -> None:
+    """Write a checkpoint without some notes; one that is damaged goes whole."""
+    try:
+        checkpoint = from_row(find(tx, "checkpoint", checkpoint_id))
+    except (Corrupt, Incompatible):
+        mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
+        return
+    known = checkpoint.mission
+    if known is None or ids.isdisjoint(note.id for note in known.notes):
+        return
+    kept = [note for note in known.notes if note.id not in ids]
+    without = msgspec.structs.replace(known, notes=kept)
+    columns = to_columns(msgspec.structs.replace(checkpoint, mission=without))
+    names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
+    tx.run(f"UPDATE checkpoints SET {names}, backed_up_at = NULL WHERE id = :id", **columns)
+    # The daemon of another machine finds by the row that its file is to be written.
+    tx.after_commit(WriteBackup("checkpoint", checkpoint_id))
 
 
 def _drop_results(tx: Tx, ctx: Context, scope: Scope) -> None:

@@ -128,6 +128,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "recoveries": f"mission_id IN ({m})",
             "checkpoints": f"mission_id IN ({m})",
             "episodes": f"mission_id IN ({m})",
+            "notes": self._notes(m, a),
             "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
             "sorties": f"mission_id IN ({m})",
             "briefings": f"mission_id IN ({m})",
@@ -152,6 +153,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "edits": f"agent_id IN ({going}){here}",
             "edit_conflicts": f"agent_id IN ({going}) OR other_id IN ({going}){there}",
         }
+
+    def _notes(self, missions: str, agents: str) -> str:
+        """Return which notes go: those of the missions and agents, and of files of the place."""
+        here = ""
+        if self.directory:
+            here = f" OR ({self._not_of_others(below('path'), 'agent_id')})"
+        return f"mission_id IN ({missions}) OR agent_id IN ({agents}){here}"
 
     def _files(self, whose: str) -> str:
         """Return which locks are on files of the directory.

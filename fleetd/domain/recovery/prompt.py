@@ -26,6 +26,7 @@ from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.keys import display_file
+from ..notes.briefing import note_lines
 from ..snapshots import recovery_context
 from ..snapshots.recovery_context import SnapshotScope, snapshot_scope
 from .context_builder import build, sees_whole_mission
@@ -45,6 +46,8 @@ MESSAGES_OF_ONE, MESSAGES = 5, 20
 # Of what runs for an agent, the characters of what it was told.
 TOLD_CHARS = 120
 CONFLICTS = 5
+# So many of the notes that a person pinned are never left out.
+PINNED = 3
 CLOSING = "Please review the current state and continue the mission."
 
 
@@ -222,11 +225,20 @@ def _sections(
     run, *others = [[f"- {line}"] if line else [] for line in about]
     files = [f"- {path(each)}" for each in context.files_modified]
     said = _prompts(tx, mission_id, only_agent, agent_id)
+    notes = note_lines(tx, mission_id, agent_id)
     return [
         Section("Next Steps", _items(context.next_steps), list_sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
         Section("Files Modified", files, show, always=True),
         Section("Time Context", time, show, needed=True, always=True),
+        Section(
+            "Notes",
+            notes.lines,
+            f"fleetctl note list --mission {mission_id}",
+            needed=True,
+            left_out=notes.left_out,
+            least=min(notes.pinned, PINNED),
+        ),
         Section(
             "Your Sorties",
             [*run, *_own(own, titles), *chain(*others)],

@@ -27,6 +27,7 @@ from ..liveness.silence import to_awake_ms
 from ..locks import leases
 from ..locks.keys import key_of_lock
 from ..missions.milestones import reset_milestone
+from ..notes import notes
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
 from .restore_context import RestoreContext
 from .restore_steps import restore_locks, restore_mail, restore_sorties
@@ -124,6 +125,8 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
     reopen(restore, mission)
     restored, sorties = restore_sorties(restore, states_of(tx, restore.mission_id))
     locks, messages = restore_locks(restore), restore_mail(restore)
+    if then.mission is not None:
+        notes.bring_back(tx, restore.mission_id, then.mission.notes)
     counted = reset_milestone(tx, restore.mission_id, sorties)
     _set_mission(restore)
     if find(tx, "mission", restore.mission_id)["status"] == "in_progress":

@@ -277,7 +277,12 @@ def take_checkpoint(hook: HookContext, mission_id: str, details: str, *, always:
     tx, ctx = hook.tx, hook.ctx
     state = capture(tx, ctx, find(tx, "mission", mission_id))
     newest = latest_row(tx, mission_id, columns=HEAD)
-    if always or newest is None or newest["state_digest"] != state.digest():
+    if (
+        always
+        or newest is None
+        or newest["state_digest"] != state.digest()
+        or state.was_noted_since(newest["timestamp"])
+    ):
         reason = Reason(trigger="compaction", details=details, created_by=hook.agent_id)
         take(tx, ctx, mission_id, reason, state)
 

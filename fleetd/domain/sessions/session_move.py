@@ -1,7 +1,7 @@
 """Session move: into the mission whose work its agent takes over, and back when that is undone.
 
 Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
-finished stays where it was done.
+finished stays where it was done. The notes of a mission that ends go along.
 """
 
 import msgspec
@@ -16,6 +16,7 @@ from ..core.tx import Row, Tx
 from ..missions import missions
 from ..missions.milestones import update_sortie_counts
 from ..missions.selection import is_automatic
+from ..notes import notes
 from .session_lifecycle import assign_mission, mission_of
 
 _OPEN = "status NOT IN ('completed', 'failed')"
@@ -59,6 +60,7 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     sorties = _sorties_to_move(tx, windows, left["id"], all_of_them=ended, planned=not own)
     _move_work(tx, ctx, windows, sorties, left["id"], mission_id)
     if ended:
+        notes.move(tx, left["id"], mission_id)
         _end_mission(tx, ctx, left, mission_id, len(sorties))
     return SessionMove(left=left["id"], windows=windows, ended=ended, sorties=sorties)
 
@@ -87,6 +89,7 @@ def move_back(
     )
     sorties = [row for row in rows if row["id"] not in but]
     _move_work(tx, ctx, windows, sorties, mission_id, before["id"])
+    notes.move_back(tx, mission_id, before["id"])
     reopened = before["status"] not in OPEN_MISSION
     return SessionMove(left=mission_id, windows=windows, reopened=reopened, sorties=sorties)
 

@@ -165,6 +165,7 @@ class Forgotten(Record, frozen=True, kw_only=True):
     cursors: int
     runs: int = 0
     snapshots: int = 0
+    notes: int = 0
     files: int = 0
     bytes: int = 0
     shared_missions: int = 0

@@ -247,7 +247,8 @@ CREATE INDEX idx_events_agent ON events (agent_id, seq) WHERE agent_id IS NOT NU
 CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
     WHERE activity = 1 AND agent_id IS NOT NULL AND type NOT IN (
         'fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',
-        'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished');
+        'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished',
+        'note_added', 'note_withdrawn');
 
 CREATE TABLE cursors (
     consumer TEXT NOT NULL,
@@ -435,6 +436,36 @@ CREATE TABLE edit_conflicts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
 CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
+
+-- Notes that last: appended, withdrawn with a reason, never edited.
+CREATE TABLE notes (
+    id TEXT PRIMARY KEY,
+    -- Its place in the log: the order of notes.
+    seq INTEGER NOT NULL,
+    mission_id TEXT NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('decision', 'ruled-out', 'constraint', 'finding')),
+    text TEXT NOT NULL,
+    because TEXT,
+    -- What it concerns: from the mission's directory where it lies in it.
+    path TEXT,
+    -- Whose word it is; a fact is nobody's.
+    origin TEXT NOT NULL CHECK (origin IN ('person', 'agent', 'fact')),
+    -- Its author, or in whose session a fact was seen; NULL for a person.
+    agent_id TEXT,
+    created_at TEXT NOT NULL,
+    pinned_at TEXT,
+    withdrawn_at TEXT,
+    -- The agent that withdrew it; NULL for a person.
+    withdrawn_by TEXT,
+    withdrawn_reason TEXT,
+    -- The mission that it was in before that was merged into its own.
+    came_from TEXT
+) STRICT;
+-- What stands is read for each briefing and each checkpoint.
+CREATE INDEX idx_notes_standing ON notes (mission_id, seq) WHERE withdrawn_at IS NULL;
+CREATE INDEX idx_notes_mission ON notes (mission_id, seq);
+CREATE INDEX idx_notes_seq ON notes (seq);
+CREATE INDEX idx_notes_agent ON notes (agent_id, seq) WHERE agent_id IS NOT NULL;
 
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,

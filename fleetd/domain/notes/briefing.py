@@ -1,0 +1,82 @@
+"""Notes in a briefing: one line each, pinned ones first, every word of others in quotes."""
+
+from typing import NamedTuple
+
+from ...protocol.display import path, quote, short
+from ..core.tx import Row, Tx
+from .notes import standing
+
+# What a person pinned is told in more words than others.
+PINNED_CHARS, NOTE_CHARS, BECAUSE_CHARS = 600, 300, 200
+# So many of one other agent: it cannot fill a briefing.
+OF_ONE = 10
+_ORDER = ("constraint", "decision", "ruled-out", "finding")
+_WORDS = {
+    "constraint": "Constraint set",
+    "decision": "Decided",
+    "ruled-out": "Ruled out",
+    "finding": "Found",
+}
+
+
+class NoteLines(NamedTuple):
+    """The lines of a briefing, of which the first ``pinned`` are what a person pinned.
+
+    ``left_out`` is how many more notes stand.
+    """
+
+    lines: list[str]
+    pinned: int
+    left_out: int
+
+
+def note_lines(tx: Tx, mission_id: str, reader: str | None) -> NoteLines:
+    """Return the notes of a mission for one reader: pinned, then by kind, each newest first."""
+    rows = standing(tx, mission_id)[::-1]
+    pinned = [row for row in rows if row["pinned_at"] is not None]
+    others = [row for row in rows if row["pinned_at"] is None]
+    kept = _shares(others, reader)
+    kept.sort(key=lambda row: _ORDER.index(row["kind"]))
+    lines = [_line(row, reader) for row in (*pinned, *kept)]
+    return NoteLines(lines, len(pinned), len(others) - len(kept))
+
+
+def _shares(rows: list[Row], reader: str | None) -> list[Row]:
+    """Return the notes to tell of; of each other agent the newest."""
+    told: dict[str | None, int] = {}
+    kept = []
+    for row in rows:
+        author = row["agent_id"] if row["origin"] == "agent" else None
+        told[author] = told.get(author, 0) + 1
+        if author in (None, reader) or told[author] <= OF_ONE:
+            kept.append(row)
+    return kept
+
+
+def _line(row: Row, reader: str | None) -> str:
+    pinned = row["pinned_at"] is not None
+    because = f", because {quote(row['because'], BECAUSE_CHARS)}" if row["because"] else ""
+    file = f" [{path(row['path'], BECAUSE_CHARS)}]" if row["path"] else ""
+    return f"- {_head(row, reader, pinned)}: {_text(row, pinned)}{because}{file}"
+
+
+def _text(row: Row, pinned: bool) -> str:
+    """Return what a note says; of a fact, whatever somebody said stands in quotes already."""
+    most = PINNED_CHARS if pinned else NOTE_CHARS
+    return short(row["text"], most) if row["origin"] == "fact" else quote(row["text"], most)
+
+
+def _head(row: Row, reader: str | None, pinned: bool) -> str:
+    """Return whose word a note is, and what kind it is."""
+    if row["origin"] == "fact":
+        whose = "your session" if row["agent_id"] == reader else f"the session of {row['agent_id']}"
+        seen = f"Recorded in {whose}"
+        return f"Pinned by your user, {seen.lower()}" if pinned else seen
+    said = _WORDS[row["kind"]]
+    by = "your user"
+    if row["origin"] == "agent":
+        by = "you" if row["agent_id"] == reader else str(row["agent_id"])
+    if not pinned:
+        return f"{said} by {by}"
+    kind = row["kind"].replace("-", " ")
+    return f"Pinned by your user ({kind})" + (f", noted by {by}" if by != "your user" else "")

@@ -1,0 +1,30 @@
+-- Notes that last: appended, withdrawn with a reason, never edited.
+CREATE TABLE notes (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    seq BIGINT NOT NULL,
+    mission_id TEXT COLLATE "C" NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    kind TEXT COLLATE "C" NOT NULL CHECK (kind IN ('decision', 'ruled-out', 'constraint', 'finding')),
+    text TEXT COLLATE "C" NOT NULL,
+    because TEXT COLLATE "C",
+    path TEXT COLLATE "C",
+    origin TEXT COLLATE "C" NOT NULL CHECK (origin IN ('person', 'agent', 'fact')),
+    agent_id TEXT COLLATE "C",
+    created_at TEXT COLLATE "C" NOT NULL,
+    pinned_at TEXT COLLATE "C",
+    withdrawn_at TEXT COLLATE "C",
+    withdrawn_by TEXT COLLATE "C",
+    withdrawn_reason TEXT COLLATE "C",
+    came_from TEXT COLLATE "C"
+);
+CREATE INDEX idx_notes_standing ON notes (mission_id, seq) WHERE withdrawn_at IS NULL;
+CREATE INDEX idx_notes_mission ON notes (mission_id, seq);
+CREATE INDEX idx_notes_seq ON notes (seq);
+CREATE INDEX idx_notes_agent ON notes (agent_id, seq) WHERE agent_id IS NOT NULL;
+-- A note is no work: what was done before it is the last action. The types are NO_DEEDS in
+-- domain/core/event_log.
+DROP INDEX idx_events_deeds;
+CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
+    WHERE activity = 1 AND agent_id IS NOT NULL AND type NOT IN (
+        'fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',
+        'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished',
+        'note_added', 'note_withdrawn');
