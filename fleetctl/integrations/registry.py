@@ -241,6 +241,7 @@ CLAUDE = Harness(
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
         HookEvent("PermissionRequest", later=True),
         HookEvent("CwdChanged", later=True),
+        HookEvent("PermissionDenied", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.

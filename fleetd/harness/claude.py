@@ -27,6 +27,7 @@ from .payload import (
     need,
     path,
     planned,
+    reverted,
     task,
     text,
     tool_failed,
@@ -48,6 +49,7 @@ from .report import (
     PermissionRequested,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     RunningItem,
     SessionEnded,
@@ -121,7 +123,7 @@ def _prompt(payload: Payload) -> str:
 
 def tool_finished(call: ToolCall) -> Happenings:
     """Tell that a tool call is over, and what it planned or left running."""
-    return (finished(call), *planned(call), *_backgrounded(call))
+    return (finished(call), *planned(call), *reverted(call), *_backgrounded(call))
 
 
 def _backgrounded(call: ToolCall) -> Happenings:
@@ -249,7 +251,8 @@ def _elicited(call: ToolCall) -> Happenings:
 def _denied(call: ToolCall) -> Happenings:
     why = text(call.payload, "reason", most=MESSAGE_CHARS)
     message = f"{call.tool}: {why}" if why else call.tool
-    return (Noted(what="permission_denied", message=cut(message, MESSAGE_CHARS)),)
+    noted = Noted(what="permission_denied", message=cut(message, MESSAGE_CHARS))
+    return (noted, Refused("permission", call.named, why))
 
 
 def session_ended(call: ToolCall) -> Happenings:

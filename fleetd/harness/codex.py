@@ -21,6 +21,7 @@ from .payload import (
     need,
     patched,
     path,
+    reverted,
     waits_for_user,
 )
 from .report import (
@@ -131,7 +132,8 @@ def _finished(call: ToolCall) -> Happenings:
         passed=passed,
         error=error,
     )
-    return (finished, *(listed(call.given.get("plan")) if call.tool == PLAN else ()))
+    plan = listed(call.given.get("plan")) if call.tool == PLAN else ()
+    return (finished, *plan, *(reverted(call) if passed is not False else ()))
 
 
 def _edits(call: ToolCall) -> tuple[str, ...]:

@@ -21,13 +21,15 @@ from .payload import (
     text,
     window_used,
 )
-from .report import Happenings, Paused, Payload, Planned, ToolFinished, WindowUsed
+from .report import Happenings, Paused, Payload, Planned, Refused, ToolFinished, WindowUsed
 
 # What a turn ran before that was told by events, or nobody asks any more.
 CALLS = 100
 
 _EXITED = re.compile(r"(?:\A|\n)(?:Process exited with code|Exit code:) (-?\d{1,10})\n")
 _REFUSED = re.compile(r"unsupported call|Script failed|Command blocked|failed to parse|aborted")
+# A person said no; of a rule that did Codex tells in other words.
+_SAID_NO = re.compile(r"(exec command|patch) rejected by user")
 _UNFIT_PATCH = "apply_patch verification failed"
 _SHELLS = frozenset(("exec_command", "shell_command", "shell", "local_shell", "container.exec"))
 # Told only when a line can hold what is looked for, so that most lines are never parsed.
@@ -48,6 +50,8 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 def told_by(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
+    Also which of the calls the user refused.
+
     Calls come oldest first.
     """
     seen = _Seen()
@@ -55,7 +59,8 @@ def told_by(tail: str) -> Happenings:
         if _WORTH.search(line, 0, 400) is not None:
             seen.take(line)
     answer = [] if seen.answer is None else [Paused(last_message=seen.answer)]
-    return (*seen.plan, *list(seen.ended.values())[-CALLS:], *answer, *seen.used)
+    ended = list(seen.ended.values())[-CALLS:]
+    return (*seen.plan, *ended, *list(seen.refused.values())[-CALLS:], *answer, *seen.used)
 
 
 class _Seen:
@@ -64,6 +69,7 @@ class _Seen:
     def __init__(self) -> None:
         self.plan: tuple[Planned, ...] = ()
         self.ended: dict[str, ToolFinished] = {}
+        self.refused: dict[str, Refused] = {}
         self.answer: str | None = None
         self.used: tuple[WindowUsed, ...] = ()
         self._calls: dict[str, Payload] = {}
@@ -83,7 +89,7 @@ class _Seen:
         elif kind == "token_count":
             self.used = _used(payload) or self.used
         elif kind in ("task_started", "turn_started"):
-            self.ended, self.answer = {}, None
+            self.ended, self.refused, self.answer = {}, {}, None
         elif kind == "message" and payload.get("role") == "assistant":
             self.answer = _written(payload) or self.answer
         elif kind in ("function_call", "custom_tool_call"):
@@ -109,6 +115,8 @@ class _Seen:
             return
         if call_id in self._before and _REFUSED.match(said):
             self.plan = self._before[call_id]
+        if (no := _SAID_NO.match(said)) is not None:
+            self.refused[call_id] = _refused(no[1], self._calls.get(call_id, {}))
         if call_id not in self.ended:
             ended = _by_output(call_id, self._calls.get(call_id, {}), said)
             if ended is not None:
@@ -123,6 +131,28 @@ class _Seen:
             ended = _change(call_id, item)
         if ended is not None and call_id is not None:
             self.ended[call_id] = ended
+
+
+def _refused(what: str, call: Payload) -> Refused:
+    """Return that the user refused a call, and the command where the call has one."""
+    given = text(call, "arguments", "input", most=MESSAGE_CHARS)
+    command = _command_of(given) if what == "exec command" and given else None
+    about = f"{what}: {command}" if command else what
+    return Refused("permission", cut(about, MESSAGE_CHARS), retold=True)
+
+
+def _command_of(arguments: str) -> str | None:
+    """Return the command of a shell's call; some versions give it as a list of words."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict):
+        return None
+    words = given.get("command")
+    if isinstance(words, list) and all(isinstance(each, str) for each in words):
+        return cut(" ".join(words), COMMAND_CHARS) or None
+    return text(given, "cmd", "command", most=COMMAND_CHARS)
 
 
 def _used(count: Payload) -> tuple[WindowUsed, ...]:

@@ -40,6 +40,7 @@ from .report import (
     Payload,
     PermissionRequested,
     QuestionAsked,
+    Refused,
     Report,
     SessionStarted,
     SubagentEnded,
@@ -50,6 +51,8 @@ from .report import (
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
 INJECTING = frozenset(("sessionStart", "userPromptSubmitted", "postToolUse"))
+# What the reference calls the result of a tool that was not permitted.
+REFUSED = frozenset(("denied", "rejected"))
 _CLAUDES = {"UserPromptSubmit": "userPromptSubmitted", "Stop": "agentStop"}
 # Which event a payload without a name is: the first whose fields it has.
 _SHAPES = (
@@ -156,12 +159,13 @@ def _in_claudes_fields(said: Payload) -> Payload:
     given = said.get("toolArgs", said.get("toolInput"))
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
-    found = _EXIT.search(_result(said)[-200:])
+    said_back = _result(said)
+    found = _EXIT.search(said_back[-200:])
     return {
         **said,
         "tool_name": said.get("toolName"),
         "tool_input": given,
-        "tool_result": {"exit_code": int(found[1])} if found else None,
+        "tool_result": {"output": said_back} | ({"exit_code": int(found[1])} if found else {}),
     }
 
 
@@ -180,7 +184,8 @@ def _tool_finished(call: ToolCall) -> Happenings:
     kind = text(table(call.payload, "toolResult"), "resultType", "result_type")
     if kind not in (None, "success"):
         shown = cut(_result(call.payload), ERROR_CHARS) or kind
-        return tool_failed(ToolCall({**call.payload, "error": shown}, call.cwd))
+        failed = tool_failed(ToolCall({**call.payload, "error": shown}, call.cwd))
+        return (*failed, Refused("permission", call.named)) if kind in REFUSED else failed
     return tool_finished(call)
 
 

@@ -18,6 +18,7 @@ from .claude import session_ended
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
+    PATH_CHARS,
     PROMPT_CHARS,
     WORD_CHARS,
     Handler,
@@ -28,6 +29,7 @@ from .payload import (
     need,
     path,
     planned,
+    reverted,
     table,
     text,
     tool_started,
@@ -43,6 +45,7 @@ from .report import (
     Payload,
     PermissionRequested,
     PromptSubmitted,
+    Refused,
     Report,
     SessionStarted,
     Source,
@@ -76,6 +79,11 @@ _NOTHING_WRONG = frozenset(("0", "(none)"))
 _STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
 _AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
 _RAN = re.compile(r"(?:<untrusted_context>\s*)?(?:Command|Output): ")
+# What the model is told of a plan that the user did not approve.
+_REJECTED = re.compile(
+    r"Plan rejected\. (?:No feedback provided\.|User feedback: (.*?)\n\nThe plan is stored at: )",
+    re.DOTALL,
+)
 _REPLACES = b'\n{"$set":{"messages":['
 # In texts the quotation marks are escaped.
 _ID = re.compile(rb'"id":"([^"\\]{1,100})"')
@@ -167,7 +175,17 @@ def _tool_finished(call: ToolCall) -> Happenings:
         passed=passed,
         error=error,
     )
-    return (finished, *(planned(call) if passed else ()))
+    more = (*planned(call), *reverted(call, _said(call)), *_plan_refused(call)) if passed else ()
+    return (finished, *more)
+
+
+def _plan_refused(call: ToolCall) -> tuple[Refused, ...]:
+    """Return that the user rejected the plan that a tool showed; empty for all other calls."""
+    found = _REJECTED.match(_said(call)) if call.tool == "exit_plan_mode" else None
+    if found is None:
+        return ()
+    plan = text(call.given, "plan_filename", "plan_path", most=PATH_CHARS)
+    return (Refused("plan", plan, cut(found[1] or "", MESSAGE_CHARS).strip() or None),)
 
 
 def _edited(call: ToolCall) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ JSON object for the plugin: ``context`` to put into the messages, ``deny`` to re
 """
 
 import json
+import re
 
 from .payload import (
     ERROR_CHARS,
@@ -20,6 +21,7 @@ from .payload import (
     listed,
     need,
     path,
+    reverted,
     table,
     text,
     tool_failed,
@@ -40,6 +42,7 @@ from .report import (
     PermissionRequested,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     SessionEnded,
     SessionStarted,
@@ -49,6 +52,12 @@ from .report import (
 
 # Of what a permission is about, so many are named.
 PATTERNS = 5
+# What OpenCode says where the user, or a rule of theirs, refused a tool call.
+_SAID_NO = re.compile(
+    r"The user (?:rejected permission to use|has specified a rule which prevents you from using)"
+    r" this specific tool call(?: with the following feedback: (.*))?",
+    re.DOTALL,
+)
 
 
 class OpenCode(Adapter):
@@ -113,7 +122,7 @@ def _in_claudes_fields(payload: Payload) -> Payload:
         "tool_name": payload.get("tool"),
         "tool_input": payload.get("args"),
         "tool_use_id": payload.get("call_id"),
-        "tool_output": {"exit_code": metadata.get("exit")},
+        "tool_output": {"exit_code": metadata.get("exit"), "output": metadata.get("output")},
         "duration_ms": None if begun is None or ended is None else max(0, ended - begun),
     }
 
@@ -143,6 +152,15 @@ def _paused(call: ToolCall) -> Happenings:
     if text(call.payload, "parent_id") is not None:
         return (SubagentEnded(last_message=answer),)
     return (Paused(last_message=answer),)
+
+
+def _tool_failed(call: ToolCall) -> Happenings:
+    """Tell that a tool failed; OpenCode says so too where the user or a rule refused the call."""
+    found = _SAID_NO.match(text(call.payload, "error", most=ERROR_CHARS) or "")
+    if found is None:
+        return tool_failed(call)
+    reason = cut(found[1] or "", MESSAGE_CHARS).strip() or None
+    return (*tool_failed(call), Refused("permission", call.named, reason))
 
 
 def _failed(call: ToolCall) -> Happenings:
@@ -178,8 +196,8 @@ _HANDLERS: dict[str, Handler] = {
     "session.created": _session_started,
     "chat.message": _prompted,
     "tool.execute.before": tool_started,
-    "tool.execute.after": lambda call: (finished(call),),
-    "tool.failed": tool_failed,
+    "tool.execute.after": lambda call: (finished(call), *reverted(call)),
+    "tool.failed": _tool_failed,
     "todo.updated": lambda call: listed(call.payload.get("todos")),
     "session.compacting": _compacting,
     "session.compacted": lambda call: (

@@ -7,11 +7,13 @@ what it can do without.
 import os.path
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from .report import (
+    CommitReverted,
     Happenings,
     Payload,
     PlanItem,
@@ -133,6 +135,14 @@ _PLANNING = frozenset(("exitplanmode",))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
+# Git tells of a commit in the first lines that it prints.
+OUTPUT_CHARS = 20_000
+# Git's own line about the commit that a revert made: "[main 1a2b3c4] Revert "Add retries"".
+_REVERTED = re.compile(
+    r'^(?:Output: )?\[[^\]\n]{1,300} [0-9a-f]{4,64}\] (Revert|Reapply) "(.{1,500})"$', re.MULTILINE
+)
+_TWICE = re.compile(r'Revert "(.{1,500})"')
+REVERTED = 20
 _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
@@ -180,6 +190,21 @@ class ToolCall(msgspec.Struct, frozen=True):
     def command(self) -> str | None:
         """Return the command line of a shell's call, None for all other tools."""
         return text(self.given, "command", most=COMMAND_CHARS) if self.kind in SHELLS else None
+
+    @property
+    def output(self) -> str:
+        """Return what the tool printed, empty where the harness does not say it."""
+        for name in _RESULTS:
+            if isinstance(said := self.payload.get(name), str):
+                return said[:OUTPUT_CHARS]
+        return text(self.result, "stdout", "output", most=OUTPUT_CHARS) or ""
+
+    @property
+    def named(self) -> str:
+        """Return the tool with its command or its file: what a person is asked about."""
+        file = text(self.given, *_FILE_FIELDS, most=PATH_CHARS)
+        about = self.command or next(iter(self.edits), None) or file
+        return cut(f"{self.tool}: {about}" if about else self.tool, MESSAGE_CHARS)
 
     @property
     def edits(self) -> tuple[str, ...]:
@@ -256,6 +281,20 @@ def tool_failed(call: ToolCall) -> Happenings:
             duration_ms=whole(call.payload, "duration_ms"),
         ),
     )
+
+
+def reverted(call: ToolCall, output: str | None = None) -> tuple[CommitReverted, ...]:
+    """Return the commits that a command reverted, as Git printed it; empty for other commands."""
+    if call.command is None or "revert" not in call.command:
+        return ()
+    printed = call.output if output is None else output[:OUTPUT_CHARS]
+    found = []
+    for line in islice(_REVERTED.finditer(printed), REVERTED):
+        # An older Git says "Revert "Revert "Add retries""" of what is there again.
+        twice = _TWICE.fullmatch(line[2]) if line[1] == "Revert" else None
+        subject = twice[1] if twice else line[2]
+        found.append(CommitReverted(subject, again=line[1] == "Reapply" or twice is not None))
+    return tuple(found)
 
 
 def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:

@@ -185,6 +185,25 @@ class PlanProposed(Happening, frozen=True):
     plan: str | None = None
 
 
+class Refused(Happening, frozen=True):
+    """A person, or a rule of theirs, refused a permission or a plan; the harness says so.
+
+    ``about`` is the tool's call or the plan. ``retold`` says that it may have been told before.
+    """
+
+    what: Literal["permission", "plan"]
+    about: str | None = None
+    reason: str | None = None
+    retold: bool = False
+
+
+class CommitReverted(Happening, frozen=True):
+    """Git said that it reverted a commit, or with ``again`` that it applied the commit again."""
+
+    subject: str
+    again: bool = False
+
+
 class RunningItem(msgspec.Struct, frozen=True):
     """Something that runs for the agent; ``id`` is the harness's name for it.
 
@@ -234,6 +253,8 @@ AnyHappening = (
     | PermissionRequested
     | QuestionAsked
     | PlanProposed
+    | Refused
+    | CommitReverted
     | WorkRuns
     | WorkEnded
     | SessionEnded

@@ -21,6 +21,7 @@ from fleetd.harness.report import (
     PlanProposed,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     RunningItem,
     SessionEnded,
@@ -506,9 +507,11 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     idle, seen = said("TeammateIdle", teammate_name="b").happenings
     assert idle == Noted("teammate_idle", "b")
     assert seen == WorkRuns((RunningItem("b", "teammate"),))
-    assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(
-        "permission_denied", "Bash: no"
-    )
+    noted, refused = said(
+        "PermissionDenied", tool_name="Bash", tool_input={"command": "make push"}, reason="no"
+    ).happenings
+    assert noted == Noted("permission_denied", "Bash: no")
+    assert refused == Refused("permission", "Bash: make push", "no")
 
 
 @pytest.mark.parametrize("event", ["ConfigChange", "WorktreeCreate", "WhateverComesNext"])

@@ -20,6 +20,7 @@ from fleetd.harness.report import (
     Planned,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     SessionEnded,
     SessionStarted,
@@ -100,7 +101,10 @@ RECORDED: dict[str, tuple[tuple[AnyHappening, ...], dict[str, Any]]] = {
     "todo.updated": ((Planned(PLAN, whole=True),), {}),
     "tool.execute.before.read": ((ToolStarted("read", call_id="call_5"),), {}),
     "tool.failed.read": (
-        (ToolFinished("read", call_id="call_5", passed=False, error=REFUSED, duration_ms=12),),
+        (
+            ToolFinished("read", call_id="call_5", passed=False, error=REFUSED, duration_ms=12),
+            Refused("permission", "read: /nonexistent"),
+        ),
         {},
     ),
     "session.compacting": ((Compacting("auto"),), {}),

@@ -7,6 +7,7 @@ import msgspec
 
 from ...harness.report import (
     AnyHappening,
+    CommitReverted,
     Compacted,
     Compacting,
     DirectoryChanged,
@@ -18,6 +19,7 @@ from ...harness.report import (
     PlanProposed,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     RunningItem,
     SessionEnded,
@@ -48,6 +50,7 @@ from ..events import streams
 from ..liveness import needs
 from ..liveness.needs import Need
 from ..liveness.open_calls import ENDS_A_CALL
+from ..notes import facts
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
@@ -188,6 +191,8 @@ def _started(hook: HookContext, told: SessionStarted) -> None:
     if told.source in ("resume", "compact"):
         hook.window = session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.window)
     if told.source != "compact":
+        if _unapproved_plan(hook) is not None:  # nobody is asked any more
+            needs.end_need(hook.tx, hook.ctx, hook.agent_id)
         session_lifecycle.set_waiting(hook.tx, hook.agent_id)
     if told.source != "resume":
         sessions.set_window_usage(hook.tx, key_of(hook.report), None)
@@ -195,8 +200,42 @@ def _started(hook: HookContext, told: SessionStarted) -> None:
 
 def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
     kept = hook.ctx.config.keep_prompts
-    hook.mission(told.prompt if kept else None)
+    mission_id = hook.mission(told.prompt if kept else None)
+    if (plan := _unapproved_plan(hook)) is not None and mission_id is not None:
+        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, facts.plan_refused(plan, None))
     hook.append(("prompt_submitted", {"prompt": told.prompt if kept else None}))
+
+
+def _unapproved_plan(hook: HookContext) -> str | None:
+    """Return the plan that waits for its approval when the user writes a prompt instead.
+
+    Whatever the agent does after an approval ends that need first, and so does a resumed session.
+    """
+    if hook.window.agent is None or hook.window.agent["needs"] != "plan_approval":
+        return None
+    found: str | None = hook.tx.value(
+        "SELECT needs_text FROM agents WHERE id = :id AND needs = 'plan_approval'",
+        id=hook.agent_id,
+    )
+    return found
+
+
+def _refused(hook: HookContext, told: Refused) -> None:
+    say = facts.plan_refused if told.what == "plan" else facts.permission_denied
+    if (mission_id := hook.mission()) is not None:
+        text = say(told.about, told.reason)
+        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text, again=told.retold)
+
+
+def _commit_reverted(hook: HookContext, told: CommitReverted) -> None:
+    mission_id = hook.mission()
+    if mission_id is None:
+        return
+    text = facts.commit_reverted(told.subject)
+    if told.again:
+        facts.end(hook.tx, hook.ctx, mission_id, text, "the commit was applied again")
+    else:
+        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text)
 
 
 def _tool_started(hook: HookContext, told: ToolStarted) -> None:
@@ -419,6 +458,8 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     PermissionRequested: _permission_requested,
     QuestionAsked: _question_asked,
     PlanProposed: _plan_proposed,
+    Refused: _refused,
+    CommitReverted: _commit_reverted,
     WorkRuns: _work_runs,
     WorkEnded: _work_ended,
     SessionEnded: _session_ended,

@@ -116,6 +116,9 @@ async def test_the_last_deed_is_the_one_that_looking_through_the_log_finds(
             await compare(fleet, missions)
 
 
+MIGRATIONS = resources.files("fleetd.store") / "migrations"
+
+
 def of_migration() -> str:
     """Return the statement with which an older store learns of its last deeds."""
     (text,) = (sql for number, sql in migrations() if number == 9)
@@ -123,15 +126,24 @@ def of_migration() -> str:
 
 
 def test_every_list_of_what_is_no_deed_is_the_same() -> None:
-    postgres = resources.files("fleetd.store") / "migrations" / "postgres" / "0009_deeds.sql"
-    (ours,) = (sql for number, sql in migrations() if number == 9)
-    lists = [
-        re.findall(r"'(\w+)'", found)
-        for text in (schema(), ours, postgres.read_text("utf-8"))
-        for found in re.findall(r"type NOT IN \(([^)]*)\)", text)
-    ]
-    assert len(lists) == 5
-    assert all(found == list(NO_DEEDS) for found in lists)
+    postgres = MIGRATIONS / "postgres"
+    ours = dict(migrations())
+    lists = {
+        at: [
+            re.findall(r"'(\w+)'", found)
+            for text in texts
+            for found in re.findall(r"type NOT IN \(([^)]*)\)", text)
+        ]
+        for at, texts in {
+            9: (ours[9], (postgres / "0009_deeds.sql").read_text("utf-8")),
+            11: (schema(), ours[11], (postgres / "0011_notes.sql").read_text("utf-8")),
+        }.items()
+    }
+    assert [len(found) for found in lists.values()] == [4, 3]
+    assert all(found == list(NO_DEEDS) for found in lists[11])
+    # A note was none before there were notes.
+    before = [kind for kind in NO_DEEDS if not kind.startswith("note_")]
+    assert all(found == before for found in lists[9])
 
 
 def read_through(rows: list[Row], pinned: str | None) -> list[str]:

@@ -130,7 +130,7 @@ async def test_a_withdrawn_one_stays_with_its_reason(fleet: Fleet) -> None:
     )
     assert await texts(fleet) == []
     assert (await fleet.do(NoteList(withdrawn=True))).notes == [withdrawn]
-    with pytest.raises(InvalidState, match="was withdrawn at .*: Too slow on the phone"):
+    with pytest.raises(InvalidState, match=r"was withdrawn at .*: Too slow on the phone"):
         await fleet.do(NoteWithdraw(note.id, "Again"))
     with pytest.raises(InvalidState, match="was withdrawn"):
         await fleet.do(NotePin(note.id))
