@@ -29,7 +29,7 @@ COMMAND = "COMMAND"
 IDS = {
     **{
         noun: f"the {noun}'s id, or its first four digits: fleetctl {noun} list"
-        for noun in ("mission", "sortie", "lock")
+        for noun in ("mission", "sortie", "lock", "note")
     },
     "snapshot": "the snapshot's id: fleetctl snapshot list",
     "checkpoint": "the checkpoint's id, or its first four digits: fleetctl checkpoint list",

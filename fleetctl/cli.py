@@ -47,6 +47,7 @@ GROUPS = {
     "missions": {
         "mission": "create, start and end missions",
         "sortie": "add, assign and complete the pieces of a mission",
+        "note": "keep decisions, constraints and what is ruled out",
     },
     "agents": {
         "agent": "register agents, and list the agents at work",
@@ -118,6 +119,7 @@ LISTS = {
     **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
     **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoint"),
     "message_id": "mail",
+    "note_id": "note",
 }
 # Their kinds are the reason codes of the snapshot lifecycle: scripts and people look for them.
 WITH_REASON_CODE = (SchemaInvalid, IntegrityMismatch, AtomicWriteFailed, RetentionPruneFailed)

@@ -171,7 +171,7 @@ class _Plain:
             return DIGEST
         if name == "epoch":
             return "5f0c2a9be1d74836"
-        if name == "text":
+        if name == "text" and len(text.splitlines()) > 3:
             return "\n".join([*text.splitlines()[:3], "..."])
         text = re.sub(r"\bElapsed: \d+s\b", "Elapsed: 0s", text)
         return re.sub(r"\b\d+(\.\d+)? (MB|kB|files|ms|s)\b", r"42 \2", text)

@@ -28,6 +28,7 @@ NOUNS = {
     "attention": "What agents do and need",
     "lock": "Locks",
     "message": "Messages",
+    "note": "Notes that last",
     "event": "Events",
     "cursor": "Cursors",
     "checkpoint": "Checkpoints",

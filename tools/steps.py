@@ -87,6 +87,21 @@ STEPS: tuple[Step, ...] = (
     ("message.inbox", {"agent_id": "bob"}),
     ("message.requeue", {"message_id": "{second}"}),
     (
+        "note.add",
+        {
+            "kind": "decision",
+            "text": "The form validates on the server",
+            "because": "Clients differ",
+            "path": "src/form.py",
+            "mission_id": "{mission}",
+            "agent_id": "alice",
+        },
+        {"note": _id},
+    ),
+    ("note.pin", {"note_id": "{note}"}),
+    ("note.list", {"mission_id": "{mission}"}),
+    ("note.withdraw", {"note_id": "{note}", "reason": "The client validates too"}),
+    (
         "event.append",
         {
             "type": "file_modified",

@@ -169,6 +169,13 @@ def _messages(ask: Ask) -> Iterator[Completion]:
         yield Completion(each.id, text, "open" if owed else "acked")
 
 
+def _notes(ask: Ask) -> Iterator[Completion]:
+    """Yield the notes that stand of the missions that are meant here, newest first."""
+    for mission in _current(ask):
+        for each in ask("note.list", mission_id=mission, newest=True, limit=LIMIT).notes:
+            yield Completion(each.id, f"{each.kind}  {each.text}")
+
+
 def _threads(ask: Ask) -> Iterator[Completion]:
     for each in reversed(ask("message.list").messages):
         if each.thread_id:
@@ -207,6 +214,7 @@ SOURCES: dict[str, Callable[[Ask], Iterator[Completion]]] = {
     "lock": _locks,
     "message": _messages,
     "thread": _threads,
+    "note": _notes,
     "agent": _agents,
 }
 KINDS = (*SOURCES, *STATUSES)

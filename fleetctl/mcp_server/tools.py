@@ -1,12 +1,12 @@
 """The tools: what each takes and does, and all of them by name."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
 from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState, NotFound
-from fleetd.protocol.records import Agent, Mission, Sortie
+from fleetd.protocol.records import Agent, Mission, Sortie, WorkNote
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentNote, Lines
 from fleetd.protocol.requests.attention import AttentionList
@@ -28,6 +28,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
     NewSortie,
 )
+from fleetd.protocol.requests.note import NoteAdd, NoteWithdraw
 from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.sortie import (
     SortieBlock,
@@ -43,6 +44,9 @@ from fleetd.protocol.types import (
     Files,
     MessageId,
     MissionId,
+    NoteId,
+    NoteKind,
+    NoteText,
     Path,
     Percent,
     SortieId,
@@ -290,30 +294,78 @@ async def _refuse_others(session: Session, agent: Agent, mission: Mission) -> No
 
 
 class NoteArguments(Arguments, frozen=True, kw_only=True):
-    """What an agent declares."""
+    """What an agent keeps for its mission, or declares for itself."""
 
+    kind: NoteKind | None = None
+    text: NoteText | None = None
+    because: NoteText | None = None
+    path: Path | None = None
+    withdraw: Annotated[NoteId, Meta(description="id of your note that holds no longer")] | None = (
+        None
+    )
     last_action: Text | None = None
     next_steps: Lines | None = None
     blockers: Lines | None = None
 
 
 @tool(
-    "Leave yourself a note for a lost context. A given field replaces its old value.",
+    "Note for all agents: kind, text. For yourself: the last three; each replaces its old value.",
     repeats=True,
 )
 async def note(session: Session, asked: NoteArguments) -> str:
-    """Keep what the agent declares."""
+    """Keep a note that lasts, withdraw one, or keep what the agent declares of itself."""
     given = (asked.last_action, asked.next_steps, asked.blockers)
-    if given == (None, None, None):
-        raise InvalidParams("The note is empty.", hint="Give at least one field.")
+    lasting = (asked.kind, asked.text, asked.withdraw)
+    if (*given, *lasting) == (None,) * 6:
+        raise InvalidParams("The note is empty.", hint="Give kind and text, or another field.")
+    _refuse_half(asked)
     agent = await session.me()
-    kept = (await session.ask(AgentNote(agent.id, *given))).note
-    lines = [f"Noted for {agent.id}."]
+    lines: list[str] = []
+    if asked.kind is not None:
+        lines.append(await _noted(session, agent, asked, asked.kind))
+    if asked.withdraw is not None:
+        gone = await session.ask(NoteWithdraw(asked.withdraw, asked.because or "", agent.id))
+        lines.append(f"Withdrawn: {gone.id}, {formatting.cut(gone.text)}")
+    if given != (None, None, None):
+        lines += _declared(agent.id, (await session.ask(AgentNote(agent.id, *given))).note)
+    return formatting.listed(lines)
+
+
+def _refuse_half(asked: NoteArguments) -> None:
+    """Raise InvalidParams for a note that lasts without its kind, its text or its reason."""
+    kinds = ", ".join(get_args(NoteKind))
+    if asked.kind is None and asked.text is not None:
+        raise InvalidParams("kind is missing.", hint=f"It is one of {kinds}.")
+    if asked.kind is not None and asked.text is None:
+        raise InvalidParams("text is missing.", hint="Say it in 1 to 2,000 characters.")
+    if asked.withdraw is not None and not asked.because:
+        raise InvalidParams("because is missing.", hint="Say why the note holds no longer.")
+
+
+async def _noted(session: Session, agent: Agent, asked: NoteArguments, kind: NoteKind) -> str:
+    mission = await session.my_mission(agent)
+    path = absolute(session, asked.path) if asked.path is not None else None
+    because = None if asked.withdraw is not None else asked.because
+    kept = await session.ask(
+        NoteAdd(
+            kind,
+            asked.text or "",
+            because=because,
+            path=path,
+            mission_id=mission.id,
+            agent_id=agent.id,
+        )
+    )
+    return f"Noted {kept.id} in {mission.id} for all its agents: {formatting.cut(kept.text)}"
+
+
+def _declared(agent_id: str, kept: WorkNote | None) -> list[str]:
+    lines = [f"Noted for {agent_id}."]
     if kept is not None:
         lines += [f"Last action: {formatting.cut(kept.last_action)}"] * bool(kept.last_action)
         lines += [f"Next: {formatting.cut(each)}" for each in kept.next_steps]
         lines += [f"Blocker: {formatting.cut(each)}" for each in kept.blockers]
-    return formatting.listed(lines)
+    return lines
 
 
 class CheckpointArguments(Arguments, frozen=True, kw_only=True):

@@ -175,8 +175,9 @@ def _tool_finished(call: ToolCall) -> Happenings:
         passed=passed,
         error=error,
     )
-    more = (*planned(call), *reverted(call, _said(call)), *_plan_refused(call)) if passed else ()
-    return (finished, *more)
+    if not passed:
+        return (finished,)
+    return (finished, *planned(call), *reverted(call, _said(call)), *_plan_refused(call))
 
 
 def _plan_refused(call: ToolCall) -> tuple[Refused, ...]:

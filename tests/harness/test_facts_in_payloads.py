@@ -143,8 +143,8 @@ def test_of_many_reverts_some_are_told() -> None:
         ),
         (
             (
-                "The user has specified a rule which prevents you from using this specific tool call."
-                " Here are the relevant rules"
+                "The user has specified a rule which prevents you from using this specific tool"
+                " call. Here are the relevant rules"
             ),
             None,
         ),
@@ -173,8 +173,8 @@ def test_copilot_tells_that_a_call_was_refused(kind: str, number: int) -> None:
     [
         (
             (
-                "Plan rejected. User feedback: No new\ndependency\n\nThe plan is stored at: /p/x.md\n"
-                "Revise the plan based on the feedback."
+                "Plan rejected. User feedback: No new\ndependency\n\nThe plan is stored at: /p/x.md"
+                "\nRevise the plan based on the feedback."
             ),
             [Refused("plan", "login.md", "No new\ndependency")],
         ),

@@ -22,6 +22,7 @@ from fleetd.protocol.requests.mission import (
     MissionList,
     MissionStart,
 )
+from fleetd.protocol.requests.note import NoteList
 from fleetd.protocol.requests.sortie import SortieList
 from tests.mcp.conftest import Start
 from tests.support.fleet import Fleet
@@ -296,6 +297,33 @@ async def test_a_note_a_checkpoint_and_the_briefing(near: Start, fleet: Fleet) -
     assert note.next_steps == ["Test it"]
 
 
+async def test_a_note_that_lasts_is_for_all_agents_and_its_authors_to_withdraw(
+    near: Start, fleet: Fleet
+) -> None:
+    async with near() as alice, near("bob") as bob:
+        await alice.does("plan", goal="Add login", sorties=[{"title": "Form"}])
+        told = await alice.does(
+            "note", kind="ruled-out", text="bcrypt", because="It cuts", path="src/a.py"
+        )
+        found = re.fullmatch(r"Noted (nte-\w+) in msn-\w+ for all its agents: bcrypt", told)
+        assert found is not None
+        assert "“bcrypt”, because “It cuts”" in await alice.does("briefing")
+        assert "- Ruled out by alice: “bcrypt”" in await bob.does("briefing")
+        empty = await alice.fails("note", kind="finding", text=" ")
+        assert "text is empty; it takes 1 to 2,000 characters" in empty
+        refused = await bob.fails("note", withdraw=found[1], because="I like it")
+        assert "bob cannot withdraw it" in refused
+        gone = await alice.does("note", withdraw=found[1], because="It does not", last_action="x")
+        assert gone.splitlines() == [
+            f"Withdrawn: {found[1]}, bcrypt",
+            "Noted for alice.",
+            "Last action: x",
+        ]
+        assert "bcrypt" not in await bob.does("briefing")
+    [note] = (await fleet.do(NoteList(withdrawn=True))).notes
+    assert (note.withdrawn_by, note.withdrawn_reason) == ("alice", "It does not")
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("sortie", {"state": "start"}, "sortie_id is missing"),
     ("sortie", {"sortie_id": "x y", "state": "start"}, "expected an id such as"),
@@ -317,6 +345,17 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"goal": "x", "sorties": [{"titel": "y"}]}, 'no argument "titel" in sorties'),
     ("plan", {"sorties": ["a"]}, 'sorties[0]: expected an object such as {"title": ...}.'),
     ("note", {}, "The note is empty"),
+    (
+        "note",
+        {"kind": "guess", "text": "x"},
+        'kind: expected one of constraint, decision, finding, ruled-out, got "guess".',
+    ),
+    ("note", {"text": "x"}, "kind is missing"),
+    ("note", {"kind": "finding"}, "text is missing"),
+    ("note", {"kind": "finding", "text": "x" * 2_001}, "a string of at most 2000 characters"),
+    ("note", {"withdraw": "nte-00000000"}, "because is missing"),
+    ("note", {"withdraw": "nte-00000000", "because": "x"}, "nte-00000000"),
+    ("note", {"kind": "finding", "text": "x"}, "You have no mission"),
     ("send", {"to": [], "subject": "x"}, "to: expected an array with at least one item"),
     ("ack", {"message_ids": ["msg-00000000"]}, "msg-00000000"),
     ("mission", {"mission_id": "msn-00000000"}, "msn-00000000"),
