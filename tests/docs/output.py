@@ -7,9 +7,9 @@ then on, as for a person who types what they saw.
 
 import re
 
-ID = re.compile(r"\b(?:msn|srt|chk|lck|msg|rcv|sub)-[0-9a-f]{8}\b|\bcp_\d{8}T\d{9}Z_\d+\b")
+ID = re.compile(r"\b(?:msn|srt|chk|lck|msg|rcv|nte|sub)-[0-9a-f]{8}\b|\bcp_\d{8}T\d{9}Z_\d+\b")
 _LOOSE = (
-    (r"(?P<id>\b(?:msn|srt|chk|lck|msg|rcv|sub)-[0-9a-f]{8}\b|\bcp_\d{8}T\d{9}Z_\d+\b)", ""),
+    (r"(?P<id>\b(?:msn|srt|chk|lck|msg|rcv|nte|sub)-[0-9a-f]{8}\b|\bcp_\d{8}T\d{9}Z_\d+\b)", ""),
     (
         r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z",

@@ -116,9 +116,7 @@ def _place(mission: Row, path: str | None, cwd: str | None) -> str | None:
         return None
     whole = os.path.normpath(f"{cwd}/{path}" if cwd and not path.startswith("/") else path)
     root = mission["project_dir"]
-    if root and whole.startswith(root.rstrip("/") + "/"):
-        return os.path.relpath(whole, root)
-    return whole
+    return whole.removeprefix(f"{root.rstrip('/')}/") if root else whole
 
 
 def _standing_alike(tx: Tx, mission_id: str, note: Row) -> Row | None:

@@ -8,7 +8,7 @@ from fleetd.protocol.errors import InvalidParams, InvalidState, LimitExceeded, N
 from fleetd.protocol.records import Note
 from fleetd.protocol.requests.agent import AgentRegister
 from fleetd.protocol.requests.event import EventList
-from fleetd.protocol.requests.mission import MissionCancel
+from fleetd.protocol.requests.mission import MissionCancel, MissionCreate, MissionStart
 from fleetd.protocol.requests.note import NoteAdd, NoteList, NotePin, NoteWithdraw
 from tests.support.fleet import Fleet
 
@@ -72,6 +72,12 @@ async def test_its_path_is_told_from_the_missions_directory(
         fleet, mission.id, "Generated", path=path.format(**names), cwd=str(fleet.project)
     )
     assert note.path == kept.format(**names)
+
+
+async def test_without_a_directory_a_path_is_the_whole_one(fleet: Fleet) -> None:
+    mission = await fleet.do(MissionStart((await fleet.do(MissionCreate("Anywhere"))).id))
+    for path in ("/etc/hosts", "src/a.py"):
+        assert (await add(fleet, mission.id, path, path=path)).path == path
 
 
 async def test_the_same_note_of_the_same_author_is_added_once(fleet: Fleet) -> None:
