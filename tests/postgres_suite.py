@@ -23,6 +23,7 @@ _RULES = {
     "liveness": "detection",
     "locks": "lock_rules lock_waits",
     "missions": "list_pages selection",
+    "notes": "facts notes notes_that_last",
     "recovery": "context_injection prompt recovery_edges recovery_rules restoration"
     " restoration_scenarios",
     "retention": "pruning pruning_batches",

@@ -27,6 +27,7 @@ from ..protocol.errors import InvalidState, NotFound, Unavailable
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet
 from ..protocol.requests.event import EventAppend
+from ..protocol.requests.note import NoteAdd
 from ..protocol.requests.snapshot import SnapshotRecord
 from ..protocol.requests.system import SystemForget
 from .repositories import Repositories, Repository, inside_of
@@ -263,7 +264,7 @@ async def refuse_ignored(
     if isinstance(request, SystemForget):
         return
     cwd = getattr(request, "cwd", None)
-    file = getattr(request, "file", None)
+    file = request.path if isinstance(request, NoteAdd) else getattr(request, "file", None)
     named = [absolute(file, cwd)] if file else []
     if isinstance(request, EventAppend):
         named += _paths_in_event(request.data)

@@ -17,6 +17,7 @@ from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.lock import LockAcquire, LockList
 from fleetd.protocol.requests.message import MessageSend
 from fleetd.protocol.requests.mission import MissionCreate, MissionCurrent, MissionList
+from fleetd.protocol.requests.note import NoteAdd
 from fleetd.protocol.requests.snapshot import (
     DeclaredDigest,
     DeclaredStep,
@@ -60,6 +61,8 @@ async def careful(tmp_path: Path) -> AsyncIterator[Fleet]:
         ErrorReport("insider", "exception", "Error", "text"),
         MessageSend("insider", ["outsider"], "subject"),
         LockAcquire("/elsewhere", "insider"),
+        NoteAdd("finding", "It is slow", path="{}/notes.txt"),
+        NoteAdd("finding", "It is slow", agent_id="insider"),
     ],
     ids=lambda request: f"{type(request).__name__}-{getattr(request, 'cwd', None)}",
 )
@@ -69,7 +72,7 @@ async def test_a_request_about_an_ignored_directory_is_refused_and_leaves_no_tra
     private = str(real(tmp_path) / PRIVATE)
     changes = {
         name: value.format(private)
-        for name in ("cwd", "project_dir", "file")
+        for name in ("cwd", "project_dir", "file", "path")
         if (value := getattr(request_, name, None))
     }
     before = careful.dump()
