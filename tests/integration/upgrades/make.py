@@ -91,6 +91,14 @@ def fill(old: Old, project: Path) -> None:
     old.call("lock.force_release", lock_id=taken["id"], agent_id="dispatch-1", reason="needed")
     note = {"last_action": "Drew the form", "next_steps": ["Check it"], "blockers": ["No API key"]}
     old.call("agent.note", agent_id="alice", **note)
+    for kind, text in (("decision", "Use argon2"), ("ruled-out", "bcrypt")):
+        kept = {"because": "It cuts", "path": str(project / "src/1.py"), "mission_id": mission}
+        old.call("note.add", kind=kind, text=text, agent_id="alice", **kept)
+    mine = old.call("note.add", kind="constraint", text="Never push", mission_id=mission)
+    if mine is not None:
+        old.call("note.pin", note_id=mine["id"])
+        gone = old.call("note.add", kind="finding", text="It is slow", mission_id=mission)
+        old.call("note.withdraw", note_id=gone["id"], reason="It is not")
     mail = {"mission_id": mission, "thread_id": "login", "priority": "high"}
     letter = {
         "from": "dispatch-1",

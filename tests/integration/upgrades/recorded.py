@@ -6,7 +6,7 @@ from typing import Any
 Call = Callable[..., Any]
 KINDS = (
     *("missions", "sorties", "agents", "locks", "messages", "recoveries"),
-    *("checkpoints", "snapshots", "events", "cursors", "running"),
+    *("checkpoints", "snapshots", "events", "cursors", "running", "notes"),
 )
 
 
@@ -47,6 +47,7 @@ def of(call: Call) -> dict[str, Any]:
             for agent in call("attention.list").get("agents", [])
             for work in agent["running"]
         },
+        "notes": _by_id(call("note.list", withdrawn=True).get("notes", [])),
     }
 
 
