@@ -119,7 +119,7 @@ _AGENTS = (
 )
 _NOTES = (
     EventType("note_added", ("{who} noted", " ({kind})", ": {text}", ", because {because}")),
-    EventType("note_recorded", ("fleetd noted", " ({kind})", ": {text}"), activity=False),
+    EventType("note_recorded", ("A fact was noted of {who}", ": {text}"), activity=False),
     EventType("note_withdrawn", ("{who} withdrew the note {text}", ": {reason}")),
     EventType("note_pinned", ("{who} pinned the note {text}",), activity=False),
     EventType("note_unpinned", ("{who} removed the pin of the note {text}",), activity=False),

@@ -86,6 +86,9 @@ def stored(daemon: Daemon, home: Path) -> dict[str, str]:
         call("sortie.start", sortie_id=second, agent_id="b")
         call("sortie.block", sortie_id=second, reason=EVIL)
         call("agent.note", agent_id="a", last_action=EVIL, next_steps=[EVIL], blockers=[EVIL])
+        kept = {"text": EVIL, "because": EVIL, "path": FILE, "mission_id": mission}
+        note = call("note.add", kind="decision", **kept)
+        call("note.add", kind="finding", **kept, agent_id="a")
         lock = call("lock.acquire", file=FILE, agent_id="a", mission_id=mission)
         message = call(
             "message.send", **{"from": "b"}, to=["a"], subject=EVIL, body=EVIL, mission_id=mission
@@ -117,6 +120,7 @@ def stored(daemon: Daemon, home: Path) -> dict[str, str]:
         "mission": mission,
         "first": first,
         "second": second,
+        "note": note["id"],
         "lock": lock["id"],
         "message": message["id"],
         "checkpoint": checkpoint["id"],
@@ -143,6 +147,11 @@ agent show a
 agent show b
 agent note a --last-action EVIL --next-step EVIL --blocker EVIL
 agent start a
+note decision EVIL --because EVIL --path FILE
+note list --withdrawn
+note pin {note}
+note withdraw {note} --reason EVIL
+note guess EVIL
 lock list
 lock check FILE 99
 lock acquire FILE --agent b
