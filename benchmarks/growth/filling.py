@@ -16,6 +16,8 @@ from fleetd.store.sqlite.connect import open_database
 
 UNDER_WAY = 10
 SORTIES = 4
+# One of them is in force.
+NOTES = 2
 # What any one mission has of events, however many there are in all.
 OWN_EVENTS = 100
 # Young enough that nothing is past its retention.
@@ -51,6 +53,7 @@ def _missions(connection: apsw.Connection, missions: int) -> None:
     _insert(connection, "locks", (_lock(n, k, at) for n in over for k in range(2)))
     _insert(connection, "messages", (_message(n, at) for n in over))
     _insert(connection, "deliveries", (_delivery(n, at) for n in over))
+    _insert(connection, "notes", (_note(n, k, at) for n in every for k in range(NOTES)))
     _insert(connection, "recoveries", (_recovery(n, at) for n in over))
     _insert(connection, "episodes", (_episode(n, at) for n in over))
     _insert(connection, "sessions", (_session(n, at) for n in every))
@@ -133,6 +136,21 @@ def _lock(n: int, k: int, at: str) -> dict[str, Any]:
         "fencing_token": n * 2 + k + 1,
         "status": "released",
         "released_at": at,
+    }
+
+
+def _note(n: int, k: int, at: str) -> dict[str, Any]:
+    return {
+        "id": f"nte-{(n * NOTES + k) * 2_654_435_761 % 2**32:08x}",
+        "seq": n,
+        "mission_id": mission_id(n),
+        "kind": "decision",
+        "text": f"Module {k} keeps its name",
+        "origin": "agent",
+        "agent_id": f"agent-{n}",
+        "created_at": at,
+        "withdrawn_at": at if k else None,
+        "withdrawn_reason": "It is renamed" if k else None,
     }
 
 

@@ -42,6 +42,7 @@ from fleetd.protocol.requests.mission import (
     MissionUpdate,
     NewSortie,
 )
+from fleetd.protocol.requests.note import NoteAdd, NoteList
 from fleetd.protocol.requests.recovery import (
     RecoveryContextGet,
     RecoveryDetect,
@@ -134,6 +135,11 @@ simply(
     "event.list, since a time",
     lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
 )
+simply("note.add", lambda s: NoteAdd("finding", f"N{s.number()}", mission_id=s.own))
+simply("note.list", lambda _: NoteList(limit=50))
+simply("note.list, newest", lambda _: NoteList(newest=True, limit=50))
+simply("note.list, of a mission", lambda _: NoteList(mission_id(3), withdrawn=True))
+simply("note.list, of an agent", lambda _: NoteList(agent_id="agent-1"))
 simply("attention.list", lambda _: AttentionList())
 simply("attention.list, waiting", lambda _: AttentionList(waiting=True))
 simply("attention.list, of an agent", lambda _: AttentionList(agent_id="worker"))
