@@ -120,9 +120,9 @@ _AGENTS = (
 _NOTES = (
     EventType("note_added", ("{who} noted", " ({kind})", ": {text}", ", because {because}")),
     EventType("note_recorded", ("A fact was noted of {who}", ": {text}"), activity=False),
-    EventType("note_withdrawn", ("{who} withdrew the note {text}", ": {reason}")),
-    EventType("note_pinned", ("{who} pinned the note {text}",), activity=False),
-    EventType("note_unpinned", ("{who} removed the pin of the note {text}",), activity=False),
+    EventType("note_withdrawn", ("{who} withdrew a note", " ({kind})", ": {reason}")),
+    EventType("note_pinned", ("{who} pinned a note", " ({kind})"), activity=False),
+    EventType("note_unpinned", ("{who} removed the pin of a note", " ({kind})"), activity=False),
 )
 _LOCKS = (
     EventType(

@@ -204,7 +204,6 @@ class NoteWithdrawn(Payload, frozen=True, kw_only=True):
 
     note_id: str
     kind: NoteKind
-    text: str
     reason: str
 
 
@@ -213,7 +212,6 @@ class NotePinned(Payload, frozen=True, kw_only=True):
 
     note_id: str
     kind: NoteKind
-    text: str
 
 
 class NoteUnpinned(Payload, frozen=True, kw_only=True):
@@ -221,7 +219,6 @@ class NoteUnpinned(Payload, frozen=True, kw_only=True):
 
     note_id: str
     kind: NoteKind
-    text: str
 
 
 class LockEvent(Payload, frozen=True, kw_only=True):

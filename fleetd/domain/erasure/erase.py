@@ -125,7 +125,7 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
 def clear_checkpoints(tx: Tx, ctx: Context, scope: Scope, notes: str, params: Row) -> None:
     """Take notes that go out of the checkpoints of missions that stay, and out of their files.
 
-    ``notes`` says which go.
+    ``notes`` says which go. Kept answers about such a mission go whole: a briefing may quote them.
     """
     elsewhere = f"NOT coalesce(mission_id IN ({inside_of('m', scope.missions)}), 1 = 0)"
     going: dict[str, set[str]] = {}
@@ -133,6 +133,8 @@ def clear_checkpoints(tx: Tx, ctx: Context, scope: Scope, notes: str, params: Ro
         f"SELECT id, mission_id FROM notes WHERE ({notes}) AND {elsewhere}", **params
     ):
         going.setdefault(row["mission_id"], set()).add(row["id"])
+    if going:
+        drop_answers(tx, ctx, re.compile("|".join(map(re.escape, going))), set(), [*going])
     for mission_id, ids in going.items():
         for row in tx.all(
             f"SELECT id FROM checkpoints WHERE mission_id = :mission AND {LIVE}"

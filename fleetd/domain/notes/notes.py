@@ -5,7 +5,6 @@ merged into another one.
 """
 
 import os
-from typing import Any
 
 from ...protocol.errors import InvalidParams, InvalidState, LimitExceeded
 from ...protocol.events import NoteAdded, NotePinned, NoteUnpinned, NoteWithdrawn
@@ -168,7 +167,8 @@ def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) 
         reason=reason,
         id=row["id"],
     )
-    told = NoteWithdrawn(note_id=row["id"], kind=row["kind"], text=row["text"], reason=reason)
+    # The events of others do not repeat what an author said: they outlast the author's.
+    told = NoteWithdrawn(note_id=row["id"], kind=row["kind"], reason=reason)
     mission_id = row["mission_id"]
     emit(tx, ctx, told, mission_id=mission_id, agent_id=by, activity=by is not None)
     return find(tx, "note", row["id"])
@@ -214,8 +214,8 @@ def pin(tx: Tx, ctx: Context, request: NotePin) -> Note:
         return note_of(row)
     pinned_at = ctx.now if request.pinned else None
     tx.run("UPDATE notes SET pinned_at = :at WHERE id = :id", at=pinned_at, id=row["id"])
-    told: dict[str, Any] = {"note_id": row["id"], "kind": row["kind"], "text": row["text"]}
-    payload = NotePinned(**told) if request.pinned else NoteUnpinned(**told)
+    told = NotePinned if request.pinned else NoteUnpinned
+    payload = told(note_id=row["id"], kind=row["kind"])
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return note_of(find(tx, "note", row["id"]))
 

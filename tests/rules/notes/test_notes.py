@@ -204,6 +204,7 @@ async def test_each_change_is_told_and_only_an_agents_is_activity(fleet: Fleet) 
         *("note_withdrawn", "note_withdrawn"),
     ]
     assert told[0].data["text"] == "Use argon2"
+    assert not any("text" in event.data for event in told if event.type != "note_added")
     assert told[-1].data["reason"] == "Too slow"
 
 
