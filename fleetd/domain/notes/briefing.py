@@ -30,14 +30,17 @@ class NoteLines(NamedTuple):
     left_out: int
 
 
-def note_lines(tx: Tx, mission_id: str, reader: str | None) -> NoteLines:
-    """Return the notes of a mission for one reader: pinned, then by kind, each newest first."""
+def note_lines(tx: Tx, mission_id: str, reader: str | None, longest: int) -> NoteLines:
+    """Return the notes of a mission for one reader: pinned, then by kind, each newest first.
+
+    No text of a note is longer than ``longest`` characters.
+    """
     rows = standing(tx, mission_id)[::-1]
     pinned = [row for row in rows if row["pinned_at"] is not None]
     others = [row for row in rows if row["pinned_at"] is None]
     kept = _shares(others, reader)
     kept.sort(key=lambda row: _ORDER.index(row["kind"]))
-    lines = [_line(row, reader) for row in (*pinned, *kept)]
+    lines = [_line(row, reader, longest) for row in (*pinned, *kept)]
     return NoteLines(lines, len(pinned), len(others) - len(kept))
 
 
@@ -53,16 +56,16 @@ def _shares(rows: list[Row], reader: str | None) -> list[Row]:
     return kept
 
 
-def _line(row: Row, reader: str | None) -> str:
-    pinned = row["pinned_at"] is not None
-    because = f", because {quote(row['because'], BECAUSE_CHARS)}" if row["because"] else ""
-    file = f" [{path(row['path'], BECAUSE_CHARS)}]" if row["path"] else ""
-    return f"- {_head(row, reader, pinned)}: {_text(row, pinned)}{because}{file}"
+def _line(row: Row, reader: str | None, longest: int) -> str:
+    pinned, beside = row["pinned_at"] is not None, min(BECAUSE_CHARS, longest)
+    because = f", because {quote(row['because'], beside)}" if row["because"] else ""
+    file = f" [{path(row['path'], beside)}]" if row["path"] else ""
+    most = min(PINNED_CHARS if pinned else NOTE_CHARS, longest)
+    return f"- {_head(row, reader, pinned)}: {_text(row, most)}{because}{file}"
 
 
-def _text(row: Row, pinned: bool) -> str:
+def _text(row: Row, most: int) -> str:
     """Return what a note says; of a fact, whatever somebody said stands in quotes already."""
-    most = PINNED_CHARS if pinned else NOTE_CHARS
     return short(row["text"], most) if row["origin"] == "fact" else quote(row["text"], most)
 
 

@@ -46,8 +46,8 @@ MESSAGES_OF_ONE, MESSAGES = 5, 20
 # Of what runs for an agent, the characters of what it was told.
 TOLD_CHARS = 120
 CONFLICTS = 5
-# So many of the notes that a person pinned are never left out.
-PINNED = 3
+# So many of the notes that a person pinned are never left out, and none is longer than this part.
+PINNED, NOTE_SHARE = 3, 16
 CLOSING = "Please review the current state and continue the mission."
 
 
@@ -225,7 +225,7 @@ def _sections(
     run, *others = [[f"- {line}"] if line else [] for line in about]
     files = [f"- {path(each)}" for each in context.files_modified]
     said = _prompts(tx, mission_id, only_agent, agent_id)
-    notes = note_lines(tx, mission_id, agent_id)
+    notes = note_lines(tx, mission_id, agent_id, max(max_chars // NOTE_SHARE, LEAST_SAID))
     return [
         Section("Next Steps", _items(context.next_steps), list_sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),

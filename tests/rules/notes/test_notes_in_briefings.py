@@ -81,6 +81,23 @@ async def test_one_other_agent_fills_no_briefing(fleet: Fleet) -> None:
     assert told[-1] == f"- (4 more: fleetctl note list --mission {mission.id})"
 
 
+@pytest.mark.parametrize("most", [9_500, 2_000])
+async def test_long_ones_that_are_pinned_leave_room_for_the_rest(fleet: Fleet, most: int) -> None:
+    mission = await fleet.mission()
+    await fleet.agents(mission, "alice")
+    for n in range(5):
+        text = f"{n} " + "never " * 300
+        pinned = await add(fleet, mission, text, because="why " * 400, path="src/" + "a" * 900)
+        await fleet.do(NotePin(pinned.id))
+    prompt = await briefing(fleet, mission, "alice", max_chars=most)
+    assert len(prompt) <= most
+    told = lines(prompt)
+    assert [line[:42] for line in told[:3]] == [
+        f"- Pinned by your user (decision): “{n} never" for n in (4, 3, 2)
+    ]
+    assert "### Time Context" in prompt
+
+
 @pytest.mark.parametrize("most", [9_500, 4_000, 2_000, 400])
 async def test_many_are_cut_and_what_is_pinned_goes_last(fleet: Fleet, most: int) -> None:
     mission = await fleet.mission()
