@@ -32,7 +32,8 @@ NAME = "fleet"
 _TEXT = "text/markdown"
 INSTRUCTIONS = (
     "fleetd remembers for you and the other agents on this machine. Report your sorties as you"
-    " work, lock a file before you edit it, and read the briefing after you lost your context."
+    " work, note what is decided or ruled out, lock a file before you edit it, and read the"
+    " briefing after you lost your context."
 )
 ROOTS_S = 2
 # What happens together is told once.
