@@ -10,6 +10,7 @@ import json
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from ..protocol.timestamps import iso
 from ..protocol.types import RunningKind
@@ -236,10 +237,10 @@ def _notified(call: ToolCall) -> Happenings:
 def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
     if asked := waits_for_user(call):
-        return asked
+        return tuple(replace(each, beside=True) for each in asked)
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), beside=True),)
 
 
 def _elicited(call: ToolCall) -> Happenings:

@@ -161,28 +161,36 @@ class PermissionRequested(Happening, frozen=True):
 
     A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
     session's own agent or of a subagent. It is not ``certain`` where the harness says the same of
-    calls that it permits by itself, at once.
+    calls that it permits by itself, at once. ``beside`` is as in QuestionAsked.
     """
 
     message: str | None = None
     reminder: bool = False
     certain: bool = True
+    beside: bool = False
 
 
 class QuestionAsked(Happening, frozen=True):
     """The agent asks its user something and waits for the answer.
 
-    A ``reminder`` is a notification to the user, mostly of a question that is known.
+    A ``reminder`` is a notification to the user, mostly of a question that is known. ``beside``
+    says that the hook runs while the user is asked, after the one that began the call: the answer
+    may be told before.
     """
 
     question: str | None = None
     reminder: bool = False
+    beside: bool = False
 
 
 class PlanProposed(Happening, frozen=True):
-    """The agent waits until its user approves a plan, which ``plan`` begins with."""
+    """The agent waits until its user approves a plan, which ``plan`` begins with.
+
+    ``beside`` is as in QuestionAsked.
+    """
 
     plan: str | None = None
+    beside: bool = False
 
 
 class RunningItem(msgspec.Struct, frozen=True):

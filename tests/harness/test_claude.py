@@ -114,7 +114,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     (
         "PermissionRequest.Bash",
         "12f459b8-ddba-474a-8dbb-05427ec73267",
-        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
+        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED", beside=True),),
         {},
     ),
     (

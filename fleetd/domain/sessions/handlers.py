@@ -47,7 +47,7 @@ from ..core.tx import Tx
 from ..events import streams
 from ..liveness import needs
 from ..liveness.needs import Need
-from ..liveness.open_calls import ENDS_A_CALL
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
@@ -56,6 +56,8 @@ from .sessions import Window, key_of
 REMEMBERED_ENDS = 2_000
 # What is noted of a notification that a permission is waited for; it does not say by whom.
 REMINDER = "permission_prompt"
+# A hook that asks is no later than this after the end of the call that it asks about.
+LATE_MS = 2_000
 
 
 # An event that an agent reports: its type and its data.
@@ -345,7 +347,10 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
     what = REMINDER if told.reminder else "permission_request"
+    late = told.beside and _is_answered(hook)
     noted = hook.emit(HookNoted(what=what, message=told.message))
+    if late:
+        return
     if not told.certain:
         since = hook.happened_at or hook.ctx.now
         needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
@@ -364,12 +369,33 @@ def _is_of_own_agent(hook: HookContext) -> bool:
 def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
     if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
         hook.emit(HookNoted(what="question_prompt", message=told.question))
-        return
-    hook.need(Need("question", told.question))
+    elif not (told.beside and _is_answered(hook)):
+        hook.need(Need("question", told.question))
 
 
 def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
-    hook.need(Need("plan_approval", told.plan))
+    if not (told.beside and _is_answered(hook)):
+        hook.need(Need("plan_approval", told.plan))
+
+
+def _is_answered(hook: HookContext) -> bool:
+    """Whether the call that a hook asks about is over: its end was told before.
+
+    The beginning of a call is always told before the question, so the newest word of a call is no
+    end while a question is open. Who tells no beginnings is believed.
+    """
+    newest = hook.tx.all(
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
+        f" AND type IN {in_sql((*BEGINS_A_CALL, *ENDS_A_CALL))} ORDER BY seq DESC LIMIT 3",
+        agent=hook.agent_id,
+    )
+    if not newest or newest[0]["type"] not in ENDS_A_CALL:
+        return False
+    if newest[0]["timestamp"] < hook.ctx.at(-LATE_MS):
+        return False
+    ended, *before = (event_log.data_of(row).get("call_id") for row in newest)
+    begun = zip(newest[1:], before, strict=True)
+    return any(call_id == ended for row, call_id in begun if row["type"] in BEGINS_A_CALL)
 
 
 def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:

@@ -285,6 +285,14 @@ async def test_a_question_of_which_only_a_notification_tells_does_not_bring_a_se
     assert (await fleet.do(AttentionList())).agents == []
 
 
+async def test_the_end_of_a_session_ends_its_need_once(fleet: Fleet) -> None:
+    cli = await prompted(fleet)
+    await cli.tell("Stop", last_assistant_message="Done")
+    await cli.tell("SessionEnd", reason="exit")
+    assert (await fleet.do(AgentGet(cli.agent_id))).needs is None
+    assert await told_needs(fleet) == ["finished", "none"]
+
+
 async def test_the_same_need_told_twice_is_one_with_its_first_time(fleet: Fleet) -> None:
     cli = await prompted(fleet)
     await cli.tell("PermissionRequest", **BASH)
@@ -295,6 +303,30 @@ async def test_the_same_need_told_twice_is_one_with_its_first_time(fleet: Fleet)
     state = await cli.state()
     assert (state.since, state.text) == (since, "Bash: make")
     assert await told_needs(fleet) == ["permission"]
+
+
+@pytest.mark.parametrize("asked", [BASH, ASK, PLAN])
+async def test_a_request_told_after_its_answer_asks_for_nothing(
+    fleet: Fleet, asked: dict[str, Any]
+) -> None:
+    """Claude Code runs this hook while it asks: who answers at once is faster."""
+    cli = await prompted(fleet)
+    for number in ("1", "2"):
+        await cli.tell("PreToolUse", **asked | {"tool_use_id": number})
+        await cli.tell("PostToolUse", **asked | {"tool_use_id": number})
+    without_id = {name: asked[name] for name in ("tool_name", "tool_input")}
+    await cli.tell("PermissionRequest", **without_id)
+    assert await cli.needs() is None
+    await cli.tell("PreToolUse", **asked | {"tool_use_id": "4"})
+    await cli.tell("PermissionRequest", **without_id)
+    assert await cli.needs() is not None
+
+
+async def test_a_request_counts_where_no_beginning_of_its_call_is_told(fleet: Fleet) -> None:
+    cli = await prompted(fleet, "droid")
+    await cli.tell("PostToolUse", **BASH)
+    await cli.tell("PermissionRequest", **BASH)
+    assert await cli.needs() == "permission"
 
 
 # --- requests that a CLI may grant by itself -----------------------------------------------------
