@@ -35,7 +35,7 @@ from ..client.pagination import all_pages
 from ..context import cwd, machine_name, machine_names, prefix_errors, select_mission
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.agent_state import runs_for
+from ..output.views.agent_state import runs_for, work_of
 from ..prompts import confirm, interactive
 from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 
@@ -158,6 +158,7 @@ def _show(agent: Agent, machine: str, state: AgentState | None) -> None:
             ("Machine", machine),
             ("Mission", agent.mission_id),
             ("Directory", console.path(agent.cwd or "")),
+            *(work_of(state) if state is not None else ()),
             ("Registered", console.ago(agent.registered_at)),
             ("Last seen", console.ago(agent.last_seen_at)),
         )

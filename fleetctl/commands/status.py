@@ -112,7 +112,6 @@ def _show_agents(agents: list[AgentState]) -> None:
 
 
 def _show_missions(status: Status, counts: Counts) -> None:
-    console.heading("Missions in progress")
     of_sessions = [each for each in status.missions if each.automatic and each.agents == 1]
     if len(of_sessions) <= MOST_OF_SESSIONS:
         of_sessions = []
@@ -129,12 +128,16 @@ def _show_missions(status: Status, counts: Counts) -> None:
         for each in status.missions
         if each not in of_sessions
     ]
+    if of_sessions and not rows:
+        count = f"{len(of_sessions)} of one session each (fleetctl mission list)"
+        console.heading(f"Missions in progress: {count}")
+        return
+    console.heading("Missions in progress")
     if rows:
         tables.table(MISSIONS, rows, indent="  ")
     if of_sessions:
-        more = "more " if rows else ""
-        console.line(f"  {len(of_sessions)} {more}of one session each: fleetctl mission list")
-    if rows or of_sessions:
+        console.line(f"  {len(of_sessions)} more of one session each: fleetctl mission list")
+    if rows:
         return
     console.line("  none")
     if console.human_readable():
