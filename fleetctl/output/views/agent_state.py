@@ -73,15 +73,18 @@ def _inside(agent: AgentState, text: str) -> str:
 
 def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     """Return what an agent works on, as named lines: the last thing it did, its step, its files."""
-    doing, step = agent.doing, agent.step
+    did = plan = None
+    if doing := agent.doing:
+        did = f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
+    if step := agent.step:
+        plan = f"{step.number} of {step.total}: {step.title}"
     files = f"{agent.files_changed} in the last hour" if agent.files_changed else None
-    did = doing and f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
     window = f"{agent.window_tokens:,} tokens" if agent.window_tokens is not None else None
     if window and agent.window_size:
         window += f" of {agent.window_size:,}"
     return [
         ("Did last", did),
-        ("Plan", step and f"{step.number} of {step.total}: {step.title}"),
+        ("Plan", plan),
         ("Files changed", files),
         ("Window", window),
         ("Branch", agent.branch),
