@@ -48,6 +48,7 @@ from .report import (
     Payload,
     PermissionRequested,
     PromptSubmitted,
+    QuestionAnswered,
     QuestionAsked,
     Report,
     RunningItem,
@@ -263,6 +264,7 @@ HANDLERS: dict[str, Handler] = {
     "UserPromptSubmit": _prompted,
     "PreToolUse": tool_started,
     "Elicitation": _elicited,
+    "ElicitationResult": lambda _: (QuestionAnswered(),),
     "PostToolUse": tool_finished,
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
@@ -301,7 +303,7 @@ def subagent(payload: Payload) -> str | None:
 # The events of 2.1.330 that fleetd has no use for.
 IGNORED = frozenset(
     (
-        *("ConfigChange", "CwdChanged", "DirectoryAdded", "ElicitationResult", "FileChanged"),
+        *("ConfigChange", "DirectoryAdded", "FileChanged"),
         *("InstructionsLoaded", "MessageDisplay", "PostModelSwitch", "PostToolBatch"),
         *("PreModelSwitch", "Setup", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
     )

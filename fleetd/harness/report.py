@@ -183,6 +183,10 @@ class QuestionAsked(Happening, frozen=True):
     beside: bool = False
 
 
+class QuestionAnswered(Happening, frozen=True):
+    """The user has answered a question; the call that asked it goes on."""
+
+
 class PlanProposed(Happening, frozen=True):
     """The agent waits until its user approves a plan, which ``plan`` begins with.
 
@@ -241,6 +245,7 @@ AnyHappening = (
     | Noted
     | PermissionRequested
     | QuestionAsked
+    | QuestionAnswered
     | PlanProposed
     | WorkRuns
     | WorkEnded

@@ -70,10 +70,10 @@ class Claude:
             lambda line: '"type":"result"' in line,
         )
 
-    def asked(self, text: str, asks: Callable[[str, dict[str, Any]], None], *words: str) -> Run:
+    def asked(self, text: str, asks: Callable[[str], None], *words: str) -> Run:
         """Give one prompt in a session whose user is asked, and allow all that is asked.
 
-        ``asks`` gets the tool and its input before the answer.
+        ``asks`` gets the tool before the answer, "elicitation" for a server's own question.
         """
 
         def hears(said: str) -> Sequence[str] | None:
@@ -83,13 +83,11 @@ class Claude:
             if line["type"] != "control_request":
                 return ()
             request = line["request"]
-            asks(request["tool_name"], request["input"])
-            answers = {each["question"]: "8080" for each in request["input"].get("questions", ())}
-            given = request["input"] | ({"answers": answers} if answers else {})
+            asks(request.get("tool_name") or request["subtype"])
             response = {
                 "subtype": "success",
                 "request_id": line["request_id"],
-                "response": {"behavior": "allow", "updatedInput": given},
+                "response": _allowed(request),
             }
             return [json.dumps({"type": "control_response", "response": response})]
 
@@ -102,6 +100,16 @@ class Claude:
     def _argv(self) -> list[str]:
         may = ["--permission-mode", "acceptEdits", "--allowedTools", self.allowed]
         return [*self.package.argv, *self._quiet, *may]
+
+
+def _allowed(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a user who allows a tool, and says 8080 to each question."""
+    if request["subtype"] == "elicitation":
+        return {"action": "accept", "content": {"port": "8080"}}
+    given = request["input"]
+    answers = {each["question"]: "8080" for each in given.get("questions", ())}
+    changed = given | ({"answers": answers} if answers else {})
+    return {"behavior": "allow", "updatedInput": changed}
 
 
 class Codex:

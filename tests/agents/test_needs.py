@@ -1,12 +1,15 @@
 """What an agent needs of a person, as the real CLIs tell it: set soon, and ended by the answer."""
 
+import json
 import re
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.agents import asking_server
 from tests.agents.conftest import Desk
 from tests.agents.machines import Claude, Codex, M
 from tests.agents.project import PROMPT
@@ -68,7 +71,7 @@ def test_claude_needs_what_it_asks_for_until_the_answer(
 ) -> None:
     asked, asks = _answered(claude, call, need, text, SOON_S)
 
-    run = claude.cli.asked(PROMPT, lambda tool, _: asks(tool))
+    run = claude.cli.asked(PROMPT, asks)
 
     assert run.status == 0, run.err
     assert asked == [call.tool]
@@ -91,12 +94,27 @@ def test_claude_needs_approval_of_its_plan_until_the_answer(claude: Desk[Claude]
         return calls(Call("Write", plan))
 
     claude.script.aside = aside
-    run = claude.cli.asked(PROMPT, lambda tool, _: asks(tool), "--permission-mode", "plan")
+    run = claude.cli.asked(PROMPT, asks, "--permission-mode", "plan")
 
     assert run.status == 0, run.err
     assert asked == [call.tool]
     told = claude.memory.told("agent_needs", "needs")
     assert told == ["plan_approval", "none", "finished", "none"], claude.memory.log()
+
+
+def test_claude_needs_what_a_server_of_tools_asks_for(claude: Desk[Claude]) -> None:
+    asked, asks = _answered(claude, Call("mcp__asking__ask", {}), "question", "Which port?", SOON_S)
+    program = {"command": sys.executable, "args": [asking_server.__file__]}
+    servers = json.dumps({"mcpServers": {"asking": program}})
+    words = ("--mcp-config", servers, "--allowedTools", "mcp__asking__ask")
+
+    run = claude.cli.asked(PROMPT, asks, *words)
+
+    assert run.status == 0, run.err
+    assert asked == ["elicitation"]
+    assert "8080" in claude.script.asked_in("turn")[-1].text
+    told = claude.memory.told("agent_needs", "needs")
+    assert told == ["question", "none", "finished", "none"], claude.memory.log()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ...harness.report import (
     Planned,
     PlanProposed,
     PromptSubmitted,
+    QuestionAnswered,
     QuestionAsked,
     Report,
     RunningItem,
@@ -373,6 +374,12 @@ def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
         hook.need(Need("question", told.question))
 
 
+def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
+    row = hook.window.agent
+    if row is not None and row["needs"] == "question":
+        needs.end_need(hook.tx, hook.ctx, hook.agent_id)
+
+
 def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
     if not (told.beside and _is_answered(hook)):
         hook.need(Need("plan_approval", told.plan))
@@ -439,6 +446,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Noted: _noted,
     PermissionRequested: _permission_requested,
     QuestionAsked: _question_asked,
+    QuestionAnswered: _question_answered,
     PlanProposed: _plan_proposed,
     WorkRuns: _work_runs,
     WorkEnded: _work_ended,

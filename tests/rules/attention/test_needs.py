@@ -89,6 +89,13 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
     ),
     (
         "claude",
+        [("Elicitation", {"message": "Your name?"})],
+        "question",
+        "Your name?",
+        ("ElicitationResult", {"action": "accept", "content": {"name": "Ann"}}),
+    ),
+    (
+        "claude",
         [("Notification", {"notification_type": "elicitation_dialog", "message": "Name?"})],
         "question",
         "Name?",
