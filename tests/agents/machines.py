@@ -15,6 +15,14 @@ CODEX_MODEL = "gpt-5.5"
 # The model that Codex takes by itself calls its tools from one program, in a tool named exec.
 CODEX_CODE_MODEL = "gpt-6.1-sol"
 
+# What OpenCode would look for outside.
+_OPENCODE_AWAY = (
+    "OPENCODE_DISABLE_AUTOUPDATE",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+)
+
 
 class Machine(Protocol):
     """What tests do with one CLI."""
@@ -230,6 +238,40 @@ class Gemini:
 
     def go_on(self, text: str, **variables: str) -> Run:
         return self.prompt(text, "--resume", "latest", **variables)
+
+
+class OpenCode:
+    harness, package, dialect = "opencode", packages.OPENCODE, anthropic
+
+    def __init__(self, url: str, proxy: Outside) -> None:
+        self._proxy = proxy
+        limit = {"context": 180_000, "output": 8_000}
+        config = {
+            "model": "loopback/scripted",
+            "small_model": "loopback/scripted",
+            "autoupdate": False,
+            "share": "disabled",
+            "provider": {
+                "loopback": {
+                    "npm": "@ai-sdk/anthropic",
+                    "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+                    "models": {"scripted": {"tool_call": True, "limit": limit}},
+                }
+            },
+        }
+        self._settings = {
+            "OPENCODE_CONFIG_CONTENT": json.dumps(config),
+            # Beside a plugin it installs the types of plugins, and tries that for minutes.
+            "npm_config_offline": "true",
+            **dict.fromkeys(_OPENCODE_AWAY, "true"),
+        }
+
+    def prompt(self, text: str, *words: str, **variables: str) -> Run:
+        argv = [*self.package.argv, "run", "--format", "json", *words, text]
+        return run(argv, self._proxy, self._settings | variables)
+
+    def go_on(self, text: str, **variables: str) -> Run:
+        return self.prompt(text, "--continue", **variables)
 
 
 class Copilot:
