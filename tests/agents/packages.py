@@ -13,7 +13,7 @@ import pytest
 
 INSTALL_S = 300
 CHECKOUT = Path(__file__).resolve().parents[2]
-# Kept between runs: to install all takes 30 s and 1.4 GB, to look at them nothing.
+# Kept between runs: to install all takes 30 s and 1.2 GB, to look at them nothing.
 CACHE = CHECKOUT / ".agents"
 # How npm says that it cannot get through; what is wrong with a package is a failure.
 _NO_WAY = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
