@@ -127,12 +127,13 @@ def tool_finished(call: ToolCall) -> Happenings:
 
 
 def _backgrounded(call: ToolCall) -> Happenings:
-    named = text(call.result, "backgroundTaskId")
+    subagent_id = text(call.result, "agentId") if call.result.get("isAsync") is True else None
+    named = text(call.result, "backgroundTaskId") or subagent_id
     if named is None:
         return ()
     told = call.command or text(call.given, "description", most=MESSAGE_CHARS)
     output = path(call.result.get("outputFile"), call.cwd)
-    kind: RunningKind = "shell" if call.command else "task"
+    kind: RunningKind = "subagent" if subagent_id else "shell" if call.command else "task"
     return (WorkRuns(items=(RunningItem(named, kind, told, output),)),)
 
 

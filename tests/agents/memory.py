@@ -7,7 +7,7 @@ from typing import Any
 from fleetctl.client import Fleet
 from fleetd.protocol.records import Agent, Event, Mission, Recovery, Sortie
 from fleetd.protocol.requests.agent import AgentGet, AgentList
-from fleetd.protocol.requests.attention import AttentionList
+from fleetd.protocol.requests.attention import AttentionList, RunningWork
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
@@ -82,6 +82,10 @@ class Memory:
         """Return what of the hooks fleetd does not know: the CLI, what it is, and its name."""
         heard = self._ask(HookStatusGet()).harnesses
         return [(each.harness, name.kind, name.name) for each in heard for name in each.unknown]
+
+    def running(self) -> list[RunningWork]:
+        """Return what runs for the agents."""
+        return [each for agent in self._ask(AttentionList()).agents for each in agent.running]
 
     def needs(self) -> str:
         """Return what the one agent needs."""

@@ -286,6 +286,15 @@ def test_what_goes_to_the_background_runs_on() -> None:
     assert runs == WorkRuns((RunningItem("b1", "shell", "npm run dev", "/tmp/b1.out"),))
 
 
+def test_a_subagent_that_runs_on_is_known_by_what_it_was_told_and_its_output() -> None:
+    result = {"isAsync": True, "agentId": "a1", "outputFile": "/tmp/a1.output"}
+    given = {"description": "Read the notes", "prompt": "Read the notes, please"}
+    _, runs = tool("Agent", given, result).happenings
+    told = RunningItem("a1", "subagent", "Read the notes", "/tmp/a1.output")
+    assert runs == WorkRuns((told,))
+    assert len(tool("Agent", given, result | {"isAsync": False}).happenings) == 1
+
+
 def test_the_end_of_a_turn_names_all_that_runs() -> None:
     tasks = [
         {"id": "b1", "type": "shell", "status": "running", "description": "Dev server"},
