@@ -100,11 +100,12 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
-    if not roomy or columns >= ROOMY:
+    # In a narrow pane an id that begins with its harness says that already.
+    if columns >= ROOMY or (not roomy and not all(map(_names_harness, state.agents))):
         harness = 11 if roomy else 8
         end += _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
         end += [(" ", "")]
-    end += _text(needs, 13 if roomy else 10, style_of(agent.status)) + _number(told, 6, "dim")
+    end += _text(needs, 13 if roomy else 10, style_of(agent.status)) + _number(told, 7, "dim")
     room = columns - 2 - sum(width(text) for text, _ in end)
     style = "strong" if agent.role == "dispatch" else ""
     name = _text(agent.id, 18 if roomy else room, style)
@@ -115,6 +116,10 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
             name += _GAP + _text(project, max(10, min(28, columns // 6)))
         name.append((f"  {shown(action or visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
+
+
+def _names_harness(agent: Any) -> bool:
+    return bool(agent.harness) and str(agent.id).startswith(f"{agent.harness}-")
 
 
 def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:

@@ -126,7 +126,7 @@ def _concerned(view: View, mission_id: str | None) -> bool:
 
 
 def agents(state: WatchState, view: View) -> list[Any]:
-    """Return who works, by id, and below them who has finished; not who was lost long ago.
+    """Return who needs a person, then who works, then who has finished; not who was lost long ago.
 
     Of those that a person searches for only they are left.
     """
@@ -138,8 +138,18 @@ def agents(state: WatchState, view: View) -> list[Any]:
             and _is_searched(state, view, agent)
             and (agent.status != "lost" or view.now_ms - moment(agent.last_seen_at) < LOST_MS)
         ),
-        key=lambda agent: (agent.needs == "finished", agent.role != "dispatch", str(agent.id)),
+        key=lambda agent: (_urgency(agent), agent.role != "dispatch", str(agent.id)),
     )
+
+
+_NEEDS = ("permission", "question", "plan_approval", "failed", "limit", "lost")
+
+
+def _urgency(agent: Any) -> int:
+    """Return where an agent stands: by what it needs, and below all who needs nothing more."""
+    if agent.needs == "finished":
+        return len(_NEEDS) + 1
+    return _NEEDS.index(agent.needs) if agent.needs in _NEEDS else len(_NEEDS)
 
 
 def _is_searched(state: WatchState, view: View, agent: Any) -> bool:

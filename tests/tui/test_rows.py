@@ -167,6 +167,26 @@ def test_who_has_finished_stands_below_those_at_work() -> None:
     assert [row.key for row in shown] == ["bob", "carol", "alice"]
 
 
+def test_who_needs_a_person_most_stands_on_top() -> None:
+    state = state_of(mission(1), told=status(line(1)))
+    needs = {"a": None, "b": "background", "c": "limit", "d": "question", "e": "permission"}
+    state.take("agents", [agent(name, needs=need) for name, need in needs.items()], None, 0)
+    shown = rows.rows_of("agents", state, shown_at(), 80)
+    assert [row.key for row in shown] == ["e", "d", "c", "a", "b"]
+
+
+def test_in_half_of_a_usual_terminal_sessions_have_their_whole_names() -> None:
+    names = ("claude-5f3a01aa", "claude-5f3a01ab")
+    told = [agent(name, harness="claude", needs="permission") for name in names]
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", told, None, 0)
+    for row in rows.rows_of("agents", state, shown_at(NOON + 31 * MINUTE), 39):
+        assert f"{row.key}  " in plain(row.line)
+        assert "permission " in plain(row.line)
+    state.take("agents", [*told, agent("alice", harness="claude")], None, 0)
+    assert " claude " in plain(rows.rows_of("agents", state, shown_at(), 39)[0].line)
+
+
 def test_what_runs_for_an_agent_is_on_its_page() -> None:
     work = {"id": "b1", "kind": "shell", "told": "npm run serve", "seen_at": at(NOON - MINUTE)}
     known = agent("alice", state=told_of(running=[work], running_more=3), needs_text=None)
