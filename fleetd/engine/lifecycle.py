@@ -72,17 +72,20 @@ async def open_engine(
                 raise
     engine.disk_reserve.close_to_others()
     engine.store.start()
+    # Nothing waits on the event loop for the disk when the store is on a server.
+    database = None if loaded.config.store else loaded.config.database
     try:
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_watch_disk, engine)
-                nursery.start_soon(engine.outbox.run)
-                nursery.start_soon(engine.store.run)
-                begun = trio.Event()
-                nursery.start_soon(keep_ready, engine, begun)
-                await begun.wait()
-                yield engine
-                nursery.cancel_scope.cancel()
+            with engine.files.near(database):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_watch_disk, engine)
+                    nursery.start_soon(engine.outbox.run)
+                    nursery.start_soon(engine.store.run)
+                    begun = trio.Event()
+                    nursery.start_soon(keep_ready, engine, begun)
+                    await begun.wait()
+                    yield engine
+                    nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):

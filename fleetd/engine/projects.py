@@ -14,7 +14,15 @@ from ..domain.core.context import EditedFile, Here, LockScope
 from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
-from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
+from ..host.file_system import (
+    FEW_PATHS,
+    HOOK_SECONDS,
+    FileSystem,
+    PathUnanswered,
+    PathWalk,
+    absolute,
+    within,
+)
 from ..protocol.errors import InvalidState, NotFound, Unavailable
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet
@@ -138,7 +146,8 @@ class Projects:
             ]
 
         try:
-            found = await self._files.run(look, named[0], seconds=HOOK_SECONDS)
+            run = self._files.run_short if len(named) <= FEW_PATHS else self._files.run
+            found = await run(look, named[0], seconds=HOOK_SECONDS)
         except PathUnanswered:
             found = [(file, None, None) for file in named]
         # One hook has the time for one repository; the next one is asked about then.
@@ -176,7 +185,9 @@ class Projects:
             return root, root or real, home
 
         try:
-            root, place, home = await self._files.run(look, directory or "~", seconds=HOOK_SECONDS)
+            root, place, home = await self._files.run_short(
+                look, directory or "~", seconds=HOOK_SECONDS
+            )
         except PathUnanswered:
             return Here()
         project = await self.prefix(place) if place else ""

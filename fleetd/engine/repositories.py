@@ -133,13 +133,13 @@ class Repositories:
             root = walk.root(folder)
             return root, self._up_to_date(walk, root) if root is not None else None
 
-        return await self._files.run(look, folder)
+        return await self._files.run_short(look, folder)
 
     async def _current(self, root: str, known: _Known | None) -> Repository | None:
         if known is None:
             # Many agents begin at once: one of them asks.
             async with self._turns.setdefault(root, trio.Lock()):
-                known = await self._files.run(lambda walk: self._up_to_date(walk, root), root)
+                known = await self._files.run_short(lambda walk: self._up_to_date(walk, root), root)
                 known = known or await self._ask(root)
         return known.repository
 
@@ -159,7 +159,7 @@ class Repositories:
 async def _ask(file_system: FileSystem, root: str) -> _Known:
     """Ask Git about a repository; raises git.GitSlow, git.GitAbsent and PathUnanswered."""
     files = (f"{root}/.git", *map(os.path.expanduser, _USERS))
-    stamps = await file_system.run(partial(_stamps, files=files), root)
+    stamps = await file_system.run_short(partial(_stamps, files=files), root)
     here = Path(root)
     top = await git.ask(here, "rev-parse", "--show-toplevel")
     common = await git.ask(here, "rev-parse", "--path-format=absolute", "--git-common-dir")
@@ -167,7 +167,7 @@ async def _ask(file_system: FileSystem, root: str) -> _Known:
         return _Known(None, files, stamps)
     files = (*files, f"{common}/config")
     # Before the settings are read: what changes meanwhile is noticed.
-    stamps = await file_system.run(partial(_stamps, files=files), root)
+    stamps = await file_system.run_short(partial(_stamps, files=files), root)
     real_top = (await file_system.look(top))[0].real
     told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
     return _Known(_parsed(real_top, common, told or ""), files, stamps)

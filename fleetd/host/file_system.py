@@ -3,18 +3,23 @@
 A call into a mount whose server is gone returns when the server does, and cannot be ended. So the
 thread is left to it, and counted for the mount: a few at one mount, and nobody else is sent there
 until one comes back. Paths on other mounts are looked at all the while.
+
+Paths on the file system that holds the database are looked up on the event loop, which waits for
+that one anyway: a thread takes ten times as long as the lookup.
 """
 
 import contextlib
 import os
 import re
+import select
 import stat
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import outcome
@@ -140,6 +145,9 @@ SECONDS = 0.5
 HOOK_SECONDS = 0.3
 # Who has not answered by then is asked by a few at a time only.
 SLOW_S = 0.005
+# So long nobody looks on the event loop after a lookup there was slow.
+PAUSE_S = 60.0
+FEW_PATHS = 8
 MOST_AT_ONCE = 4
 MOST_PER_MOUNT = 4
 MOST_THREADS = 64
@@ -172,15 +180,24 @@ class _MountClosed(Exception):
         self.mount = mount
 
 
-class _Mounts(NamedTuple):
-    """The places where file systems are mounted, and those that nobody is sent to now."""
+class _Elsewhere(Exception):
+    """The path is on another file system than the database."""
 
-    places: Sequence[str] = ()
+
+class _Mounts(NamedTuple):
+    """Where file systems are mounted, each with its device, and what nobody is sent to now."""
+
+    devices: Mapping[str, str] = {}
     closed: frozenset[str] = frozenset()
 
     def of(self, path: str) -> str:
         """Return the mount of a real path; the path itself where the kernel tells of none."""
-        return next((place for place in self.places if within(place, path)), path)
+        place = path
+        while place not in self.devices:
+            if place in ("", "/"):
+                return path
+            place = place.rpartition("/")[0] or "/"
+        return place
 
 
 class _Lookup:
@@ -194,17 +211,72 @@ class _Lookup:
         self.overdue = False
 
 
+class _NearLookups:
+    """Lookups on the event loop: of paths on the file system that holds the database.
+
+    There are none for a while after one that was slow.
+    """
+
+    def __init__(self, database: str, mount_info: IO[bytes]) -> None:
+        self._database = database
+        # The kernel reports a changed table of mounts to everybody who holds it open.
+        self._changes = select.poll()
+        self._changes.register(mount_info, select.POLLPRI)
+        self._not_before = 0.0
+        self._read()
+
+    def _read(self) -> None:
+        self._mounts = _Mounts(_mounts())
+        self._device: str | None = self._mounts.devices.get(self._mounts.of(self._database))
+
+    def run(self, work: Callable[[PathWalk], T]) -> T:
+        """Do a piece of work now; raises _Elsewhere for one that is to be done on a thread."""
+        begun = time.monotonic()
+        if begun < self._not_before:
+            raise _Elsewhere
+        if self._changes.poll(0):
+            self._read()
+        try:
+            return work(PathWalk(self._admit))
+        finally:
+            if time.monotonic() - begun > SLOW_S:
+                self._not_before = begun + PAUSE_S
+
+    def _admit(self, path: str) -> None:
+        mounts = self._mounts
+        if self._device is None or mounts.devices.get(mounts.of(path)) != self._device:
+            raise _Elsewhere
+
+
 class FileSystem:
     """Runs lookups; ``inline`` has them made on the spot, for virtual time."""
 
     def __init__(self, *, inline: bool) -> None:
         self._inline = inline
+        self._near: _NearLookups | None = None
         self._entry = trio.Semaphore(MOST_AT_ONCE)
         self._threads = 0
         self._slow: set[_Lookup] = set()
         """Those that take long, each wherever it is by now."""
         self._mounts = _Mounts()
         self._returned = trio.Event()
+
+    @contextlib.contextmanager
+    def near(self, database: Path | None) -> Iterator[None]:
+        """Until the block ends, look up on the event loop what is on the database's file system.
+
+        Everything is looked up on threads without a database of this machine's own, and where the
+        kernel does not tell of mounts.
+        """
+        with contextlib.ExitStack() as open_files:
+            if database is not None and not self._inline:
+                with contextlib.suppress(OSError):
+                    mount_info = open_files.enter_context(_MOUNTS.open("rb"))
+                    self._near = _NearLookups(os.path.realpath(database), mount_info)
+            try:
+                yield
+            finally:
+                self._near = None
 
     async def run(self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS) -> T:
         """Do a piece of work that asks for ``path``; raises PathUnanswered after ``seconds``.
@@ -214,6 +286,22 @@ class FileSystem:
         if self._inline:
             await trio.lowlevel.checkpoint()
             return work(PathWalk())
+        return await self._on_thread(work, path, seconds)
+
+    async def run_short(
+        self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS
+    ) -> T:
+        """Do the same with a piece of work that looks at a few paths only, and reads no files.
+
+        It may be begun on the event loop, and again on a thread.
+        """
+        if self._near is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            with contextlib.suppress(_Elsewhere):
+                return self._near.run(work)
+        return await self.run(work, path, seconds=seconds)
+
+    async def _on_thread(self, work: Callable[[PathWalk], T], path: str, seconds: float) -> T:
         lookup: _Lookup | None = None
         with trio.move_on_after(seconds):
             while True:
@@ -278,7 +366,7 @@ class FileSystem:
 
     def _note_slow(self, lookup: _Lookup) -> None:
         """Count a lookup from now on for the mount that it waits for."""
-        self._mounts = self._mounts._replace(places=_mounts())
+        self._mounts = self._mounts._replace(devices=_mounts())
         self._slow.add(lookup)
         self._count()
 
@@ -335,7 +423,8 @@ class FileSystem:
 
     async def _look(self, paths: list[str], seen: _Seen, seconds: float) -> None:
         try:
-            facts = await self.run(
+            run = self.run_short if len(paths) <= FEW_PATHS else self.run
+            facts = await run(
                 lambda walk: [walk.facts(path) for path in paths], paths[0], seconds=seconds
             )
         except PathUnanswered as unanswered:
@@ -373,15 +462,16 @@ async def with_real_paths(files: FileSystem, request: R) -> R:
     return msgspec.structs.replace(request, **real)  # type: ignore[type-var]
 
 
-def _mounts() -> list[str]:
-    """Return where file systems are mounted, the deepest first; nothing where nobody tells."""
+def _mounts() -> dict[str, str]:
+    """Return where file systems are mounted, each with its device; nothing where nobody tells."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return []
-    # The kernel writes a space in a path as \040.
-    places = {
-        re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), line.split(" ")[4])
-        for line in lines
-    }
-    return sorted(places, key=len, reverse=True)
+        return {}
+    found = {}
+    for line in lines:  # the last one at a place hides those before it
+        fields = line.split(" ")
+        # The kernel writes a space in a path as \040.
+        place = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        found[place] = fields[2]
+    return found

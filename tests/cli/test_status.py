@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -417,7 +418,8 @@ def test_status_says_how_busy_the_daemon_is_when_asked(done, mission):
     lines = done("status", "--verbose").out.splitlines()
 
     work = lines[lines.index("Work since the start") :]
-    assert any(line.startswith("  connections: 1 of 256, ") for line in work)
+    # The daemon may still be closing the connection that created the mission.
+    assert any(re.match(r"  connections: \d+ of 256, ", line) for line in work)
     assert any(line.startswith("  writer: 0 requests wait, ") for line in work)
     assert any(line.split()[:2] == ["mission.create", "1"] for line in work)
     header = next(line for line in work if line.startswith("  MS "))

@@ -64,7 +64,7 @@ def _agents(tx: Tx, request: AttentionList) -> list[Row]:
         where.add("a.mission_id = :id", id=find(tx, "mission", request.mission_id)["id"])
     return tx.all(
         "SELECT a.*, m.title AS mission_title, m.total_sorties FROM agents a"
-        f" LEFT JOIN missions m ON m.id = a.mission_id WHERE {where} ORDER BY a.id",
+        f" LEFT JOIN missions m ON m.id = a.mission_id WHERE {where}",
         **where.params,
     )
 

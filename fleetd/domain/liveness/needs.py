@@ -22,6 +22,8 @@ MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 # Some harnesses run the hooks for a permission also where they give it by themselves, at once.
 CONFIRMED_AFTER_MS = 5_000
+# Few requests wait at a time, so their agents are looked up one by one.
+_MACHINE = "(SELECT a.machine FROM agents a WHERE a.id = unconfirmed_asks.agent_id)"
 # Controls of a terminal, marks that turn the order of letters round, and halves of characters.
 _UNSHOWN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -101,8 +103,8 @@ def ask(tx: Tx, ctx: Context, agent_id: str, text: str | None, since: str, seq: 
 def next_ask_ms(tx: Tx, ctx: Context) -> int | None:
     """Return in how many ms a request of an agent of this machine counts; None without one."""
     due: int | None = tx.value(
-        "SELECT min(CASE WHEN u.due_ms > :latest THEN 0 ELSE u.due_ms END)"
-        " FROM unconfirmed_asks u JOIN agents a ON a.id = u.agent_id WHERE a.machine = :machine",
+        "SELECT min(CASE WHEN due_ms > :latest THEN 0 ELSE due_ms END)"
+        f" FROM unconfirmed_asks WHERE {_MACHINE} = :machine",
         latest=_latest(ctx),
         machine=ctx.machine,
     )
@@ -117,8 +119,8 @@ def _latest(ctx: Context) -> int:
 def confirm_asks(tx: Tx, ctx: Context) -> None:
     """Let those agents wait whose requests are due and that have done nothing since."""
     rows: list[Row] = tx.all(
-        "DELETE FROM unconfirmed_asks WHERE (due_ms <= :now OR due_ms > :latest) AND agent_id IN"
-        " (SELECT id FROM agents WHERE machine = :machine) RETURNING *",
+        "DELETE FROM unconfirmed_asks WHERE (due_ms <= :now OR due_ms > :latest)"
+        f" AND {_MACHINE} = :machine RETURNING *",
         now=ctx.now_ms,
         latest=_latest(ctx),
         machine=ctx.machine,

@@ -71,7 +71,7 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     async def ask() -> HookPaths:
         path = cwd or str(spool.directory or "/")
         try:
-            return await engine.files.run(look, path, seconds=HOOK_SECONDS)
+            return await engine.files.run_short(look, path, seconds=HOOK_SECONDS)
         except PathUnanswered as unanswered:
             if engine.session_queue.first_time(f"path: {path}"):
                 log.warning("%s Hooks from there are recorded unresolved", unanswered.message)

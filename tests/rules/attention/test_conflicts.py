@@ -279,7 +279,7 @@ async def test_a_file_system_that_does_not_answer_leaves_the_path_that_was_given
         async def run(self, *_: object, **__: object) -> None:
             raise PathUnanswered("/mnt/a.py", "/mnt", "/mnt/a.py")
 
-        real_path = run
+        run_short = real_path = run
 
     monkeypatch.setattr(fleet.engine.projects, "_files", Hung())
     await edits(fleet, ALICE, "/mnt/a.py")

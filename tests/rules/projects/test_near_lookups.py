@@ -1,0 +1,147 @@
+"""Short lookups on the database's file system are made on the event loop, all others on threads."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fleetd.host import file_system
+from fleetd.host.file_system import SLOW_S, FileSystem, PathUnanswered
+from tests.support.hung_mount import hung_mount
+from tests.support.small_disk import CannotMount
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> str:
+    return str(tmp_path.resolve())
+
+
+@pytest.fixture
+def threads(here: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Which of the calls below the test's directory were made on the event loop."""
+    asked, lstat, loop = list[bool](), os.lstat, threading.current_thread()
+
+    def noting(path: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"{here}/"):
+            asked.append(threading.current_thread() is loop)
+        return lstat(path, **more)
+
+    monkeypatch.setattr(os, "lstat", noting)
+    return asked
+
+
+@pytest.fixture
+def elsewhere(here: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a directory on another device, to which ``link`` leads."""
+    other = Path(here, "other")
+    other.mkdir()
+    Path(here, "link").symlink_to(other)
+    monkeypatch.setattr(file_system, "_mounts", lambda: {"/": "8:1", str(other): "0:42"})
+    return str(other)
+
+
+async def test_a_path_on_the_database_s_file_system_needs_no_thread(
+    here: str, threads: list[bool]
+) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here, "fleetd.db")):
+        found = await files.look(f"{here}/a.py")
+        assert (found[0].real, found[0].is_directory) == (f"{here}/a.py", False)
+        assert set(threads) == {True}
+    threads.clear()
+    await files.look(f"{here}/a.py")
+    assert set(threads) == {False}, "nobody watches the mounts any more"
+
+
+async def test_a_long_piece_of_work_goes_to_a_thread(here: str, threads: list[bool]) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        await files.run(lambda walk: walk.facts(f"{here}/a.py"), here)
+        await files.look(*(f"{here}/{number}" for number in range(9)))
+    assert set(threads) == {False}
+
+
+async def test_without_a_database_of_this_machine_s_own_all_goes_to_threads(
+    here: str, threads: list[bool]
+) -> None:
+    files = FileSystem(inline=False)
+    with files.near(None):
+        await files.look(f"{here}/a.py")
+    assert set(threads) == {False}
+
+
+async def test_without_a_table_of_mounts_all_goes_to_threads(
+    here: str, threads: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_system, "_MOUNTS", Path(here, "missing"))
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        await files.look(f"{here}/a.py")
+    assert set(threads) == {False}
+
+
+async def test_a_link_to_another_file_system_is_followed_on_a_thread(
+    here: str, elsewhere: str, threads: list[bool]
+) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        assert (await files.look(f"{here}/link/a.py"))[0].real == f"{elsewhere}/a.py"
+        assert (threads[0], threads[-1]) == (True, False)
+        threads.clear()
+        await files.look(f"{here}/a.py")
+        assert set(threads) == {True}
+
+
+async def test_after_a_slow_lookup_threads_are_used_for_a_while(
+    here: str, threads: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(file_system.time, "monotonic", lambda: now)
+    files = FileSystem(inline=False)
+
+    def slow(walk: file_system.PathWalk) -> None:
+        nonlocal now
+        walk.facts(f"{here}/a.py")
+        now += SLOW_S * 1.1
+
+    async def look() -> bool:
+        await files.run_short(lambda walk: walk.facts(f"{here}/a.py"), here)
+        return threads[-1]
+
+    with files.near(Path(here)):
+        assert await look()
+        await files.run_short(slow, here)
+        assert not await look()
+        now += file_system.PAUSE_S
+        assert await look()
+
+
+async def test_a_mount_made_later_is_noticed(here: str, threads: list[bool]) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        await files.look(f"{here}/hung/a.py")
+        assert False not in threads
+        try:
+            with hung_mount(Path(here, "hung")) as place, trio.fail_after(10):
+                with pytest.raises(PathUnanswered):
+                    await files.look(f"{place}/a.py")
+                assert False in threads
+                assert (await files.look(f"{here}/b.py"))[0].real == f"{here}/b.py"
+                assert threads[-1]
+        except CannotMount as reason:
+            pytest.skip(str(reason))
+
+
+async def test_a_lookup_on_the_loop_can_be_cancelled_before_it_begins(
+    here: str, threads: list[bool]
+) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here)), trio.CancelScope() as scope:
+        scope.cancel()
+        await files.look(f"{here}/a.py")
+    assert scope.cancelled_caught
+    assert threads == []
