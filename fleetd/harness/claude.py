@@ -216,7 +216,7 @@ def _failed(call: ToolCall) -> Happenings:
     reset = _RESET.search(message)
     return (
         Failed(
-            message=message,
+            message=message.replace(f"|{reset[1]}", "") if reset else message,
             limited=_LIMITED.search(message) is not None,
             reset_at=iso(int(reset[1]) * 1_000) if reset else None,
         ),

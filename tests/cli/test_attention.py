@@ -233,6 +233,15 @@ def test_the_page_of_an_agent_says_what_it_waits_for_and_what_runs_for_it(
     assert "60 running" in done("status").out
 
 
+def test_a_narrow_line_has_the_end_of_a_limit(daemon: Daemon, done: Done, home: Path) -> None:
+    hook(done, "s-1", "UserPromptSubmit", home, prompt="Go")
+    details = "Claude usage limit reached|4102444800"
+    hook(done, "s-1", "StopFailure", home, error="rate_limit", error_details=details)
+    [told, _] = done("attention").out.splitlines()
+    end = "ends 2100-01-01T00:00:00.000Z · rate_limit: Claude usage limit reached"
+    assert told.endswith(end)
+
+
 def test_the_page_of_an_agent_says_what_it_works_on(daemon: Daemon, done: Done, home: Path) -> None:
     shop = repository(home, "shop")
     (shop / "src").mkdir()

@@ -498,6 +498,7 @@ def test_a_limit_says_when_it_ends_if_claude_does() -> None:
     told = only(said("StopFailure", error="rate_limit", error_details=details))
     assert isinstance(told, Failed)
     assert (told.limited, told.reset_at) == (True, "2026-01-05T12:00:00.000Z")
+    assert told.message == "rate_limit: Claude usage limit reached"
 
 
 def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> None:

@@ -50,9 +50,10 @@ def project_of(agent: AgentState) -> str:
 
 def doing_of(agent: AgentState) -> str:
     """Return what an agent needs in words, else its step and what it did last."""
-    parts = [agent.text] if agent.text else []
-    if agent.reset_at:
-        parts.append(f"until {console.ago(agent.reset_at)}")
+    # The end of a limit first: a narrow line has only the beginning.
+    parts = [f"ends {console.ago(agent.reset_at)}"] if agent.reset_at else []
+    if agent.text:
+        parts.append(agent.text)
     if not parts:
         if agent.step:
             parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
