@@ -57,6 +57,7 @@ from .sessions import Window, key_of
 REMEMBERED_ENDS = 2_000
 # What is noted of a notification that a permission is waited for; it does not say by whom.
 REMINDER = "permission_prompt"
+OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
 # A hook that asks is no later than this after the end of the call that it asks about.
 LATE_MS = 2_000
 
@@ -393,7 +394,7 @@ def _is_answered(hook: HookContext) -> bool:
     """
     newest = hook.tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
-        f" AND type IN {in_sql((*BEGINS_A_CALL, *ENDS_A_CALL))} ORDER BY seq DESC LIMIT 3",
+        f" AND type IN {in_sql(OF_A_CALL)} ORDER BY seq DESC LIMIT 3",
         agent=hook.agent_id,
     )
     if not newest or newest[0]["type"] not in ENDS_A_CALL:
