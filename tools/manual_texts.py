@@ -81,6 +81,7 @@ FILES = (
     ("~/.local/state/fleet/fleetd.log", "The log of a daemon in the background."),
     ("~/.local/state/fleet/spool/", "What hooks said while no daemon ran."),
     ("~/.config/systemd/user/fleetd.service, fleetd.socket", "The service, where it is installed."),
+    ("~/.config/fleet/notify.toml", "The options of fleetctl notify install; private."),
 )
 EXAMPLES = """\
 fleetctl daemon install

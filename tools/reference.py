@@ -25,6 +25,7 @@ NOUNS = {
     "mission": "Missions",
     "sortie": "Sorties",
     "agent": "Agents",
+    "attention": "What agents do and need",
     "lock": "Locks",
     "message": "Messages",
     "event": "Events",

@@ -51,6 +51,7 @@ STEPS: tuple[Step, ...] = (
     ),
     ("agent.get", {"agent_id": "alice"}),
     ("agent.list", {"mission_id": "{mission}"}),
+    ("attention.list", {}),
     ("sortie.assign", {"sortie_id": "{form}", "agent_id": "alice"}),
     (
         "sortie.start",
@@ -91,13 +92,18 @@ STEPS: tuple[Step, ...] = (
             "type": "file_modified",
             "mission_id": "{mission}",
             "agent_id": "alice",
-            "data": {"file": "src/form.py"},
+            "data": {"file": "{project}/src/form.py"},
         },
     ),
     ("event.list", {"mission_id": "{mission}", "limit": 2}),
     (
+        "event.append",
+        {"type": "file_modified", "agent_id": "bob", "data": {"file": "{project}/src/form.py"}},
+    ),
+    ("attention.conflicts", {}),
+    (
         "event.subscribe",
-        {"since": 17, "types": ["sortie_completed"]},
+        {"since": 18, "types": ["sortie_completed"]},
         {"subscription": lambda a: a["subscription_id"]},
     ),
     ("event.unsubscribe", {"subscription_id": "{subscription}"}),

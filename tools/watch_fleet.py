@@ -87,7 +87,8 @@ class Story:
         return made, [each["id"] for each in found]
 
     def _join(self, agent: str, harness: str, mission: str, role: str = "specialist") -> None:
-        self._do("agent.register", agent_id=agent, role=role, harness=harness, mission_id=mission)
+        place = {"mission_id": mission, "cwd": str(self._project)}
+        self._do("agent.register", agent_id=agent, role=role, harness=harness, **place)
 
     def _start(self, sortie: str, agent: str) -> None:
         self._do("sortie.start", sortie_id=sortie, agent_id=agent)

@@ -40,6 +40,8 @@ METHODS = {
     "agent.list": ("AgentList", False, False),
     "agent.deregister": ("AgentDeregister", True, False),
     "agent.current": ("AgentCurrent", True, False),
+    "attention.list": ("AttentionList", False, False),
+    "attention.conflicts": ("AttentionConflicts", False, False),
     "lock.acquire": ("LockAcquire", True, False),
     "lock.renew": ("LockRenew", True, False),
     "lock.release": ("LockRelease", True, False),
@@ -81,20 +83,21 @@ METHODS = {
     "hook.status": ("HookStatusGet", False, False),
 }
 _RECORD_NAMES = """
-Agent AgentPage Artifact AwayStatus BackupResult Briefing Change ChangedHolder ChangedMessage
-ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference CheckpointPage
-CheckpointSummary CommandOutcome Compared ConnectionFigures ContextDigest Counts CurrentAgent
-CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest
-DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection ErrorCheckpoint Event
-EventPage FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun HarnessStatus Health
-Hello HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
-MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission
-MissionLine MissionPage MissionState Mutation NewSortie OpenRpc Paths PendingMessage
-ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
-Record Recovery RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult
-Restored ResumeHints SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument
+Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing Change
+ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference
+CheckpointPage CheckpointSummary CommandOutcome Compared ConflictEdit ConflictPage ConnectionFigures
+ContextDigest Counts CurrentAgent CurrentMission CursorGap CursorPosition DeclaredCompliance
+DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection
+Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings Forgotten
+ForgottenMission ForgottenRun HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity
+Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage MethodTiming
+Metrics Migration MigrationReply MigrationRequest Mission MissionLine MissionPage MissionState
+Mutation NewSortie OpenRpc Paths PendingMessage PlanStep ProgressNotification Pruned
+PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
+RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult Restored
+ResumeHints RunningWork SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument
 SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
-Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance Unsubscribed Validity
-WorkNote WriterFigures
+Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance UnknownName Unsubscribed
+Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.request import Query as Query
     from fleetd.protocol.request import Request as Request
     from fleetd.protocol.requests.agent import *  # noqa: F403
+    from fleetd.protocol.requests.attention import *  # noqa: F403
     from fleetd.protocol.requests.checkpoint import *  # noqa: F403
     from fleetd.protocol.requests.event import *  # noqa: F403
     from fleetd.protocol.requests.hook import *  # noqa: F403

@@ -25,6 +25,8 @@ from ..client.models import (
     AgentList,
     AgentNote,
     AgentRegister,
+    AgentState,
+    AttentionList,
     RecoveryCandidate,
     RecoveryRestore,
     RestoreResult,
@@ -33,6 +35,7 @@ from ..client.pagination import all_pages
 from ..context import cwd, machine_name, machine_names, prefix_errors, select_mission
 from ..output import console, tables
 from ..output.tables import Column
+from ..output.views.agent_state import runs_for, work_of
 from ..prompts import confirm, interactive
 from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 
@@ -135,22 +138,27 @@ def _run_show(args: Namespace) -> int:
     with Fleet() as client:
         agent = client.call(AgentGet(agent_id=args.agent_id))
         known = machine_names(client) if agent.machine else {}
-    return console.show(args, agent, lambda _: _show(agent, machine_name(known, agent.machine)))
+        listed = [] if args.json else client.call(AttentionList(agent_id=agent.id)).agents
+    state = next((each for each in listed if each.agent_id == agent.id), None)
+    machine = machine_name(known, agent.machine)
+    return console.show(args, agent, lambda _: _show(agent, machine, state))
 
 
-def _show(agent: Agent, machine: str) -> None:
+def _show(agent: Agent, machine: str, state: AgentState | None) -> None:
     console.fields(
         (
             ("Agent", agent.id),
             ("Role", agent.role),
             ("Status", console.agent_state(agent.status, agent.needs)),
             ("Waits since", console.ago(agent.needs_since)),
+            ("Waits for", agent.needs_text),
             ("Harness", agent.harness),
             ("Session", agent.session_id),
             ("Process", agent.pid),
             ("Machine", machine),
             ("Mission", agent.mission_id),
             ("Directory", console.path(agent.cwd or "")),
+            *(work_of(state) if state is not None else ()),
             ("Registered", console.ago(agent.registered_at)),
             ("Last seen", console.ago(agent.last_seen_at)),
         )
@@ -159,6 +167,8 @@ def _show(agent: Agent, machine: str) -> None:
         console.fields((("Last action", note.last_action),))
         console.bullets("Next steps", note.next_steps)
         console.bullets("Blockers", note.blockers)
+    if state is not None:
+        console.bullets("Runs for it", runs_for(state))
 
 
 def _run_note(args: Namespace) -> int:

@@ -16,6 +16,7 @@ from ..integrations.apply import (
 )
 from ..integrations.hook_command import this_installation
 from ..integrations.hook_plan import PlannedChange, plan_install, plan_uninstall
+from ..integrations.live import Live
 from ..integrations.registry import HARNESSES
 from ..integrations.status import HooksState, state
 from ..output import console, tables
@@ -58,8 +59,15 @@ def register(subparsers: Subparsers) -> None:
         "Check the installed hooks, and run their command once. Exit status 1 when a problem "
         "is found."
     )
-    example = "  fleetctl hooks doctor\n  fleetctl hooks doctor codex"
-    add_settings_command(actions, "doctor", _run_doctor, summary, example)
+    example = (
+        "  fleetctl hooks doctor\n  fleetctl hooks doctor codex\n  fleetctl hooks doctor --live"
+    )
+    checking = add_settings_command(actions, "doctor", _run_doctor, summary, example)
+    checking.flag(
+        "--live",
+        help="also check what agent CLIs told lately: the last event of each kind, sessions that "
+        "fell silent, and events that fleetd does not know",
+    )
 
 
 def _run_install(args: Namespace) -> int:
@@ -157,9 +165,10 @@ def _details(seen: HooksState) -> None:
 def _run_doctor(args: Namespace) -> int:
     states = _states(args)
     heard_of = status.ask()
+    live = _live(args, states, heard_of) if args.live else []
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = []
-    if not examined:
+    if not examined and not live:
         detail = "no hooks are installed; run: fleetctl hooks install --all"
         found.append(Finding(check="installed", ok=False, detail=detail))
     for seen in examined:
@@ -168,6 +177,34 @@ def _run_doctor(args: Namespace) -> int:
         found += doctor.findings(
             harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
         )
-    spooled = bool(found) and all(each.ok for each in found)
+    for each in live:
+        found += each.findings()
+    # Without a daemon nobody can tell what was heard.
+    spooled = bool(found) and all(each.ok for each in found) and not args.live
     found.insert(0, heard_of.finding(spooled=spooled))
-    return console.findings(args, Findings(ok=all(each.ok for each in found), findings=found))
+    findings = Findings(ok=all(each.ok for each in found), findings=found)
+    if not args.live:
+        return console.findings(args, findings)
+    if args.json:
+        documents = [each.document() for each in live]
+        console.print_json({"ok": findings.ok, "findings": findings.findings, "live": documents})
+        return 0 if findings.ok else 1
+    for each in live:
+        each.show()
+    console.line()
+    return console.findings(args, findings)
+
+
+def _live(args: Namespace, states: list[HooksState], heard_of: status.Heard) -> list[Live]:
+    """Return what is installed or was heard, of the agent CLIs that were named or of all."""
+    installation, place = this_installation(), project(args)
+    known = {seen.harness: seen for seen in states}
+    names = [
+        seen.harness for seen in states if seen.installed != "no" or seen.harness in args.harness
+    ]
+    names += [
+        each.harness
+        for each in heard_of.harnesses
+        if each.harness not in names and (each.harness in known or not args.harness)
+    ]
+    return [Live(name, known.get(name), heard_of.of(name), installation, place) for name in names]

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import Agent, AgentList, Counts, MissionLine, Status, SystemStatus
-from ..client.pagination import all_pages
+from ..client.models import AgentState, AttentionList, Counts, MissionLine, Status, SystemStatus
 from ..output import console, tables
 from ..output.tables import Column
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from fleetd.protocol.patterns import AgentStatus
+from ..output.views.agent_state import COLUMNS, row_of
 
 # What a recovery that is not over waits for.
 STATES = {
@@ -28,15 +24,9 @@ MISSIONS = (
     Column("", matters=1),
     Column("", cut="end", least=18),
 )
-AGENTS = (
-    Column("", cut="middle", least=12),
-    Column("", matters=5, styles=console.STATES),
-    Column("", matters=1),
-    Column("", matters=3, times="ago"),
-    Column("", cut="end", least=18),
-)
-PRESENT: tuple[AgentStatus, ...] = ("active", "waiting", "idle")
 MOST_AGENTS = 12
+# Missions that were made for one session each; of more than so many the agents above tell enough.
+MOST_OF_SESSIONS = 3
 RECOVERIES = (
     Column(""),
     Column("", matters=3),
@@ -76,7 +66,8 @@ def run(args: Namespace) -> int:
     """Ask the daemon, and print its state."""
     with Fleet() as client:
         status = client.call(SystemStatus())
-        agents = [] if args.json or status.counts is None else _present(client)
+        asked = not args.json and status.counts is not None
+        agents = client.call(AttentionList()).agents if asked else []
 
     def page(status: Status) -> None:
         _show(status, agents)
@@ -88,18 +79,7 @@ def run(args: Namespace) -> int:
     return console.show(args, status, page)
 
 
-def _present(client: Fleet) -> list[Agent]:
-    """Return the agents that are here, first those that wait for a person."""
-    found = [agent for state in PRESENT for agent in _agents_that_are(client, state)]
-    newest = sorted(found, key=lambda each: each.last_seen_at, reverse=True)
-    return sorted(newest, key=lambda each: each.needs is None)
-
-
-def _agents_that_are(client: Fleet, state: AgentStatus) -> list[Agent]:
-    return all_pages(lambda **more: client.call(AgentList(status=state, **more)).agents)
-
-
-def _show(status: Status, agents: list[Agent]) -> None:
+def _show(status: Status, agents: list[AgentState]) -> None:
     store = status.store
     if store and store.away:
         since = f"{console.span(store.away.for_ms)} (since {store.away.since_at})"
@@ -112,35 +92,29 @@ def _show(status: Status, agents: list[Agent]) -> None:
     if store and store.lost:
         console.flow("Commits lost: ", store.lost, style="red")
     if status.counts is not None:
-        _show_agents(status, agents)
+        _show_agents(agents)
+        if status.conflicts:
+            files = console.plural(status.conflicts, "file")
+            console.line(f"  Conflicts: {files} changed by several agents (fleetctl conflicts)")
         _show_missions(status, status.counts)
         _show_candidates(status)
         _show_tables(status)
 
 
-def _show_agents(status: Status, agents: list[Agent]) -> None:
+def _show_agents(agents: list[AgentState]) -> None:
     console.heading("Agents")
     if not agents:
         console.line("  none")
         return
-    titles = {each.mission_id: each.title for each in status.missions}
-    rows = [
-        (
-            each.id,
-            console.agent_state(each.status, each.needs),
-            each.harness or "",
-            each.last_seen_at,
-            titles.get(each.mission_id or "", each.cwd or ""),
-        )
-        for each in agents[:MOST_AGENTS]
-    ]
-    tables.table(AGENTS, rows, indent="  ")
+    tables.table(COLUMNS, map(row_of, agents[:MOST_AGENTS]), indent="  ")
     if len(agents) > MOST_AGENTS:
         console.line(f"  and {len(agents) - MOST_AGENTS} more: fleetctl agent list")
 
 
 def _show_missions(status: Status, counts: Counts) -> None:
-    console.heading("Missions in progress")
+    of_sessions = [each for each in status.missions if each.automatic and each.agents == 1]
+    if len(of_sessions) <= MOST_OF_SESSIONS:
+        of_sessions = []
     rows = [
         (
             each.mission_id,
@@ -152,9 +126,18 @@ def _show_missions(status: Status, counts: Counts) -> None:
             console.titled(each.title, automatic=each.automatic),
         )
         for each in status.missions
+        if each not in of_sessions
     ]
+    if of_sessions and not rows:
+        count = f"{len(of_sessions)} of one session each (fleetctl mission list)"
+        console.heading(f"Missions in progress: {count}")
+        return
+    console.heading("Missions in progress")
     if rows:
         tables.table(MISSIONS, rows, indent="  ")
+    if of_sessions:
+        console.line(f"  {len(of_sessions)} more of one session each: fleetctl mission list")
+    if rows:
         return
     console.line("  none")
     if console.human_readable():

@@ -31,6 +31,7 @@ from ..output import console
 from ..prompts import Cancelled, confirm, interactive
 from ..service import service, systemd
 from ..service.install import ServiceRemoval
+from ..service.notify_unit import NotifyRemoval
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
 
@@ -161,9 +162,9 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "uninstall",
         run,
-        "Remove fleetd's hooks, MCP entries and completions, and its service or its daemon in the "
-        "background. The data stays, except with --delete-data. Run it again to retry a failed "
-        "removal.",
+        "Remove fleetd's hooks, MCP entries, completions and notifications, and its service or its "
+        "daemon in the background. The data stays, except with --delete-data. Run it again to "
+        "retry a failed removal.",
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
@@ -187,6 +188,7 @@ def run(args: Namespace) -> int:
     plan.add("launcher of hooks", _launcher)
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
+    plan.add("notifications", _notifications)
     plan.add("fleetd", _daemon)
     if args.delete_data:
         plan.removals += _data(settings)
@@ -228,6 +230,12 @@ def _launcher() -> Iterator[UninstallStep]:
 def _completions(shell: str) -> Iterator[UninstallStep]:
     for file in shells.installed(shell):
         yield UninstallStep(f"completions for {shell}", file.where, partial(shells.remove, file))
+
+
+def _notifications() -> Iterator[UninstallStep]:
+    removal = NotifyRemoval()
+    if removal:
+        yield UninstallStep("notifications", ", ".join(removal.shown()), removal.carry_out)
 
 
 def _daemon() -> Iterator[UninstallStep]:

@@ -168,7 +168,7 @@ def _show(
     print(f"{operation.heading}:", file=stream)
     for change in changes:
         what = console.plural(len(change.events), "event") if change.events else operation.whole
-        line = f"  {change.harness.name:<8}  {what:<9}  {change.file.path}"
+        line = f"  {change.harness.name:<11}  {what:<9}  {change.file.path}"
         print(console.clean(line), file=stream)
     print(file=stream)
     if args.diff or args.dry_run:

@@ -18,6 +18,7 @@ from .registry import Harness, HookEvent
 
 ENFORCE = "enforce-locks"
 DOCTOR = "doctor"
+NO_SPOOL = "no-spool"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 _CLIENTS = ("/fleetctl/hook.py", "/fleetctl/_hook_client", launcher.ENDING)
 TRY_S = 5
@@ -48,15 +49,28 @@ class Installation(NamedTuple):
         """Return what a launcher that works can hold: the compiled client may be left out."""
         return {self.launcher_text, self._replace(compiled="").launcher_text}
 
-    def command(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> str:
-        """Return the command line for an event of a harness that is written into settings."""
+    def commands(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> set[str]:
+        """Return every command for an event of a harness that works."""
+        ways = (False, True) if harness.direct_since else (False,)
+        return {self.command(harness, event, enforce=enforce, direct=direct) for direct in ways}
+
+    def command(
+        self, harness: Harness, event: HookEvent, *, enforce: bool = False, direct: bool = False
+    ) -> str:
+        """Return the command for an event of a harness that is written into settings.
+
+        It is a line for a shell, or if it is ``direct``, a program and its words.
+        """
         words = [harness.name]
         if enforce and event.name == harness.enforces_at:
             words.append(ENFORCE)
+        if event.unspooled:
+            words.append(NO_SPOOL)
         if event.word:
             words.append(event.word)
         if self.launcher:
-            return f"{quoted(self.launcher)} {' '.join(words)} {harness.ending}"
+            line = f"{quoted(self.launcher)} {' '.join(words)}"
+            return line if direct else f"{line} {harness.ending}"
         program = quoted(self.compiled)
         if not self.compiled:
             program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
@@ -108,7 +122,7 @@ def is_ours(command: object, harness: Harness) -> bool:
 
 def enforces(command: str) -> bool:
     """Return whether a command of ours denies edits of files that others hold."""
-    return f" {ENFORCE} " in command
+    return ENFORCE in command.split()
 
 
 def for_doctor(command: str, harness: Harness) -> str:

@@ -11,7 +11,7 @@ from . import config_file, launcher, settings_backups
 from .hook_command import Installation, enforces, is_plugin, plugin_path, plugin_text
 from .hooks import UnusableSettings, found, put_in, take_out
 from .jsonc import is_plain
-from .registry import OPENCODE, Harness, installable
+from .registry import OPENCODE, Harness, installable, runs_directly
 
 
 class PlannedChange(NamedTuple):
@@ -87,7 +87,11 @@ def plan_install(
         if enforce is None:
             enforce = any(enforces(each.command) for each in ours)
         events, said = installable(harness, {each.event for each in ours})
-        wanted = [(e, installation.command(harness, e, enforce=enforce)) for e in events]
+        direct = runs_directly(harness, known=any(each.args for each in ours))
+        wanted = [
+            (event, installation.command(harness, event, enforce=enforce, direct=direct))
+            for event in events
+        ]
         after = put_in(text, harness, wanted).encode()
     names = [event.name for event in events]
     if harness.plain_json and not is_plain(after.decode()):
@@ -142,7 +146,8 @@ def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> l
         notes.append(f"{harness.title} was not found on this machine; the hooks wait for it.")
     if enforce and not harness.enforces_at:
         notes.append(
-            f"{harness.title} cannot deny edits, so its hooks are set up without --enforce-locks."
+            f"{harness.title} denies no edits for fleetd: its hook for that could block tools by"
+            " mistake. Its hooks are set up without --enforce-locks."
         )
     if project is not None and not harness.project_file.endswith(".local.json"):
         notes.append(f"{harness.project_file} names paths of this machine: keep it out of commits.")

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .hook_command import is_ours
+from .hook_command import is_ours, quoted
 from .jsonc import Node, append, is_blank, layout, parse, remove, replace
-from .registry import Harness, HookEvent
+from .registry import Harness, HookEvent, in_parts
 
 Wanted = Sequence[tuple[HookEvent, str]]
 
@@ -20,12 +20,17 @@ class UnusableSettings(Exception):
 
 
 class InstalledHook(NamedTuple):
-    """A hook of ours: its event, its command, and the containers that it stands in."""
+    """A hook of ours: its event, its command, and the containers that it stands in.
+
+    The command of one that is started without a shell is written as a line all the same.
+    """
 
     event: str
     command: str
     node: Node
     within: tuple[tuple[Node, int], ...]
+    # Its words, where it is started without a shell.
+    args: Node | None = None
 
 
 def found(text: str, harness: Harness) -> list[InstalledHook]:
@@ -41,8 +46,8 @@ def put_in(text: str, harness: Harness, wanted: Wanted) -> str:
     if harness.version is not None and root.member("version") is None:
         text = append(text, root, harness.version, key="version")
         root = parse(text)
-    if root.member("hooks") is None:
-        return append(text, root, _section(harness, wanted), key="hooks", levels=2)
+    if root.member(harness.section) is None:
+        return append(text, root, _section(harness, wanted), key=harness.section, levels=2)
     for event, command in wanted:
         text = _put(text, harness, event, command)
     return text
@@ -58,7 +63,7 @@ def take_out(text: str, harness: Harness, before: str | None) -> str | None:
         return before
     old = _readable(before, harness)
     while ours := found(text, harness):
-        text = _cut(text, ours[-1], old)
+        text = _cut(text, ours[-1], old, harness)
     return _without_bare_root(text, harness, before, old)
 
 
@@ -68,21 +73,22 @@ def _root(text: str, harness: Harness) -> Node:
         text = "{}"
     root = parse(text)
     _check(root.kind == "object", f"it holds no object but {_said(root)}")
-    _check(root.keys.count("hooks") < 2, 'it has more than one "hooks"')
-    version, hooks = root.member("version"), root.member("hooks")
+    name = harness.section
+    _check(root.keys.count(name) < 2, f'it has more than one "{name}"')
+    version, hooks = root.member("version"), root.member(name)
     if harness.version is not None and version is not None:
         _check(
             version.scalar == harness.version,
             f'its "version" is not {harness.version}, so its format is one that we do not know',
         )
     if hooks is not None:
-        _check(hooks.kind == "object", f'its "hooks" is no object but {_said(hooks)}')
+        _check(hooks.kind == "object", f'its "{name}" is no object but {_said(hooks)}')
         for event, node in zip(hooks.keys, hooks.items, strict=True):
-            _check(hooks.keys.count(event) < 2, f'its "hooks" has more than one "{event}"')
+            _check(hooks.keys.count(event) < 2, f'its "{name}" has more than one "{event}"')
             known = event in {each.name for each in harness.events}
             _check(
                 node.kind == "array" or not known,
-                f'its "hooks.{event}" is no list but {_said(node)}',
+                f'its "{name}.{event}" is no list but {_said(node)}',
             )
     return root
 
@@ -98,13 +104,17 @@ def _said(node: Node) -> str:
 
 
 def _ours(root: Node, harness: Harness) -> Iterator[InstalledHook]:
-    hooks = root.member("hooks")
+    hooks = root.member(harness.section)
     if hooks is None:
         return
     for at_event, (event, entries) in enumerate(zip(hooks.keys, hooks.items, strict=True)):
         for at_entry, entry in enumerate(entries.items if entries.kind == "array" else ()):
-            above = ((root, root.keys.index("hooks")), (hooks, at_event), (entries, at_entry))
-            handlers = entry.member("hooks") if harness.grouped else None
+            above = (
+                (root, root.keys.index(harness.section)),
+                (hooks, at_event),
+                (entries, at_entry),
+            )
+            handlers = None if harness.grouped is False else entry.member("hooks")
             if handlers is not None and handlers.kind == "array":
                 for at_handler, handler in enumerate(handlers.items):
                     yield from _one(event, handler, harness, (*above, (handlers, at_handler)))
@@ -116,21 +126,46 @@ def _one(
     event: str, handler: Node, harness: Harness, within: tuple[tuple[Node, int], ...]
 ) -> Iterator[InstalledHook]:
     node = handler.member(harness.command_key)
-    if node is not None and is_ours(node.scalar, harness):
-        yield InstalledHook(event, node.scalar, node, within)
+    if node is None or not isinstance(node.scalar, str):
+        return
+    args, command = handler.member("args"), node.scalar
+    if args is not None and args.kind == "array":
+        command = " ".join([quoted(command), *(str(each) for each in args.value())])
+    if is_ours(command, harness):
+        yield InstalledHook(event, command, node, within, args)
 
 
 def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
     root = _root(text, harness)
-    hooks = root.items[root.keys.index("hooks")]
+    hooks = root.items[root.keys.index(harness.section)]
     entries = hooks.member(event.name)
     if entries is None:
         return append(text, hooks, [harness.entry(command, event)], key=event.name, levels=1)
     ours = [each for each in _ours(root, harness) if each.event == event.name]
     for each in reversed(ours):
         if each.command != command:
-            text = replace(text, each.node, command)
+            text = _rewritten(text, each, command)
     return text if ours else append(text, entries, harness.entry(command, event))
+
+
+def _rewritten(text: str, hook: InstalledHook, command: str) -> str:
+    """Return the text with another command in the place of a hook's, with or without a shell."""
+    program, args = in_parts(command)
+    container, index = hook.within[-1]
+    handler = container.items[index]
+    known = hook.args
+    if known is None:
+        # What comes last in the text is changed first: the rest keeps its place.
+        text = text if args is None else append(text, handler, args, key="args")
+        return replace(text, hook.node, program)
+    at = handler.items.index(known)
+
+    def with_args(text: str) -> str:
+        return remove(text, handler, at) if args is None else replace(text, known, args)
+
+    if known.start > hook.node.start:
+        return replace(with_args(text), hook.node, program)
+    return with_args(replace(text, hook.node, program))
 
 
 def _section(harness: Harness, wanted: Wanted) -> dict[str, Any]:
@@ -139,7 +174,7 @@ def _section(harness: Harness, wanted: Wanted) -> dict[str, Any]:
 
 def _document(harness: Harness, wanted: Wanted) -> str:
     version = {} if harness.version is None else {"version": harness.version}
-    document = version | {"hooks": _section(harness, wanted)}
+    document = version | {harness.section: _section(harness, wanted)}
     return layout(document, 3) + "\n"
 
 
@@ -164,12 +199,12 @@ def _readable(before: str | None, harness: Harness) -> tuple[str, Node] | None:
         return None
 
 
-def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None) -> str:
+def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None, harness: Harness) -> str:
     """Take out one hook, and every container above it that is empty without it.
 
     A container that was there before stays; one that was empty gets its old text again.
     """
-    earlier = _earlier(ours, old)
+    earlier = _earlier(ours, old, harness)
     for (container, index), was in reversed(list(zip(ours.within, earlier, strict=True))):
         alone = len(container.items) == 1
         if alone and was is not None and old is not None and not was.items:
@@ -179,10 +214,12 @@ def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None) -> str:
     raise AssertionError
 
 
-def _earlier(ours: InstalledHook, old: tuple[str, Node] | None) -> list[Node | None]:
+def _earlier(
+    ours: InstalledHook, old: tuple[str, Node] | None, harness: Harness
+) -> list[Node | None]:
     """Return what stood in the place of each container above a hook before it came."""
     root = old[1] if old else None
-    hooks = root.member("hooks") if root else None
+    hooks = root.member(harness.section) if root else None
     entries = hooks.member(ours.event) if hooks else None
     return [root, hooks, entries, None][: len(ours.within)]
 

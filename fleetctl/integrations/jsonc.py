@@ -200,7 +200,7 @@ def _ends_in_remark(between: str) -> bool:
 
 
 def replace(text: str, node: Node, value: Any) -> str:
-    """Return the text with another value in the place of a scalar."""
+    """Return the text with another value in the place of one."""
     return text[: node.start] + json.dumps(value, ensure_ascii=False) + text[node.end :]
 
 

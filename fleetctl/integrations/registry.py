@@ -5,12 +5,16 @@ The one place to change when a vendor changes its format.
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .installation import run_program
+
+# What only a shell understands; each command that one runs ends in some of it.
+_SHELLS_MARKS = ("2>", "||", ";")
 
 # The hook itself gives up after 1 s, before a compaction after 5 s.
 SOON_S = 5
@@ -26,6 +30,8 @@ class HookEvent(NamedTuple):
     """An event that is installed for; ``word`` goes to the client where the payload names none.
 
     ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
+    Of one that is ``unspooled`` only the answer matters, at once: it is not kept for a daemon that
+    is away.
     """
 
     name: str
@@ -33,6 +39,7 @@ class HookEvent(NamedTuple):
     background: bool = False
     word: str = ""
     later: bool = False
+    unspooled: bool = False
 
 
 class ServerCommand(NamedTuple):
@@ -71,9 +78,12 @@ class Harness(NamedTuple):
     mcp: McpSettings
     events: tuple[HookEvent, ...] = ()
     entry: Callable[[str, HookEvent], dict[str, Any]] = lambda _command, _event: {}
+    # The member of the settings that the events stand in.
+    section: str = "hooks"
     # The members, from an event's item down, in which the command stands.
     command_key: str = "command"
-    grouped: bool = True
+    # Whether an event's items hold lists of hooks, or are hooks themselves; None for both.
+    grouped: bool | None = True
     version: int | None = None
     ending: str = "2>/dev/null || true"
     # Whether comments or trailing commas make it ignore the whole file.
@@ -83,6 +93,10 @@ class Harness(NamedTuple):
     # Of executables older than this, only the first ``always`` events can be installed.
     tolerant_since: tuple[int, ...] = ()
     always: int = 0
+    # From this version on a hook is started without a shell, with its words in "args".
+    direct_since: tuple[int, ...] = ()
+    # The command that opens a session again; {} is its id.
+    resume: str = ""
 
     def user_file(self) -> Path:
         """Return the settings file that holds for every project of this user."""
@@ -115,15 +129,29 @@ def _gemini_home() -> Path:
     return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
+def _antigravity_home() -> Path:
+    return Path.home() / ".gemini" / "config"
+
+
 def _opencode_home() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
 
 
 def _in_group(command: str, event: HookEvent) -> dict[str, Any]:
-    hook: dict[str, Any] = {"type": "command", "command": command, "timeout": event.timeout_s}
+    program, args = in_parts(command)
+    direct = {} if args is None else {"args": args}
+    hook = {"type": "command", "command": program} | direct | {"timeout": event.timeout_s}
     if event.background:
         hook["async"] = True
     return {"hooks": [hook]}
+
+
+def in_parts(command: str) -> tuple[str, list[str] | None]:
+    """Return the program of a command that is run without a shell and its words, else None."""
+    if any(mark in command for mark in _SHELLS_MARKS):
+        return command, None
+    program, *args = shlex.split(command)
+    return program, args
 
 
 def _named_in_ms(command: str, event: HookEvent) -> dict[str, Any]:
@@ -138,6 +166,11 @@ def _flat(command: str, event: HookEvent) -> dict[str, Any]:
 
 def _flat_bash(command: str, event: HookEvent) -> dict[str, Any]:
     return {"type": "command", "bash": command, "timeoutSec": event.timeout_s}
+
+
+def _of_antigravity(command: str, event: HookEvent) -> dict[str, Any]:
+    hook = {"type": "command", "command": command, "timeout": event.timeout_s}
+    return {"matcher": "*", "hooks": [hook]} if event.name == "PostToolUse" else hook
 
 
 def _in(directory: Callable[[], Path], *names: str) -> Callable[[], Path]:
@@ -183,6 +216,7 @@ def _compaction(name: str, *, words: bool = False) -> HookEvent:
 
 CLAUDE = Harness(
     name="claude",
+    resume="claude --resume {}",
     title="Claude Code",
     executables=("claude",),
     directory=_home("CLAUDE_CONFIG_DIR", ".claude"),
@@ -206,16 +240,21 @@ CLAUDE = Harness(
         *_events("SessionEnd", "PostToolUseFailure", "PostCompact", "StopFailure"),
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
         HookEvent("PermissionRequest", later=True),
+        HookEvent("CwdChanged", later=True),
+        HookEvent("Elicitation", later=True),
+        HookEvent("ElicitationResult", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.
     tolerant_since=(2, 1, 101),
     always=9,
+    direct_since=(2, 1, 330),
     entry=_in_group,
     enforces_at="PreToolUse",
 )
 CODEX = Harness(
     name="codex",
+    resume="codex resume {}",
     title="Codex CLI",
     executables=("codex",),
     directory=_home("CODEX_HOME", ".codex"),
@@ -245,6 +284,7 @@ CODEX = Harness(
 )
 GEMINI = Harness(
     name="gemini",
+    resume="gemini --resume {}",
     title="Gemini CLI",
     executables=("gemini",),
     directory=_gemini_home,
@@ -261,6 +301,8 @@ GEMINI = Harness(
         *_events("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
         _compaction("PreCompress"),
         HookEvent("SessionEnd"),
+        HookEvent("Notification", later=True),
+        HookEvent("BeforeModel", later=True, unspooled=True),
     ),
     entry=_named_in_ms,
     ending="2>/dev/null; exit 0",
@@ -270,6 +312,7 @@ GEMINI = Harness(
 )
 OPENCODE = Harness(
     name="opencode",
+    resume="opencode --session {}",
     title="OpenCode",
     executables=("opencode",),
     directory=_opencode_home,
@@ -282,6 +325,7 @@ OPENCODE = Harness(
 )
 CURSOR = Harness(
     name="cursor",
+    resume="cursor-agent --resume {}",
     title="Cursor",
     executables=("cursor-agent", "cursor"),
     directory=_home("", ".cursor"),
@@ -303,6 +347,7 @@ CURSOR = Harness(
 )
 COPILOT = Harness(
     name="copilot",
+    resume="copilot --resume={}",
     title="Copilot CLI",
     executables=("copilot",),
     directory=_home("COPILOT_HOME", ".copilot"),
@@ -321,16 +366,41 @@ COPILOT = Harness(
         _compaction("preCompact", words=True),
         *_events("agentStop", "subagentStart", "subagentStop", words=True),
         *_events("errorOccurred", "sessionEnd", words=True),
+        HookEvent("notification", word="notification", later=True),
+        HookEvent("permissionRequest", word="permissionRequest", later=True),
     ),
     entry=_flat_bash,
     command_key="bash",
     grouped=False,
     version=1,
 )
-HARNESSES = {each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, COPILOT)}
+ANTIGRAVITY = Harness(
+    name="antigravity",
+    resume="agy --conversation {}",
+    title="Antigravity CLI",
+    executables=("agy",),
+    directory=_antigravity_home,
+    file="hooks.json",
+    project_file=".agents/hooks.json",
+    mcp=McpSettings(
+        _in(_antigravity_home, "mcp_config.json"), ".agents/mcp_config.json", "mcpServers", _plain
+    ),
+    # What it does not document makes it drop the whole file, silently. Never PreToolUse: there an
+    # answer without a decision denies the tool.
+    events=_events("PreInvocation", "PostToolUse", "Stop", words=True),
+    plain_json=True,
+    section="fleetd",
+    entry=_of_antigravity,
+    ending="2>/dev/null || echo {}",
+    grouped=None,
+)
+HARNESSES = {
+    each.name: each for each in (CLAUDE, CODEX, GEMINI, OPENCODE, CURSOR, COPILOT, ANTIGRAVITY)
+}
 
 
 ANSWER_S = 10
+_VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 
 
 def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], list[str]]:
@@ -355,13 +425,28 @@ def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], l
     return known, [told]
 
 
+def runs_directly(harness: Harness, *, known: bool) -> bool:
+    """Return whether hooks are started without a shell.
+
+    ``known`` says that some are: they stay so where the version cannot be found out.
+    """
+    if not harness.direct_since:
+        return False
+    version = _version(harness)
+    return known if version is None else version >= harness.direct_since
+
+
 def _version(harness: Harness) -> tuple[int, ...] | None:
     executable = harness.executable()
-    if executable is None:
-        return None
+    told = None if executable is None else version_text(executable)
+    return None if told is None else tuple(map(int, _VERSION.findall(told)[0]))
+
+
+def version_text(executable: str) -> str | None:
+    """Return the version that a program tells, such as ``2.1.330``; None where it tells none."""
     try:
         answer = run_program([executable, "--version"], timeout_s=ANSWER_S).stdout
     except OSError:
         return None
-    found = re.search(r"\b(\d+)\.(\d+)\.(\d+)\b", answer)
-    return tuple(map(int, found.groups())) if found else None
+    found = _VERSION.search(answer)
+    return found[0] if found else None

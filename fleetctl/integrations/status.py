@@ -159,10 +159,10 @@ def _look_at_settings(
     seen.updates = [event.name for event in absent if event.later]
     seen.installed = "partly" if seen.missing else "yes"
     expected = {
-        event.name: installation.command(harness, event, enforce=seen.enforce_locks)
+        event.name: installation.commands(harness, event, enforce=seen.enforce_locks)
         for event in harness.events
     }
-    seen.current = all(each.command == expected.get(each.event) for each in ours)
+    seen.current = all(each.command in expected.get(each.event, ()) for each in ours)
     seen.current &= any(map(launcher.is_current, installation.launcher_texts))
     compiled = [is_compiled(command) for command in seen.commands]
     seen.client = "compiled" if compiled[0] else "python"

@@ -20,6 +20,7 @@ from fleetd.protocol.records import (
     Mission,
     Sortie,
 )
+from fleetd.protocol.requests.attention import AgentState, EditConflict
 from fleetd.protocol.types import CLOSED_SORTIE
 
 # Some CLIs cut an answer that is too long, others refuse it.
@@ -154,6 +155,39 @@ def agent_line(agent: Agent, me: str | None) -> str:
     state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
     name = f"{agent.id} (you)" if agent.id == me else agent.id
     return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
+
+
+def running_lines(agent: AgentState) -> list[str]:
+    """Return what runs for an agent: kind, id, what it was told, since when, its last sign."""
+    lines = []
+    for each in agent.running:
+        told = f" {quote(each.told, LINE_CHARS)}" if each.told else ""
+        output = f", output in {path(each.output)}" if each.output else ""
+        times = f"since {each.began_at[:19]}Z, last sign {each.seen_at[:19]}Z"
+        lines.append(f"{each.kind} {cut(each.id)}:{told} {times}{output}")
+    return [*lines, *([f"… {agent.running_more} more"] if agent.running_more else [])]
+
+
+def need_line(agent: AgentState, me: str | None) -> str:
+    """Return what an agent needs of a user, since when and where."""
+    name = f"{agent.agent_id} (you)" if agent.agent_id == me else agent.agent_id
+    where = f" in {path(agent.cwd)}" if agent.cwd else ""
+    text = words(agent.text, agent.agent_id, me, by=agent.agent_id)
+    until_then = f", limit ends {agent.reset_at[:19]}Z" if agent.reset_at else ""
+    need = f"{agent.needs} since {agent.since[:19]}Z{until_then}{where}"
+    return f"{name}: {need}" + (f" - {text}" if text else "")
+
+
+def conflict_line(conflict: EditConflict, me: str | None) -> str:
+    """Return a file that several agents changed, and by whom, when and, if it differs, where."""
+    edits = []
+    for each in conflict.edits:
+        name = f"{each.agent_id} (you)" if each.agent_id == me else each.agent_id
+        where = f" in {path(each.path)}" if conflict.at_merge else ""
+        on = f" on {cut(each.machine)}" if each.machine else ""
+        edits.append(f"{name} at {each.at[:19]}Z{where}{on}")
+    merge = " (will meet at merge)" if conflict.at_merge else ""
+    return f"{path(conflict.file)}{merge}: {', '.join(edits)}"
 
 
 def reason(each: CheckpointSummary | Checkpoint) -> str:

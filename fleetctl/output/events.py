@@ -23,6 +23,18 @@ _NOTED: dict[str, tuple[str, ...]] = {
     "permission_request": ("{who} asks for a permission", ": {message}"),
     "permission_prompt": ("{who} waits for a permission", ": {message}"),
 }
+# What is told of what an agent needs.
+_NEEDS = {
+    "permission": "needs a permission",
+    "question": "asks a question",
+    "plan_approval": "wants its plan approved",
+    "finished": "has finished its turn",
+    "background": "has work running in the background",
+    "limit": "reached a limit",
+    "failed": "broke off its turn",
+    "lost": "needs a successor",
+    "none": "waits no longer",
+}
 # Why a checkpoint was taken, by its trigger.
 _WHY = {
     "manual": "by hand",
@@ -97,6 +109,8 @@ class _EventFields:
         if name == "silence":
             ms = self._data.get("inactivity_duration_ms")
             return duration(ms) if isinstance(ms, int) else ""
+        if name == "need":
+            return _NEEDS.get(str(self._data.get("needs")), "waits")
         if name == "ending":
             return self._ending()
         if name == "why":

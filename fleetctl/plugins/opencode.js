@@ -173,10 +173,9 @@ const quietly = (hook) => async (input, output) => {
   }
 }
 
-export const Fleet = async ({ directory } = {}) => {
+// What is known of the sessions of one directory, whichever OpenCode tells of them.
+function memory(directory) {
   const sessions = new Map()
-  const windows = new Map()
-  let transforms = false
 
   // "covered": the daemon knows of the newest compaction and had its chance to brief after it.
   function session(id, known) {
@@ -195,6 +194,38 @@ export const Fleet = async ({ directory } = {}) => {
     about.untold = false
     return say(about, "session.compacted", { asks, summary: about.summary })
   }
+
+  function root(parent) {
+    const above = parent && sessions.get(parent)
+    return above?.parent ?? parent
+  }
+
+  // A request for permission and a question wait for a person.
+  function asked(id, { action, resources, permission = action, patterns = resources, title }) {
+    say(session(id), "permission.asked", shortened({ permission, patterns, title }))
+  }
+
+  function questioned(id, questions) {
+    say(session(id), "question.asked", { questions: shortened(questions) })
+  }
+
+  async function close() {
+    for (const about of sessions.values()) {
+      if (about.untold) compacted(about, false)
+      if (!about.parent) say(about, "session.closed")
+    }
+    await queue
+  }
+
+  return { sessions, session, say, compacted, root, asked, questioned, close }
+}
+
+// --- OpenCode 1: a function that returns hooks ---
+
+const server = async ({ directory } = {}) => {
+  const { sessions, session, say, compacted, root, asked, questioned, close } = memory(directory)
+  const windows = new Map()
+  let transforms = false
 
   // How full the window is goes with whatever is told; a message without a count says nothing.
   function used({ tokens: { input, output, reasoning, cache }, providerID, modelID }) {
@@ -234,6 +265,8 @@ export const Fleet = async ({ directory } = {}) => {
       say(session(info.id), "session.deleted")
       sessions.delete(info.id)
     },
+    "permission.asked": (properties) => asked(properties.sessionID, properties),
+    "question.asked": ({ sessionID, questions }) => questioned(sessionID, questions),
     "todo.updated"({ sessionID, todos }) {
       say(session(sessionID), "todo.updated", { todos: shortened(todos) })
     },
@@ -255,11 +288,6 @@ export const Fleet = async ({ directory } = {}) => {
         say(about, "tool.failed", { ...said, error: shortened(error) })
       }
     },
-  }
-
-  function root(parent) {
-    const above = parent && sessions.get(parent)
-    return above?.parent ?? parent
   }
 
   return {
@@ -319,12 +347,157 @@ export const Fleet = async ({ directory } = {}) => {
       })
     }),
 
-    dispose: quietly(async () => {
-      for (const about of sessions.values()) {
-        if (about.untold) compacted(about, false)
-        if (!about.parent) say(about, "session.closed")
-      }
-      await queue
-    }),
+    dispose: quietly(close),
   }
 }
+
+// --- OpenCode 2: a function that registers hooks, of which each gets one event ---
+
+const within = (promise, ms) => {
+  let timer
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, ms)))
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer))
+}
+
+async function setup(context) {
+  // OpenCode 1 calls this too, with a context that has no hooks.
+  if (typeof context?.session?.hook !== "function" || typeof context.tool?.hook !== "function") return
+  const directory = context.location?.directory ?? process.cwd()
+  const { sessions, session, say, compacted, root, asked, questioned, close } = memory(directory)
+  const begun = Date.now()
+
+  // A hook can be called before the event tells of its session.
+  async function found(id) {
+    if (sessions.has(id)) return sessions.get(id)
+    const reading = Promise.resolve(context.session.get?.({ sessionID: id })).catch(() => null)
+    const answer = await within(reading, WAIT_MS)
+    const info = answer?.data ?? answer
+    return sessions.get(id) ?? opened(id, info, info?.time?.created >= begun)
+  }
+
+  function opened(id, info, fresh) {
+    const about = session(id, fresh)
+    about.cwd = info?.location?.directory ?? info?.directory ?? directory
+    about.parent = root(info?.parentID)
+    about.announced = 0
+    if (fresh) {
+      about.heard = true
+      say(about, "session.created", { agent: info.agent, title: info.title })
+    }
+    return about
+  }
+
+  function shrunk(about) {
+    Object.assign(about, { compacting: false, covered: false, untold: true, notes: [] })
+  }
+
+  function over({ sessionID }) {
+    const about = session(sessionID)
+    if (about.untold) compacted(about, false)
+    say(about, "session.idle", { last_message: about.answer.text })
+  }
+
+  const events = {
+    "session.created"(info) {
+      if (!sessions.has(info.sessionID)) opened(info.sessionID, info, true)
+    },
+    "session.deleted"({ sessionID }) {
+      say(session(sessionID), "session.deleted")
+      sessions.delete(sessionID)
+    },
+    // Mostly a hook announced it; the event can come after the next request.
+    "session.compaction.ended"({ sessionID, text }) {
+      const about = session(sessionID)
+      if (typeof text === "string") about.summary = text.slice(0, TEXT_CHARS)
+      if (about.announced > 0) about.announced -= 1
+      else shrunk(about)
+    },
+    "session.compaction.failed"({ sessionID }) {
+      Object.assign(session(sessionID), { compacting: false, announced: 0 })
+    },
+    "session.text.ended"({ sessionID, text }) {
+      session(sessionID).answer.text = text.slice(0, TEXT_CHARS)
+    },
+    "session.execution.succeeded": over,
+    "session.execution.interrupted": over,
+    "session.execution.failed"({ sessionID, error }) {
+      say(session(sessionID), "session.error", { error: { data: shortened(error) } })
+    },
+    "permission.asked": (data) => asked(data.sessionID, data),
+    "question.asked": ({ sessionID, questions }) => questioned(sessionID, questions),
+    "form.created"({ form }) {
+      if (sessions.has(form.sessionID)) questioned(form.sessionID, [{ question: form.title }])
+    },
+    "todo.updated"({ sessionID, todos }) {
+      say(session(sessionID), "todo.updated", { todos: shortened(todos) })
+    },
+  }
+
+  const hooks = {
+    prompt: async ({ sessionID, messageID, prompt }) => {
+      const about = await found(sessionID)
+      if (about.untold) compacted(about, false)
+      const resumed = about.resumed && !about.heard
+      about.heard = true
+      const said = { prompt: prompt.text.slice(0, TEXT_CHARS), resumed, message_id: messageID }
+      const reply = await say(about, "chat.message", said)
+      if (reply && !resumed && !about.parent) about.covered = true
+      if (reply?.context) about.notes.push(reply.context)
+    },
+    compaction: async ({ sessionID }) => {
+      const about = await found(sessionID)
+      about.announced += 1
+      about.compacting = true
+      await say(about, "session.compacting", { transforms: true }, COMPACTION_WAIT_MS)
+    },
+    // What is put into a request stays out of the conversation, so it is put in again.
+    context: async ({ sessionID, system }) => {
+      const about = await found(sessionID)
+      if (about.compacting) shrunk(about)
+      if (about.untold && !about.covered) {
+        const reply = await compacted(about, true)
+        if (reply) about.covered = true
+        if (reply?.context) about.notes.push(reply.context)
+      }
+      for (const text of about.notes) system.push({ type: "text", text })
+    },
+  }
+
+  const tools = {
+    "execute.before": async ({ tool, sessionID, id, input }) => {
+      const said = { tool, call_id: id, args: shortened(input) }
+      const asking = say(await found(sessionID), "tool.execute.before", said)
+      const reply = ARGS.includes("enforce-locks") ? await asking : null
+      if (reply?.deny) throw new Refused(reply.deny)
+    },
+    "execute.after": async ({ tool, sessionID, id, input, status, result, error }) => {
+      const about = await found(sessionID)
+      const said = { tool, call_id: id, args: shortened(input) }
+      const failure = { ...said, error: shortened(error?.message ?? error) }
+      if (status === "error") say(about, "tool.failed", failure)
+      else say(about, "tool.execute.after", { ...said, metadata: shortened(result?.metadata) })
+    },
+  }
+
+  // A build that does not know a hook does without it.
+  const register = quietly(async (domain, [name, hook]) => domain.hook(name, quietly(hook)))
+  for (const hook of Object.entries(hooks)) await register(context.session, hook)
+  for (const hook of Object.entries(tools)) await register(context.tool, hook)
+
+  const ending = new AbortController()
+  const listen = quietly(async () => {
+    for await (const { type, data, location } of context.event.subscribe({ signal: ending.signal })) {
+      const ours = !location?.directory || location.directory === directory
+      if (ours && Object.hasOwn(events, type)) await quietly(events[type])(data)
+    }
+  })
+  listen()
+
+  return async () => {
+    ending.abort()
+    await close()
+  }
+}
+
+// OpenCode 1 (from 1.18 on) calls the server, OpenCode 2 the setup of the default export.
+export default { id: "fleetd", server, setup }

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 CALL_S = 60
 EDITED = ".edited"
-_MARK = "Written by fleetctl daemon install; its own text has the digest"
-_MARKED = re.compile(rf"{_MARK} ([0-9a-f]{{16}})")
+_MARKS = {
+    "daemon": "Written by fleetctl daemon install; its own text has the digest",
+    "notify": "Written by fleetctl notify install; its own text has the digest",
+}
+_MARKED = re.compile(rf"(?:{'|'.join(_MARKS.values())}) ([0-9a-f]{{16}})")
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -119,9 +122,12 @@ def plan_unit_file(path: Path, text: str | None) -> UnitFile:
     return change
 
 
-def with_digest_line(text: str, before: str, after: str = "") -> str:
-    """Return a text with the line that names its digest, between the marks of a comment."""
-    return f"{before}{_MARK} {_digest(text)}{after}\n{text}"
+def with_digest_line(text: str, before: str, after: str = "", by: str = "daemon") -> str:
+    """Return a text with the line that names its digest, between the marks of a comment.
+
+    ``by`` is the group of commands that writes it.
+    """
+    return f"{before}{_MARKS[by]} {_digest(text)}{after}\n{text}"
 
 
 def is_digest_line(line: str) -> bool:

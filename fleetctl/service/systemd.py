@@ -29,35 +29,35 @@ def rendered(spec: ServiceSpec) -> dict[str, str]:
     """Return the text of each unit for an installation."""
     listen = _DEFAULT_SOCKET if spec.socket is None else _literal(str(spec.socket))
     runtime = str(Path(listen).parent)
-    directories = [_word(str(each)) for each in spec.writable]
+    directories = [word(str(each)) for each in spec.writable]
     program = "+/usr/bin/env mkdir -p -m 0700"
-    service = _replaced(
-        _source(SERVICE),
+    service = replaced(
+        source(SERVICE),
         {
-            "ExecStart": [" ".join(_argument(word) for word in spec.command)],
-            "Environment": [_word(f"{name}={value}") for name, value in spec.environment.items()],
-            "ExecStartPre": [" ".join([program, *map(_argument, map(str, spec.writable))])],
+            "ExecStart": [" ".join(map(argument, spec.command))],
+            "Environment": [word(f"{name}={value}") for name, value in spec.environment.items()],
+            "ExecStartPre": [" ".join([program, *map(argument, map(str, spec.writable))])],
             "ReadWritePaths": [
                 f"-{each}" for each in (_quoted(runtime, literal=spec.socket is None), *directories)
             ],
         },
     )
-    socket = _replaced(_source(SOCKET), {"ListenStream": [listen]})
+    socket = replaced(source(SOCKET), {"ListenStream": [listen]})
     return {SERVICE: with_digest_line(service, "# "), SOCKET: with_digest_line(socket, "# ")}
 
 
 def drop_in() -> str:
     """Return the text of what a service adds whose store is reached over the network."""
-    return with_digest_line(_source(SYNCED, "[Service]"), "# ")
+    return with_digest_line(source(SYNCED, "[Service]"), "# ")
 
 
-def _source(name: str, begin: str = "[Unit]") -> str:
+def source(name: str, begin: str = "[Unit]") -> str:
     """Return the text of a unit from its first section on; the rest is about the source."""
     text = (_UNITS / name).read_text("utf-8")
     return text[text.index(begin) :]
 
 
-def _replaced(text: str, settings: dict[str, list[str]]) -> str:
+def replaced(text: str, settings: dict[str, list[str]]) -> str:
     """Return a unit's text in which each setting has other values, where its first one stood."""
     lines, left = [], dict(settings)
     for line in text.splitlines():
@@ -76,7 +76,7 @@ def _literal(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     """Return a text as one word, with nothing in it to fill in."""
     return _quoted(_literal(text), literal=False)
 
@@ -88,9 +88,9 @@ def _quoted(text: str, *, literal: bool) -> str:
     return f'"{escaped}"'
 
 
-def _argument(text: str) -> str:
+def argument(text: str) -> str:
     """Return a text as one word of a command line, in which no variable is filled in."""
-    return _word(text.replace("$", "$$"))
+    return word(text.replace("$", "$$"))
 
 
 KIND = "systemd"
@@ -253,13 +253,14 @@ def state() -> ServiceState:
         enabled=any((directory() / folder / name).is_symlink() for folder, name in _WANTS),
         active=service.get("ActiveState") in ("active", "activating", "deactivating"),
         listening=socket.get("ActiveState") == "active",
-        condition=_condition(service),
+        condition=condition(service),
         lingering=lingering(),
         log=" ".join(log_command()),
     )
 
 
-def _condition(seen: Mapping[str, str]) -> str:
+def condition(seen: Mapping[str, str]) -> str:
+    """Return what systemd says of a unit, in a few words."""
     if not seen:
         return ""
     told = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"

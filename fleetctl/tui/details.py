@@ -21,7 +21,7 @@ from ..output import console, events, times
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
-from .state import WatchState
+from .state import WatchState, moment
 from .visible import MissionSeen, View
 
 
@@ -108,6 +108,9 @@ def agent(record: Any, state: WatchState, view: View) -> str:
             ("Harness", record.harness),
             ("Status", console.agent_state(record.status, record.needs)),
             ("Waits since", _when(record.needs_since, view)),
+            ("Waits for", record.get("needs_text")),
+            ("Project", visible.work_of(record)[0]),
+            ("Does", visible.work_of(record)[1]),
             ("Mission", visible.title_of(state, record.mission_id)),
             ("Session", record.session_id),
             ("Process", record.pid),
@@ -122,7 +125,19 @@ def agent(record: Any, state: WatchState, view: View) -> str:
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
     held = [console.path(lock.file) for lock in state.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
+    told += _section("Runs for it", "\n".join(_running(record.get("state"), view)))
     return "\n".join(told)
+
+
+def _running(told: Any, view: View) -> list[str]:
+    """Return what runs for an agent, each with its last sign of life."""
+    if told is None:
+        return []
+    lines = [
+        f"{each.kind} {each.id}: {each.told or ''} ({cells.ago(ms)})"
+        for each, ms in ((each, view.now_ms - moment(each.seen_at)) for each in told.running)
+    ]
+    return [*lines, *([f"and {told.running_more} more"] if told.running_more else [])]
 
 
 def lock(record: Any, state: WatchState, view: View) -> str:

@@ -16,6 +16,7 @@ from fleetd.protocol.patterns import AgentStatus
 from ..client import ConnectionLost, Fleet
 from ..client.models import (
     AgentList,
+    AttentionList,
     CheckpointList,
     EventList,
     LockList,
@@ -51,7 +52,12 @@ def _read(client: Fleet, part: Part, mission_id: str | None) -> Any:
             return client.call(MissionList(limit=LISTED)).missions
         case "agents":
             pages = [client.call(AgentList(status=status)) for status in LIVING]
-            return [agent for page in pages for agent in page.agents]
+            states = {each.agent_id: each for each in client.call(AttentionList()).agents}
+            return [
+                PlainRecord(agent, state=states.get(agent.id))
+                for page in pages
+                for agent in page.agents
+            ]
         case "locks":
             # Each with its file as it is called where this runs.
             page: Any = client.call(LockList(cwd=cwd_or_root()))

@@ -14,7 +14,7 @@ from .cells import Line, bar, cut_front, fitted, mark, pad, shown, sign_of, styl
 from .state import WatchState, moment
 from .visible import MissionSeen, View
 
-ROOMY = 100
+NARROW, ROOMY = 60, 100
 # A mission may have ten thousand sorties; nobody goes through more than these row by row.
 MOST = 1_000
 _TONES = {"green": "good", "yellow": "warn", "red": "bad"}
@@ -97,16 +97,29 @@ def _title_and_notes(sortie: Any, style: str) -> Line:
 
 def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     told = cells.span(view.now_ms - moment(agent.last_seen_at))
-    harness = 8 if columns < 50 else 11
-    end = _GAP + _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
-    end += [(" ", ""), *_text(agent.needs or agent.status, 10, style_of(agent.status))]
-    end += _number(told, 6, "dim")
+    needs = (agent.needs or agent.status).replace("_", " ")
+    roomy = columns >= NARROW
+    end = [*_GAP]
+    # In a narrow pane an id that begins with its harness says that already.
+    if columns >= ROOMY or (not roomy and not all(map(_names_harness, state.agents))):
+        harness = 11 if roomy else 8
+        end += _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
+        end += [(" ", "")]
+    end += _text(needs, 13 if roomy else 10, style_of(agent.status)) + _number(told, 7, "dim")
     room = columns - 2 - sum(width(text) for text, _ in end)
     style = "strong" if agent.role == "dispatch" else ""
-    name = _text(agent.id, room if columns < 60 else 18, style)
-    if columns >= 60:
-        name.append((f"  {shown(visible.title_of(state, agent.mission_id))}", "dim"))
+    name = _text(agent.id, 18 if roomy else room, style)
+    if roomy:
+        project, action = visible.work_of(agent)
+        # Without a column where no agent has a directory.
+        if project or any(visible.work_of(each)[0] for each in state.agents):
+            name += _GAP + _text(project, max(10, min(28, columns // 6)))
+        name.append((f"  {shown(action or visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
+
+
+def _names_harness(agent: Any) -> bool:
+    return bool(agent.harness) and str(agent.id).startswith(f"{agent.harness}-")
 
 
 def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widgets import Input
 
 from ..client.models import RecoveryCandidate
 from ..output import times
@@ -29,6 +30,7 @@ KEYS = (
     ("p", "prompt", 2),
     ("d", "diff", 3),
     ("f", "filter", 4),
+    ("/", "search", 4),
     ("z", "zoom", 4),
     ("Space", "pause", 5),
     ("?", "help", 0),
@@ -51,6 +53,8 @@ def header(state: WatchState, view: View, columns: int, waiting: int = 0) -> Lin
     end: Line = [(f" {times.clock(view.now_ms)} ", "dim")]
     if view.paused:
         end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
+    if view.search:
+        end.insert(0, (f" /{shown(view.search)} ", "accent"))
     if view.only:
         end.insert(0, (" one mission only ", "accent"))
     room = columns - width(plain(end))
@@ -84,6 +88,8 @@ def _counts(state: WatchState) -> Line:
         plural(counts.locks, "lock"),
         f"{counts.messages} undelivered",
     ]
+    if conflicts := getattr(state.status, "conflicts", 0):
+        told.insert(2, plural(conflicts, "conflict"))
     if machines := state.status.machines:
         present = len([each for each in machines if each.status == "here"])
         told.insert(1, f"{present} of {plural(len(machines), 'machine')}")
@@ -149,6 +155,8 @@ Panes
   Enter                all that is known of the row
   z                    one pane on the whole screen; z or Esc again: all
   f                    only what belongs to the chosen mission
+  /                    only the agents whose lines have some words: Enter
+                       goes to them, Esc shows all again
 
 The chosen mission
   c                    its checkpoints: Enter shows one, m marks one
@@ -332,11 +340,16 @@ class Board(Screen[None]):
         ("left,h", "next(-1)"),
         *((str(n + 1), f"to('{name}')") for n, name in enumerate(PANES)),
         ("z", "zoom"),
+        ("slash", "search"),
         ("escape", "unzoom"),
     ]
     CSS = """
     Board { overflow: hidden; }
     Board > TextLines { position: absolute; }
+    Board > Input, Board > Input:focus {
+        position: absolute; border: none; padding: 0 1; height: 1; width: 100%;
+        background: ansi_default; color: ansi_default; display: none;
+    }
     """
 
     def __init__(self, state: WatchState, view: View) -> None:
@@ -355,6 +368,7 @@ class Board(Screen[None]):
             new_on_top = name in ("events", "mail")
             yield Pane(name, keeps_mark=name == "missions", follows=new_on_top)
         yield TextLines("footer")
+        yield Input(placeholder="Words in the line of an agent", id="search")
 
     def pane(self, name: str) -> Pane:
         """Return a pane by its name."""
@@ -363,6 +377,8 @@ class Board(Screen[None]):
     @property
     def here(self) -> Pane:
         """The pane that has the keys."""
+        if isinstance(self.focused, Input):
+            return self.pane("agents")
         return self.focused if isinstance(self.focused, Pane) else self.pane("missions")
 
     def on_mount(self) -> None:
@@ -465,7 +481,35 @@ class Board(Screen[None]):
         self.zoomed = not self.zoomed
         self.place_all()
 
+    def action_search(self) -> None:
+        """Ask for words, and show only the agents whose lines have them."""
+        asked = self.query_one("#search", Input)
+        asked.display = True
+        asked.styles.offset = (0, self.size.height - 1)
+        self.set_focus(asked)
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        """Show what is found with every letter."""
+        self.view.search = message.value.strip()
+        self.show()
+
+    def on_input_submitted(self) -> None:
+        """Go to the agents that were found."""
+        self._end_search()
+
+    def _end_search(self) -> None:
+        self.query_one("#search", Input).display = False
+        self.action_to("agents")
+        self.place_all()
+
     def action_unzoom(self) -> None:
-        """Show all panes again."""
+        """Show all agents again, then all panes."""
+        asked = self.query_one("#search", Input)
+        if asked.display or self.view.search:
+            asked.value = self.view.search = ""
+            if asked.display:
+                self._end_search()
+            self.place_all()
+            return
         if self.zoomed:
             self.action_zoom()

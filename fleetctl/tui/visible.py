@@ -13,6 +13,7 @@ from fleetd.protocol.patterns import CLOSED_SORTIE
 
 from ..client.models import RecoveryCandidate
 from ..output import console
+from ..output.views.agent_state import doing_of, project_of
 from .state import LOST_MS, WatchState, moment
 
 
@@ -21,7 +22,7 @@ class View:
     """What the person chose, and the two clocks (see ``state``).
 
     ``only`` leaves out what is not of the chosen mission; with the checkpoint ``marked`` another
-    is compared.
+    is compared. ``search`` are words that an agent's line has to have.
     """
 
     mission_id: str | None = None
@@ -30,6 +31,7 @@ class View:
     now_ms: int = 0
     tick_ms: int = 0
     marked: str | None = None
+    search: str = ""
 
 
 @dataclass
@@ -124,16 +126,43 @@ def _concerned(view: View, mission_id: str | None) -> bool:
 
 
 def agents(state: WatchState, view: View) -> list[Any]:
-    """Return who works, by id; who was lost long ago is left out."""
+    """Return who needs a person, then who works, then who has finished; not who was lost long ago.
+
+    Of those that a person searches for only they are left.
+    """
     return sorted(
         (
             agent
             for agent in state.agents
             if _concerned(view, agent.mission_id)
+            and _is_searched(state, view, agent)
             and (agent.status != "lost" or view.now_ms - moment(agent.last_seen_at) < LOST_MS)
         ),
-        key=lambda agent: (agent.role != "dispatch", str(agent.id)),
+        key=lambda agent: (_urgency(agent), agent.role != "dispatch", str(agent.id)),
     )
+
+
+_NEEDS = ("permission", "question", "plan_approval", "failed", "limit", "lost")
+
+
+def _urgency(agent: Any) -> int:
+    """Return where an agent stands: by what it needs, and below all who needs nothing more."""
+    if agent.needs == "finished":
+        return len(_NEEDS) + 1
+    return _NEEDS.index(agent.needs) if agent.needs in _NEEDS else len(_NEEDS)
+
+
+def _is_searched(state: WatchState, view: View, agent: Any) -> bool:
+    """Whether an agent's line, or what is known of its work, has the words that are searched."""
+    parts = (agent.id, agent.harness, agent.needs or agent.status, *work_of(agent))
+    told = " ".join(filter(None, (*parts, title_of(state, agent.mission_id)))).casefold()
+    return all(word in told for word in view.search.casefold().split())
+
+
+def work_of(agent: Any) -> tuple[str, str]:
+    """Return the project of an agent and what it does or needs, as far as the daemon told."""
+    told = agent.get("state")
+    return ("", "") if told is None else (project_of(told), doing_of(told))
 
 
 def locks(state: WatchState, view: View) -> list[Any]:

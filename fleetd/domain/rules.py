@@ -2,6 +2,7 @@
 
 from .agents import agents, mailbox
 from .artifacts.kinds import KINDS
+from .attention import conflicts
 from .checkpoints import checkpoints, diff, on_error
 from .events import streams
 from .liveness import silence

@@ -23,7 +23,16 @@ from ..domain import rules  # noqa: F401 - registers them
 from ..domain.core.context import BatchSizes, Caller, Context, Facts
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
-from ..domain.core.tx import Effect, LogLine, RemoveBackup, Ring, Tx, WatchProcess, WriteBackup
+from ..domain.core.tx import (
+    ConfirmAsks,
+    Effect,
+    LogLine,
+    RemoveBackup,
+    Ring,
+    Tx,
+    WatchProcess,
+    WriteBackup,
+)
 from ..domain.redaction.requests import without_prompt, without_secrets
 from ..host import trace
 from ..host.clock import Uptime
@@ -42,6 +51,7 @@ from .change_feed import Bell, ChangeFeed
 from .files.latest_checkpoints import LatestCheckpoints
 from .files.outbox import Outbox
 from .hooks.session_queue import SessionQueue
+from .hooks.sighting_counts import SightingCounts
 from .metrics.counters import TimerHealth, Traffic
 from .process_watcher import ProcessWatcher
 from .projects import Projects, refuse_ignored
@@ -167,6 +177,8 @@ class Engine:
         self.batches = batches or BatchSizes()
         self.cpu_worker = CpuWorker(inline=inline)
         self.bell = Bell()
+        self.asks = Bell()
+        """Rings when an agent may wait for a permission."""
         self.store_back = Bell()
         """Rings when the store is there, and everything that has to come first is done."""
         self.traffic = Traffic()
@@ -186,6 +198,7 @@ class Engine:
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
+        self.sightings = SightingCounts()
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
         self.uptime = uptime or self.store.uptime
@@ -404,6 +417,8 @@ class Engine:
             self.process_watcher.post(effect)
         elif isinstance(effect, Ring):
             self.bell.ring()
+        elif isinstance(effect, ConfirmAsks):
+            self.asks.ring()
 
 
 class OnBehalf:

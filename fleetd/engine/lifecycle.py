@@ -24,6 +24,7 @@ from . import methods  # noqa: F401 - registers the services
 from .engine import Engine, random_id
 from .files.reconcile import reconcile
 from .hooks.deliver import tidy_spool
+from .hooks.sightings import write_sightings
 from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
@@ -88,6 +89,7 @@ async def open_engine(
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):
+            await write_sightings(engine)
             await leave_cluster(engine)
             await engine.outbox.drain()
             await engine.store.last_look()

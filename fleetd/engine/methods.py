@@ -5,6 +5,7 @@ from .hooks import deliver
 from .metrics import health, report
 from .services import (
     agents,
+    attention,
     backup,
     checkpoints,
     cursors,

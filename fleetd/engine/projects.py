@@ -6,15 +6,23 @@ its directory, else what the remotes of its clones have in common.
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..domain.agents import agents
-from ..domain.core.context import Here, LockScope
+from ..domain.core.context import EditedFile, Here, LockScope
 from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
-from ..host.file_system import HOOK_SECONDS, FileSystem, PathUnanswered, PathWalk, absolute, within
+from ..host.file_system import (
+    FEW_PATHS,
+    HOOK_SECONDS,
+    FileSystem,
+    PathUnanswered,
+    PathWalk,
+    absolute,
+    within,
+)
 from ..protocol.errors import InvalidState, NotFound, Unavailable
 from ..protocol.request import Request
 from ..protocol.requests.agent import AgentGet
@@ -29,6 +37,8 @@ _WHO = ("agent_id", "sender", "created_by", "requested_by")
 _WHERE = ("cwd", "file", "path")
 # As the protocol bounds paths: nothing longer is looked up, whatever a client puts there.
 _PATH_MAX = 4_096
+# Of the files that one tool call changed, so many are compared with those of other agents.
+MOST_EDITED = 200
 
 
 class Projects:
@@ -117,6 +127,46 @@ class Projects:
             inside = repository.inside(here)
             found = None if inside is None else self._shared(repository, inside)
         return tuple(f"{found[0]}:{each}" for each in _with_parents(found[1])) if found else ()
+
+    async def edited(
+        self, files: Iterable[str], ignored: list[str]
+    ) -> dict[str, EditedFile | None]:
+        """Return what files that were changed are called; None for those in ``ignored`` places.
+
+        All are looked up at once. Where the file system or Git does not answer in the time that a
+        hook has, a file goes by its path.
+        """
+        named = list(files)[:MOST_EDITED]
+
+        def look(walk: PathWalk) -> list[tuple[str, str | None, Repository | None]]:
+            reals = [walk.facts(file).real for file in named]
+            return [
+                (real, *self._repositories.known_around(walk, os.path.dirname(real)))  # noqa: PTH120
+                for real in reals
+            ]
+
+        try:
+            run = self._files.run_short if len(named) <= FEW_PATHS else self._files.run
+            found = await run(look, named[0], seconds=HOOK_SECONDS)
+        except PathUnanswered:
+            found = [(file, None, None) for file in named]
+        # One hook has the time for one repository; the next one is asked about then.
+        unknown = next((root for _, root, known in found if root and known is None), None)
+        asked = await self._repositories.try_around(unknown) if unknown else None
+        return {
+            file: None
+            if any(within(directory, real) for directory in ignored)
+            else self._edited_file(real, known or (asked if root == unknown else None))
+            for file, (real, root, known) in zip(named, found, strict=True)
+        }
+
+    def _edited_file(self, real: str, repository: Repository | None) -> EditedFile:
+        key = machine_key(self._machine, real)
+        if (configured := self._configured(real)) is not None:
+            return EditedFile(key, f"project:{':'.join(configured)}", configured[1])
+        place = self._key_in_repository(repository, real)
+        inside = repository.inside(real) if repository else None
+        return EditedFile(key, place or key, inside or real)
 
     async def here(self, directory: str | None, *, any_place: bool = False) -> Here:
         """Return what files are called in a directory; without one, as from no repository.

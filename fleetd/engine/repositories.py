@@ -101,6 +101,12 @@ class Repositories:
         root, known = await self._look(folder)
         return await self._current(root, known) if root is not None else None
 
+    def known_around(self, walk: PathWalk, folder: str) -> tuple[str | None, Repository | None]:
+        """Return the root around a real directory, and its repository if Git need not be asked."""
+        root = walk.root(folder)
+        known = self._up_to_date(walk, root) if root is not None else None
+        return root, known.repository if known else None
+
     async def try_around(self, folder: str) -> Repository | None:
         """Return the same, or None where Git does not say it all in the time of one answer.
 

@@ -1,15 +1,17 @@
-"""Antigravity's hooks: no event names, doubly encoded arguments; nothing that it would honour.
+"""Antigravity's hooks: no event names, doubly encoded arguments, text before a request.
 
-A payload is put into Claude's words and read as Claude's.
+A payload is put into Claude's words and read as Claude's. No event tells of a prompt or of a
+compaction: the first request of a turn stands for its prompt.
 """
 
+import json
 from typing import Any
 
 import msgspec
 
 from .claude import Claude
 from .payload import text, whole
-from .report import Adapter, Payload, Report, Unfit
+from .report import Adapter, Answer, Payload, PromptSubmitted, Report, Unfit
 
 # Its payloads do not name their event; each is known by the field that only it has.
 _MARKS = {
@@ -23,7 +25,7 @@ _ARGUMENTS = {"CommandLine": "command", "TargetFile": "file_path"}
 
 
 class Antigravity(Adapter):
-    """Google's Antigravity CLI, which honours no text and writes its transcript after the hooks."""
+    """Google's Antigravity CLI, which writes its transcript after the hooks."""
 
     name = "antigravity"
 
@@ -32,13 +34,25 @@ class Antigravity(Adapter):
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        named = next((told for mark, told in _MARKS.items() if mark in payload), None)
+        named = event if event in _EVENTS else None
+        named = named or next((told for mark, told in _MARKS.items() if mark in payload), None)
         if named is None:
-            if event is None or event not in _EVENTS:
-                raise Unfit(f"it has none of {', '.join(_MARKS)}")
-            named = event
-        told = _in_claudes_words(payload, named)
-        return msgspec.structs.replace(self._reader.read(told, None), event=named)
+            raise Unfit(f"it has none of {', '.join(_MARKS)}")
+        report = self._reader.read(_in_claudes_words(payload, named), None)
+        if named != "PreInvocation":
+            return msgspec.structs.replace(report, event=named)
+        begins = whole(payload, "invocationNum") == 0
+        happenings = (PromptSubmitted(prompt=""),) if begins else ()
+        return msgspec.structs.replace(report, event=named, happenings=happenings, injects=True)
+
+    def reply(self, report: Report, answer: Answer) -> str:
+        """Return a step to inject, empty for nothing; the launcher makes an object of that.
+
+        Nothing but text before a request: a malformed answer ends the turn or denies a tool.
+        """
+        if answer.context and report.injects:
+            return json.dumps({"injectSteps": [{"ephemeralMessage": answer.context}]})
+        return ""
 
 
 def _in_claudes_words(payload: Payload, event: str) -> Payload:

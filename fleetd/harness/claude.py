@@ -5,13 +5,20 @@ What others tell in the same way is public: tools, the end, a compaction that no
 After the types of Claude Code 2.1.330; docs/hooks.md has what each of its events is used for.
 """
 
+import contextlib
 import json
 import re
 
+import msgspec
+from msgspec.structs import replace
+
+from ..protocol.timestamps import iso
+from ..protocol.types import RunningKind
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
     PROMPT_CHARS,
+    VERSION_CHARS,
     Handler,
     ToolCall,
     cut,
@@ -25,6 +32,7 @@ from .payload import (
     text,
     tool_failed,
     tool_started,
+    waits_for_user,
     window_used,
 )
 from .report import (
@@ -32,6 +40,7 @@ from .report import (
     Answer,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Happenings,
     Noted,
@@ -39,12 +48,16 @@ from .report import (
     Payload,
     PermissionRequested,
     PromptSubmitted,
+    QuestionAnswered,
+    QuestionAsked,
     Report,
+    RunningItem,
     SessionEnded,
     SessionStarted,
     Source,
     SubagentEnded,
     SubagentStarted,
+    WorkRuns,
 )
 
 _SOURCES: dict[str, Source] = {"resume": "resume", "clear": "clear", "compact": "compact"}
@@ -53,6 +66,14 @@ _BY_A_PERSON = frozenset((None, "user", "sdk"))
 _PUT_IN = re.compile(r"\s*<(system-reminder|task-notification|local-command-caveat)>")
 _ANALYSIS = re.compile(r"<analysis>.*?(</analysis>|\Z)", re.DOTALL)
 _SUMMARY = re.compile(r"</?summary>")
+_TASK_KINDS: dict[str, RunningKind] = {"shell": "shell", "subagent": "subagent"}
+# Of what runs, so much is read of a list.
+RUNNING = 250
+# So many lines of a transcript are looked at for the version.
+LINES = 50
+_LIMITED = re.compile(r"rate_limit|usage limit|limit reached|quota|billing", re.IGNORECASE)
+# When the limit ends, in seconds since 1970, as Claude Code writes it behind its message.
+_RESET = re.compile(r"limit[^|\n]{0,200}\|(\d{10})\b", re.IGNORECASE)
 # Where additionalContext reaches the model. Elsewhere it does nothing, or keeps the turn going.
 INJECTING = frozenset(
     ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "SubagentStart")
@@ -101,8 +122,56 @@ def _prompt(payload: Payload) -> str:
 
 
 def tool_finished(call: ToolCall) -> Happenings:
-    """Tell that a tool call is over, and the plan that it made."""
-    return (finished(call), *planned(call))
+    """Tell that a tool call is over, and what it planned or left running."""
+    return (finished(call), *planned(call), *_backgrounded(call))
+
+
+def _backgrounded(call: ToolCall) -> Happenings:
+    subagent_id = text(call.result, "agentId") if call.result.get("isAsync") is True else None
+    named = text(call.result, "backgroundTaskId") or subagent_id
+    if named is None:
+        return ()
+    told = call.command or text(call.given, "description", most=MESSAGE_CHARS)
+    output = path(call.result.get("outputFile"), call.cwd)
+    kind: RunningKind = "subagent" if subagent_id else "shell" if call.command else "task"
+    return (WorkRuns(items=(RunningItem(named, kind, told, output),)),)
+
+
+def _running(payload: Payload) -> Happenings:
+    """Return what runs beside the turn that ends; nothing for a CLI that does not list it."""
+    tasks, crons = payload.get("background_tasks"), payload.get("session_crons")
+    if not isinstance(tasks, list):
+        return ()
+    items = [_task(each) for each in tasks[:RUNNING] if isinstance(each, dict)]
+    if isinstance(crons, list):
+        items += [_cron(each) for each in crons[:RUNNING] if isinstance(each, dict)]
+    known = tuple(each for each in items if each is not None)
+    return (WorkRuns(items=known, whole=("shell", "subagent", "task", "schedule")),)
+
+
+def _task(told: Payload) -> RunningItem | None:
+    named = text(told, "id")
+    kind = _TASK_KINDS.get(text(told, "type") or "", "task")
+    words = text(told, "description", "command", "agent_type", "tool", "name", most=MESSAGE_CHARS)
+    return None if named is None else RunningItem(named, kind, words)
+
+
+def _cron(told: Payload) -> RunningItem | None:
+    named, when = text(told, "id"), text(told, "schedule")
+    words = text(told, "prompt", most=MESSAGE_CHARS)
+    shown = ": ".join(filter(None, (when, words)))
+    return None if named is None else RunningItem(named, "schedule", shown or None)
+
+
+def _stopped(call: ToolCall) -> Happenings:
+    return (*_running(call.payload), Paused(last_message=_answer(call.payload)))
+
+
+def _teammate(payload: Payload) -> Happenings:
+    """Return the sign of life of a teammate that an event names."""
+    named = text(payload, "teammate_name")
+    told = text(payload, "task_subject", most=MESSAGE_CHARS)
+    return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -143,7 +212,15 @@ def _failed(call: ToolCall) -> Happenings:
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
         text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
     )
-    return (Failed(message=cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"),)
+    message = cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"
+    reset = _RESET.search(message)
+    return (
+        Failed(
+            message=message.replace(f"|{reset[1]}", "") if reset else message,
+            limited=_LIMITED.search(message) is not None,
+            reset_at=iso(int(reset[1]) * 1_000) if reset else None,
+        ),
+    )
 
 
 def _notified(call: ToolCall) -> Happenings:
@@ -151,16 +228,25 @@ def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type")
     # Older builds do not name the kind.
     if kind == "idle_prompt" or (kind is None and "waiting for your input" in (message or "")):
-        return (Paused(),)
+        return (Paused(reminder=True),)
+    if kind in ("elicitation_dialog", "agent_needs_input"):
+        return (QuestionAsked(question=message, reminder=True),)
     if kind == "permission_prompt" or (kind is None and "your permission" in (message or "")):
         return (PermissionRequested(message=message, reminder=True),)
     return (Noted(what=kind or "notification", message=message),)
 
 
 def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
+    if asked := waits_for_user(call):
+        return tuple(replace(each, beside=True) for each in asked)
     about = call.command or next(iter(call.edits), None)
     message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), beside=True),)
+
+
+def _elicited(call: ToolCall) -> Happenings:
+    return (QuestionAsked(question=text(call.payload, "message", most=MESSAGE_CHARS)),)
 
 
 def _denied(call: ToolCall) -> Happenings:
@@ -178,23 +264,27 @@ HANDLERS: dict[str, Handler] = {
     "SessionStart": _session_started,
     "UserPromptSubmit": _prompted,
     "PreToolUse": tool_started,
+    "Elicitation": _elicited,
+    "ElicitationResult": lambda _: (QuestionAnswered(),),
     "PostToolUse": tool_finished,
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
     "PostCompact": _compacted,
-    "Stop": lambda call: (Paused(last_message=_answer(call.payload)),),
-    "Interrupt": lambda call: (Paused(last_message=_answer(call.payload)),),
+    "Stop": _stopped,
+    "Interrupt": _stopped,
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,
-    "TaskCreated": lambda call: task(call.payload, "pending"),
-    "TaskCompleted": lambda call: task(call.payload, "completed"),
+    "TaskCreated": lambda call: (*task(call.payload, "pending"), *_teammate(call.payload)),
+    "TaskCompleted": lambda call: (*task(call.payload, "completed"), *_teammate(call.payload)),
     "Notification": _notified,
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
     "TeammateIdle": lambda call: (
         Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
+        *_teammate(call.payload),
     ),
+    "CwdChanged": lambda _: (DirectoryChanged(),),
     "SessionEnd": session_ended,
 }
 
@@ -209,6 +299,44 @@ def subagent(payload: Payload) -> str | None:
     An empty type is the fork that writes a compaction's summary, which is nobody.
     """
     return None if payload.get("agent_type") == "" else text(payload, "agent_id")
+
+
+# The events of 2.1.330 that fleetd has no use for.
+IGNORED = frozenset(
+    (
+        *("ConfigChange", "DirectoryAdded", "FileChanged"),
+        *("InstructionsLoaded", "MessageDisplay", "PostModelSwitch", "PostToolBatch"),
+        *("PreModelSwitch", "Setup", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
+    )
+)
+# What 2.1.330 writes at the top of its payloads, whatever the event, and what earlier builds did.
+_FIELDS = frozenset(
+    (
+        *("action", "agent_id", "agent_transcript_path", "agent_type", "background_tasks"),
+        *("body", "command_args", "command_name", "command_source", "compact_summary", "content"),
+        *("context_tokens", "custom_instructions", "cwd", "delta", "directory", "duration_ms"),
+        *("effort", "elicitation_id", "error", "error_details", "estimated_cache_write_usd"),
+        *("event", "expansion_type", "file_path", "final", "globs"),
+        *("hook_event_name", "index", "is_interrupt", "last_assistant_message", "load_reason"),
+        *("mcp_server", "mcp_server_name", "memory_type", "message", "message_id", "mode"),
+        *("model", "name", "new_cwd", "notification_type", "old_cwd", "parent_file_path"),
+        *("permission_mode", "permission_suggestions", "prompt", "prompt_cache_likely_expired"),
+        *("prompt_id", "reason", "requested_schema", "seconds_since_last_response"),
+        *("session_crons", "session_id", "session_title", "source", "stop_hook_active"),
+        *("task_description", "task_id", "task_subject", "team_name", "teammate_name", "title"),
+        *("tool_calls", "tool_input", "tool_name", "tool_response", "tool_use_id"),
+        *("transcript_path", "trigger", "trigger_file_path", "turn_id", "url", "worktree_path"),
+    )
+)
+
+
+class _Line(msgspec.Struct):
+    """The part of a transcript's line that every kind of line has."""
+
+    version: str
+
+
+_line = msgspec.json.Decoder(_Line).decode
 
 
 class Claude(Adapter):
@@ -233,11 +361,17 @@ class Claude(Adapter):
         self._channel = channel
         self._denying = denying
         self._silent_failures = silent_failures
+        self.known_events = HANDLERS.keys() | IGNORED
+        # Those who write alike have fields of their own.
+        self.known_fields = _FIELDS if name == "claude" else None
+        self.versions_in_transcripts = name == "claude"
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
         named = event_name(payload, event)
         cwd = path(payload.get("cwd"), None)
+        if named == "CwdChanged":
+            cwd = path(payload.get("new_cwd"), None) or cwd
         call = ToolCall(payload, cwd, self._silent_failures)
         return Report(
             harness=self.name,
@@ -262,6 +396,13 @@ class Claude(Adapter):
         if answer.context and report.injects:
             return _output(report.event, **{self._channel: answer.context})
         return ""
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the version that wrote the last lines of a transcript."""
+        for line in reversed(tail.splitlines()[-LINES:]):
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
+                return text({"version": _line(line).version}, "version", most=VERSION_CHARS)
+        return None
 
 
 def _output(event: str, **said: str) -> str:

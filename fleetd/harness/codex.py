@@ -6,10 +6,13 @@ After the schemas that are part of Codex 0.169, and what that version did.
 import json
 import re
 
+from msgspec.structs import replace
+
 from .claude import HANDLERS, subagent
 from .codex_rollout import told_by
 from .payload import (
     ERROR_CHARS,
+    VERSION_CHARS,
     ToolCall,
     cut,
     event_name,
@@ -18,8 +21,18 @@ from .payload import (
     need,
     patched,
     path,
+    waits_for_user,
 )
-from .report import Adapter, Answer, Happenings, Payload, Report, ToolFinished, ToolStarted
+from .report import (
+    Adapter,
+    Answer,
+    Happenings,
+    Payload,
+    PermissionRequested,
+    Report,
+    ToolFinished,
+    ToolStarted,
+)
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
 # No event tells how a command ended, and some edits are not told of at all.
@@ -31,11 +44,26 @@ _IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[
 # A command's output can begin with such words too, but hardly with both lines.
 _OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
 
+# What the schemas of all events have together: each refuses any other field.
+_FIELDS = frozenset(
+    (
+        *("agent_id", "agent_transcript_path", "agent_type", "cwd", "hook_event_name"),
+        *("last_assistant_message", "model", "permission_mode", "prompt", "reason", "session_id"),
+        *("source", "stop_hook_active", "tool_input", "tool_name", "tool_response"),
+        *("tool_use_id", "transcript_path", "trigger", "turn_id"),
+    )
+)
+# Once in a rollout, at its beginning.
+_VERSION = re.compile(r'"cli_version":"([^"\\]{1,100})"')
+
 
 class Codex(Adapter):
     """The adapter of Codex."""
 
     name = "codex"
+    known_events = HANDLERS.keys()
+    known_fields = _FIELDS
+    versions_in_transcripts = True
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
@@ -72,10 +100,27 @@ class Codex(Adapter):
         """Return what the rollout tells of this turn's commands and edits, and of the plan."""
         return told_by(tail)
 
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the version that began the session."""
+        found = _VERSION.search(head)
+        return cut(found[1], VERSION_CHARS) if found else None
+
 
 def _started(call: ToolCall) -> Happenings:
     command = None if call.tool == PATCH else call.command
-    return (ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call)),)
+    started = ToolStarted(call.tool, call_id=call.call_id, command=command, edits=_edits(call))
+    return (started, *waits_for_user(call))
+
+
+def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission, which Codex may grant by itself at once."""
+    told = HANDLERS["PermissionRequest"](call)
+    return tuple(
+        replace(each, certain=False, beside=False)
+        if isinstance(each, PermissionRequested)
+        else each
+        for each in told
+    )
 
 
 def _finished(call: ToolCall) -> Happenings:
@@ -113,6 +158,6 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     return None, None
 
 
-_OWN = {"PreToolUse": _started, "PostToolUse": _finished}
+_OWN = {"PreToolUse": _started, "PostToolUse": _finished, "PermissionRequest": _asked}
 
 adapter = Codex()

@@ -1,16 +1,18 @@
 """Copilot CLI's hooks, in both of its spellings.
 
-After GitHub's reference of hooks. A hook that is installed under a name in
-camel case gets fields in camel case and no name of the event, which comes as a word of the command
-line. Under Claude's names it gets Claude's spelling. Nothing is told after a compaction, so the
-event before it counts as both.
+After GitHub's reference of hooks, and what version 1.0.102 did. A hook that is installed under a
+name in camel case gets fields in camel case and no name of the event, which comes as a word of the
+command line. Under Claude's names it gets Claude's spelling.
+
+No event follows a compaction, so the event before it counts as both. The CLI compacts in the
+background what was in the window at that event; results of later tools stay.
 """
 
 import json
 import re
 from datetime import datetime
 
-from .claude import compacting_unfollowed, plain_prompt, session_ended, tool_finished
+from .claude import IGNORED, compacting_unfollowed, plain_prompt, session_ended, tool_finished
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
@@ -36,6 +38,8 @@ from .report import (
     Noted,
     Paused,
     Payload,
+    PermissionRequested,
+    QuestionAsked,
     Report,
     SessionStarted,
     SubagentEnded,
@@ -45,7 +49,7 @@ from .report import (
 
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
-INJECTING = frozenset(("sessionStart", "postToolUse"))
+INJECTING = frozenset(("sessionStart", "userPromptSubmitted", "postToolUse"))
 _CLAUDES = {"UserPromptSubmit": "userPromptSubmitted", "Stop": "agentStop"}
 # Which event a payload without a name is: the first whose fields it has.
 _SHAPES = (
@@ -70,10 +74,12 @@ _SPELLINGS = {
     "tool_result": "toolResult",
     "stop_reason": "stopReason",
     "agent_name": "agentName",
+    "agent_id": "agentId",
+    "parent_agent_id": "parentAgentId",
     "error_context": "errorContext",
     "last_assistant_message": "response",
 }
-_EXIT = re.compile(r"<exited with exit code (-?\d{1,9})>\s*\Z")
+_EXIT = re.compile(r"<(?:exited|shellId: \S+ completed) with exit code (-?\d{1,9})>\s*\Z")
 
 
 class Copilot(Adapter):
@@ -87,17 +93,18 @@ class Copilot(Adapter):
         named = _event(said, event)
         cwd = path(said.get("cwd"), None)
         call = ToolCall(_in_claudes_fields(said), cwd)
+        # The events of a subagent have its own id in the place of the session's.
         return Report(
             harness=self.name,
             event=named,
-            session_id=need(said, "sessionId"),
+            session_id=text(said, "parentAgentId") or need(said, "sessionId"),
             happenings=happenings_of(_HANDLERS, named, call),
-            # Only the end of a subagent has an id, so it goes by its name.
-            subagent=text(said, "agentName") if named.startswith("subagent") else None,
+            subagent=_subagent(said, named),
             cwd=cwd,
             transcript_path=path(said.get("transcriptPath"), None),
             moment=_moment(said),
-            injects=named in INJECTING,
+            # What a start adds is gone in the next process; what a prompt or a tool adds stays.
+            injects=named in INJECTING and text(said, "source") != "resume",
             denies=named == "preToolUse" and bool(call.edits),
         )
 
@@ -109,6 +116,12 @@ class Copilot(Adapter):
         if answer.context and report.injects:
             return json.dumps({"additionalContext": _fitting(answer.context)})
         return ""
+
+
+def _subagent(said: Payload, event: str) -> str | None:
+    """Return the subagent of an event; before 1.0 it has a name and no id."""
+    told = text(said, "agentId")
+    return told or (text(said, "agentName") if event.startswith("subagent") else None)
 
 
 def _fitting(context: str) -> str:
@@ -140,7 +153,7 @@ def _moment(said: Payload) -> str | None:
 
 def _in_claudes_fields(said: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
-    given = said.get("toolArgs")
+    given = said.get("toolArgs", said.get("toolInput"))
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
     found = _EXIT.search(_result(said)[-200:])
@@ -171,14 +184,25 @@ def _tool_finished(call: ToolCall) -> Happenings:
     return tool_finished(call)
 
 
+def _prompted(call: ToolCall) -> Happenings:
+    """Tell a prompt; what a subagent is asked comes from the agent above it, not from a person."""
+    return () if text(call.payload, "agentId") else plain_prompt(call)
+
+
+def _paused(call: ToolCall) -> Happenings:
+    """Tell the end of a turn; of a subagent another event tells it."""
+    return () if text(call.payload, "agentId") else (Paused(),)
+
+
 def _subagent_started(call: ToolCall) -> Happenings:
-    kind = text(call.payload, "agentName")
+    kind = text(call.payload, "agentType", "agentName")
     return () if kind is None else (SubagentStarted(kind=kind),)
 
 
 def _subagent_ended(call: ToolCall) -> Happenings:
     answer = text(call.payload, "response", most=MESSAGE_CHARS)
-    return () if text(call.payload, "agentName") is None else (SubagentEnded(last_message=answer),)
+    known = text(call.payload, "agentId", "agentName")
+    return () if known is None else (SubagentEnded(last_message=answer),)
 
 
 def _error_occurred(call: ToolCall) -> Happenings:
@@ -190,22 +214,37 @@ def _error_occurred(call: ToolCall) -> Happenings:
 
 def _notified(call: ToolCall) -> Happenings:
     message = text(call.payload, "message", most=MESSAGE_CHARS)
-    return (Noted(what=text(call.payload, "notification_type") or "notification", message=message),)
+    kind = text(call.payload, "notification_type") or "notification"
+    if kind == "permission_prompt":
+        return (PermissionRequested(message=message, reminder=True),)
+    if kind == "elicitation_dialog":
+        return (QuestionAsked(question=message, reminder=True),)
+    return (Noted(what=kind, message=message),)
+
+
+def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission, which the CLI may grant by itself at once."""
+    about = call.command or next(iter(call.edits), None)
+    message = f"{call.tool}: {about}" if about else call.tool
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), certain=False),)
 
 
 _HANDLERS: dict[str, Handler] = {
     "sessionStart": _session_started,
-    "userPromptSubmitted": plain_prompt,
+    "userPromptSubmitted": _prompted,
     "preToolUse": tool_started,
     "postToolUse": _tool_finished,
     "postToolUseFailure": tool_failed,
     "preCompact": compacting_unfollowed,
-    "agentStop": lambda _: (Paused(),),
+    "agentStop": _paused,
     "subagentStart": _subagent_started,
     "subagentStop": _subagent_ended,
     "errorOccurred": _error_occurred,
     "notification": _notified,
+    "permissionRequest": _asked,
     "sessionEnd": session_ended,
 }
 
 adapter = Copilot()
+# It runs the hooks in Claude's settings too, under names of its own.
+adapter.known_events = _HANDLERS.keys() | {name[:1].lower() + name[1:] for name in IGNORED}

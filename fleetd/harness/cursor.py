@@ -7,10 +7,11 @@ event before it counts as both. Most of its tools have Claude's names and fields
 import json
 from typing import Any
 
-from .claude import compacting_unfollowed, plain_prompt, tool_finished
+from .claude import HANDLERS, IGNORED, compacting_unfollowed, plain_prompt, tool_finished
 from .payload import (
     ERROR_CHARS,
     MESSAGE_CHARS,
+    VERSION_CHARS,
     Handler,
     ToolCall,
     decoded,
@@ -78,6 +79,7 @@ class CursorCli(Adapter):
             transcript_path=path(payload.get("transcript_path"), None),
             injects=named in INJECTING,
             denies=named == "preToolUse" and bool(call.edits),
+            version=text(payload, "cursor_version", most=VERSION_CHARS),
         )
 
     def reply(self, report: Report, answer: Answer) -> str:
@@ -171,4 +173,14 @@ _HANDLERS: dict[str, Handler] = {
     "sessionEnd": lambda call: (SessionEnded(reason=text(call.payload, "reason", "final_status")),),
 }
 
+# The events of its reference that fleetd has no use for.
+_IGNORED = frozenset(
+    (
+        *("beforeMCPExecution", "afterMCPExecution", "beforeReadFile", "beforeTabFileRead"),
+        *("afterTabFileEdit", "afterAgentResponse", "afterAgentThought", "workspaceOpen"),
+    )
+)
+
 adapter = CursorCli()
+# It runs the hooks in Claude's settings too.
+adapter.known_events = _HANDLERS.keys() | _IGNORED | HANDLERS.keys() | IGNORED

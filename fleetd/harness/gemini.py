@@ -5,6 +5,9 @@ version did. No event follows a compaction: it shows in the log only. Each line 
 or replaces fields; one that sets ``messages`` replaces the conversation. That happens after a
 compaction, which puts a summary first, and when a session is resumed, where the messages keep their
 ids.
+
+The first request after a compaction is sent before any event whose text stays in the window. Its
+BeforeModel can change the request itself, which changes nothing of the conversation.
 """
 
 import json
@@ -38,6 +41,7 @@ from .report import (
     Noted,
     Paused,
     Payload,
+    PermissionRequested,
     PromptSubmitted,
     Report,
     SessionStarted,
@@ -52,7 +56,7 @@ INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
 # Of what is said to a start for this reason, only messages to the user are used.
 CLEARED = "clear"
 # Where a compaction that nobody told of is looked for: each can bring the briefing.
-TELLING = frozenset(("BeforeAgent", "AfterTool"))
+TELLING = frozenset(("BeforeAgent", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
 # What was said to SessionStart heads the first prompt, with its own brackets escaped.
@@ -103,16 +107,41 @@ class Gemini(Adapter):
             injects=named in INJECTING and text(payload, "source") != CLEARED,
             denies=named == "BeforeTool" and bool(call.edits),
             tells_compaction=named in TELLING,
+            request_opening=_opening(payload) if named == "BeforeModel" else None,
         )
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return the one JSON object that is honoured; empty wherever it would do harm."""
+        if answer.context and report.request_opening:
+            return _request_with(report.request_opening, answer.context)
         if answer.deny is not None and report.denies:
             return json.dumps({"decision": "deny", "reason": answer.deny})
         if answer.context and report.injects:
             said = {"hookEventName": report.event, "additionalContext": answer.context}
             return json.dumps({"hookSpecificOutput": said})
         return ""
+
+
+def _opening(payload: Payload) -> str:
+    """Return the first text of a request to the model; empty where a reply cannot repeat it."""
+    messages = table(payload, "llm_request").get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    if not isinstance(first, dict) or first.get("role") != "user":
+        return ""
+    content = first.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _request_with(opening: str, context: str) -> str:
+    """Return the reply after which the first message of a request ends in a text of ours.
+
+    A reply replaces the texts of as many messages as it names, and leaves all others.
+    """
+    shown = context.replace("<", "&lt;").replace(">", "&gt;")
+    content = f"{opening}\n\n<hook_context>{shown}</hook_context>"
+    request = {"messages": [{"role": "user", "content": content}]}
+    said = {"hookEventName": "BeforeModel", "llm_request": request}
+    return json.dumps({"hookSpecificOutput": said})
 
 
 def _session_started(call: ToolCall) -> Happenings:
@@ -186,14 +215,20 @@ def _paused(call: ToolCall) -> Happenings:
 
 
 def _compacting(call: ToolCall) -> Happenings:
-    """Return that a compaction may come: it is announced before every request to the model."""
+    """Return that a compaction may come: it is announced before every request to the model.
+
+    One that a person asks for can find nothing to compact. Whether it came shows in the log.
+    """
     trigger = text(call.payload, "trigger") or "auto"
-    return (Compacting(trigger=trigger, certain=trigger == "manual"),)
+    return (Compacting(trigger=trigger, certain=False),)
 
 
 def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type") or "notification"
-    return (Noted(what=kind, message=text(call.payload, "message", most=MESSAGE_CHARS)),)
+    message = text(call.payload, "message", most=MESSAGE_CHARS)
+    if kind == "ToolPermission":
+        return (PermissionRequested(message=message),)
+    return (Noted(what=kind, message=message),)
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -207,7 +242,21 @@ _HANDLERS: dict[str, Handler] = {
     "SessionEnd": session_ended,
 }
 
+# The events of 0.61 that fleetd has no use for.
+_IGNORED = frozenset(("BeforeModel", "AfterModel", "BeforeToolSelection"))
+# What the reference of hooks has for all events together.
+_FIELDS = frozenset(
+    (
+        *("cwd", "details", "hook_event_name", "llm_request", "llm_response", "mcp_context"),
+        *("message", "notification_type", "original_request_name", "prompt", "prompt_response"),
+        *("reason", "session_id", "source", "stop_hook_active", "timestamp", "tool_input"),
+        *("tool_name", "tool_response", "transcript_path", "trigger"),
+    )
+)
+
 adapter = Gemini()
+adapter.known_events = _HANDLERS.keys() | _IGNORED
+adapter.known_fields = _FIELDS
 
 
 def first_message(end: bytes, *, whole: bool) -> str | None:

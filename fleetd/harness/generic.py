@@ -54,7 +54,8 @@ class Generic(Adapter):
             return self._alike.read(payload, None)
         told, vendors = in_claudes_words(payload, event)
         if told["hook_event_name"] not in HANDLERS:
-            raise Unfit(f"its event {vendors} is not known" if vendors else "it names no event")
+            why = f"its event {vendors} is not known" if vendors else "it names no event"
+            raise Unfit(why, event=vendors or None)
         return msgspec.structs.replace(self._foreign.read(told, None), event=vendors)
 
     def reply(self, report: Report, answer: Answer) -> str:

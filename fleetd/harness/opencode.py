@@ -1,6 +1,6 @@
 """OpenCode's events, as our plugin reports them.
 
-After the types of @opencode-ai/plugin. The payloads are made by
+After the types of @opencode-ai/plugin 1.18 and of @opencode/plugin 2.0. The payloads are made by
 ``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
 OpenCode names it, and its fields as OpenCode gives them, cut where they are long. The reply is a
 JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a tool call.
@@ -14,6 +14,7 @@ from .payload import (
     PROMPT_CHARS,
     Handler,
     ToolCall,
+    cut,
     finished,
     happenings_of,
     listed,
@@ -36,13 +37,18 @@ from .report import (
     Noted,
     Paused,
     Payload,
+    PermissionRequested,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
     SubagentStarted,
 )
+
+# Of what a permission is about, so many are named.
+PATTERNS = 5
 
 
 class OpenCode(Adapter):
@@ -148,7 +154,27 @@ def _failed(call: ToolCall) -> Happenings:
     return (Failed(message=message),)
 
 
+def _asked(call: ToolCall) -> Happenings:
+    """Tell of a request for permission: what is to be done, and to which files or commands."""
+    patterns = call.payload.get("patterns")
+    about = (
+        [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []
+    )
+    what = text(call.payload, "permission", "title") or "a tool"
+    message = f"{what}: {', '.join(about[:PATTERNS])}" if about else what
+    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+
+
+def _questioned(call: ToolCall) -> Happenings:
+    questions = call.payload.get("questions")
+    first = questions[0] if isinstance(questions, list) and questions else {}
+    source = first if isinstance(first, dict) else {}
+    return (QuestionAsked(question=text(source, "question", "header", most=MESSAGE_CHARS)),)
+
+
 _HANDLERS: dict[str, Handler] = {
+    "permission.asked": _asked,
+    "question.asked": _questioned,
     "session.created": _session_started,
     "chat.message": _prompted,
     "tool.execute.before": tool_started,
@@ -166,3 +192,4 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 adapter = OpenCode()
+adapter.known_events = _HANDLERS.keys()

@@ -16,7 +16,9 @@ from .report import (
     Payload,
     PlanItem,
     Planned,
+    PlanProposed,
     PlanStatus,
+    QuestionAsked,
     ToolFinished,
     ToolStarted,
     Unfit,
@@ -29,6 +31,7 @@ MESSAGE_CHARS = 4_000
 PROMPT_CHARS = 60_000
 PATH_CHARS = 4_096
 WORD_CHARS = 200
+VERSION_CHARS = 64
 # No window is larger, whatever a payload says.
 MOST_TOKENS = 1_000_000_000
 
@@ -124,6 +127,9 @@ EDITORS = frozenset(
     )
 )
 _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath", "target_file")
+# Tools that are there to wait for the user.
+_ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
+_PLANNING = frozenset(("exitplanmode",))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
@@ -204,8 +210,21 @@ def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -
 
 
 def tool_started(call: ToolCall) -> Happenings:
-    """Tell that a tool call begins."""
-    return (ToolStarted(call.tool, call.call_id, call.command, call.edits),)
+    """Tell that a tool call begins; some tools wait for the user."""
+    started = ToolStarted(call.tool, call.call_id, call.command, call.edits)
+    return (started, *waits_for_user(call))
+
+
+def waits_for_user(call: ToolCall) -> Happenings:
+    """Return what a tool asks the user, empty for tools that do not."""
+    if call.kind in _PLANNING:
+        return (PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)),)
+    if call.kind not in _ASKING:
+        return ()
+    asked = call.given.get("questions")
+    first = asked[0] if isinstance(asked, list) and asked else call.given
+    source = first if isinstance(first, dict) else call.given
+    return (QuestionAsked(question=text(source, "question", "prompt", most=MESSAGE_CHARS)),)
 
 
 def finished(call: ToolCall) -> ToolFinished:

@@ -4,11 +4,12 @@ An adapter turns a vendor's payload into a Report; the rules in ``domain/session
 payload. Texts are cut here to what is kept: a tool's input can be a whole file.
 """
 
+from collections.abc import Set
 from typing import Any, Literal
 
 import msgspec
 
-from ..protocol.types import Path
+from ..protocol.types import Path, RunningKind
 
 Source = Literal["startup", "resume", "clear", "compact"]
 PlanStatus = Literal["pending", "in_progress", "completed", "dropped"]
@@ -16,7 +17,14 @@ Payload = dict[str, Any]
 
 
 class Unfit(Exception):
-    """A payload fits no shape that its harness is known to send; the text says what is missing."""
+    """A payload fits no shape that its harness is known to send; the text says what is missing.
+
+    ``event`` is the vendor's name of its event where only that is not known.
+    """
+
+    def __init__(self, reason: str, *, event: str | None = None) -> None:
+        super().__init__(reason)
+        self.event = event
 
 
 class Happening(msgspec.Struct, frozen=True, tag=True):
@@ -104,9 +112,17 @@ class WindowUsed(Happening, frozen=True):
 
 
 class Paused(Happening, frozen=True):
-    """The turn is over and the agent waits for its user; ``last_message`` is its answer."""
+    """The turn is over and the agent waits for its user; ``last_message`` is its answer.
+
+    A ``reminder`` comes a while later, mostly of an end that is known.
+    """
 
     last_message: str | None = None
+    reminder: bool = False
+
+
+class DirectoryChanged(Happening, frozen=True):
+    """The agent works in another directory from now on: the one of the report."""
 
 
 class SubagentStarted(Happening, frozen=True):
@@ -122,9 +138,15 @@ class SubagentEnded(Happening, frozen=True):
 
 
 class Failed(Happening, frozen=True):
-    """The turn broke off: an error of the model's service or of the harness itself."""
+    """The turn broke off: an error of the model's service or of the harness itself.
+
+    ``limited`` says that the user's limit is reached; ``reset_at`` is when it ends, where the
+    harness tells that (ISO 8601 UTC).
+    """
 
     message: str
+    limited: bool = False
+    reset_at: str | None = None
 
 
 class Noted(Happening, frozen=True):
@@ -138,11 +160,66 @@ class PermissionRequested(Happening, frozen=True):
     """The agent waits until its user permits a tool call; ``message`` says which.
 
     A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
-    session's own agent or of a subagent.
+    session's own agent or of a subagent. It is not ``certain`` where the harness says the same of
+    calls that it permits by itself, at once. ``beside`` is as in QuestionAsked.
     """
 
     message: str | None = None
     reminder: bool = False
+    certain: bool = True
+    beside: bool = False
+
+
+class QuestionAsked(Happening, frozen=True):
+    """The agent asks its user something and waits for the answer.
+
+    A ``reminder`` is a notification to the user, mostly of a question that is known. ``beside``
+    says that the hook runs while the user is asked, after the one that began the call: the answer
+    may be told before.
+    """
+
+    question: str | None = None
+    reminder: bool = False
+    beside: bool = False
+
+
+class QuestionAnswered(Happening, frozen=True):
+    """The user has answered a question; the call that asked it goes on."""
+
+
+class PlanProposed(Happening, frozen=True):
+    """The agent waits until its user approves a plan, which ``plan`` begins with.
+
+    ``beside`` is as in QuestionAsked.
+    """
+
+    plan: str | None = None
+    beside: bool = False
+
+
+class RunningItem(msgspec.Struct, frozen=True):
+    """Something that runs for the agent; ``id`` is the harness's name for it.
+
+    ``told`` is what it was asked, ``output`` the file that its output goes to.
+    """
+
+    id: str
+    kind: RunningKind
+    told: str | None = None
+    output: str | None = None
+
+
+class WorkRuns(Happening, frozen=True):
+    """Work runs beside the turn; with ``whole`` kinds, all of it that runs is named."""
+
+    items: tuple[RunningItem, ...]
+    whole: tuple[RunningKind, ...] = ()
+
+
+class WorkEnded(Happening, frozen=True):
+    """Work that ran beside the turn is over; ``id`` names it."""
+
+    id: str
 
 
 class SessionEnded(Happening, frozen=True):
@@ -161,11 +238,17 @@ AnyHappening = (
     | Compacted
     | WindowUsed
     | Paused
+    | DirectoryChanged
     | SubagentStarted
     | SubagentEnded
     | Failed
     | Noted
     | PermissionRequested
+    | QuestionAsked
+    | QuestionAnswered
+    | PlanProposed
+    | WorkRuns
+    | WorkEnded
     | SessionEnded
 )
 Happenings = tuple[AnyHappening, ...]
@@ -180,7 +263,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events apart. ``injects`` says that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
     transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
-    transcript.
+    transcript. ``request_opening`` is the first text of a request to the model that is about to
+    be sent: text in the reply stands behind it, in this one request only. Nothing else is told
+    then, and nothing is recorded; it is empty where the reply can hold nothing. ``version`` is the
+    harness's, where it is told.
     """
 
     harness: str
@@ -196,6 +282,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     denies: bool = False
     looks_back: bool = False
     tells_compaction: bool = False
+    request_opening: str | None = None
+    version: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +298,12 @@ class Adapter:
 
     name: str
     """As in ``fleetctl hooks install <name>``."""
+    known_events: Set[str] | None = None
+    """The events that it has a use for or ignores knowingly; None where it refuses all others."""
+    known_fields: Set[str] | None = None
+    """The top-level fields of its payloads, whatever the event; None where no list is complete."""
+    versions_in_transcripts = False
+    """Whether transcripts tell the version, so that it is worth looking there."""
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.
@@ -225,3 +319,10 @@ class Adapter:
     def look_back(self, tail: str) -> Happenings:
         """Return what a transcript's tail tells beyond the events; its first line may be cut."""
         return ()
+
+    def version_in(self, head: str, tail: str) -> str | None:
+        """Return the harness's version by the two ends of a transcript; lines in them may be cut.
+
+        None where transcripts do not tell it.
+        """
+        return None

@@ -106,6 +106,14 @@ _AGENTS = (
         shown="live",
         refreshes=(),
     ),
+    EventType(
+        "agent_needs",
+        ("{who} {need}", ": {text}"),
+        "yellow",
+        activity=False,
+        shown="live",
+        refreshes=("status", "agents"),
+    ),
     EventType("agent_lost", ("{who} was lost", ": {reason}"), "red", activity=False),
     EventType("agent_returned", ("{who} is back", ": {reason}"), "green", activity=False),
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from .event_types import EVENT_TYPES
 from .event_types import REPORTED_ACTIVITY as REPORTED_ACTIVITY
-from .types import ClosedReason, RunStatus, SnapshotSource, StorageLocation, Trigger
+from .types import AgentNeed, ClosedReason, RunStatus, SnapshotSource, StorageLocation, Trigger
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -370,6 +370,17 @@ class ContextCompacted(Payload, frozen=True, kw_only=True):
     inactivity_duration_ms: int
     checkpoint_available: bool
     checkpoint_id: str | None
+
+
+class AgentNeeds(Payload, frozen=True, kw_only=True):
+    """An agent began to need something of a person, or waits no longer: ``needs`` is ``none``.
+
+    ``text`` says more in at most 200 characters, ``reset_at`` when a limit ends.
+    """
+
+    needs: AgentNeed | Literal["none"]
+    text: str | None = None
+    reset_at: str | None = None
 
 
 class AgentLost(Payload, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Any
 from .request import Request
 from .requests import (
     agent,
+    attention,
     checkpoint,
     event,
     hook,
@@ -22,6 +23,7 @@ _NOUNS = (
     mission,
     sortie,
     agent,
+    attention,
     lock,
     message,
     event,

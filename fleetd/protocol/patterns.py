@@ -42,8 +42,20 @@ SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "complet
 CLOSED_SORTIE: tuple[SortieStatus, ...] = ("completed", "failed")
 Role = Literal["dispatch", "specialist"]
 AgentStatus = Literal["active", "waiting", "idle", "lost", "gone"]
-# What an agent that waits needs of a person.
-AgentNeed = Literal["permission"]
+# What an agent that waits needs of a person, the most urgent first. One that is in the background
+# has ended its turn, and something that it began still runs.
+AgentNeed = Literal[
+    "permission",
+    "question",
+    "plan_approval",
+    "failed",
+    "limit",
+    "lost",
+    "finished",
+    "background",
+]
+# What runs for an agent beside its own turn.
+RunningKind = Literal["subagent", "shell", "teammate", "schedule", "task"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]

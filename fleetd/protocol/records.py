@@ -132,8 +132,11 @@ class Agent(Record, frozen=True, kw_only=True):
     """A process that works: the dispatch or a specialist.
 
     ``machine`` is the id of its machine, from ``system.status``, if several share the store.
-    ``needs`` is ``permission`` while it waits for permission to use a tool, since ``needs_since``.
-    Both are null after its next activity.
+    ``needs`` is what it waits for, since ``needs_since``: ``permission`` to use a tool, the answer
+    to a ``question``, ``plan_approval``, a person after it ``failed``, met a ``limit`` or was
+    ``lost``, or the next prompt, as its turn is ``finished`` or goes on in the ``background``.
+    ``needs_text`` says more, in at most 200 characters; ``needs_reset_at`` is when a limit ends, as
+    far as its CLI said. All are null after its next activity.
     """
 
     id: str
@@ -150,6 +153,8 @@ class Agent(Record, frozen=True, kw_only=True):
     machine: str | None = None
     needs: AgentNeed | None = None
     needs_since: str | None = None
+    needs_text: str | None = None
+    needs_reset_at: str | None = None
 
 
 class Lock(Record, frozen=True, kw_only=True):

@@ -136,7 +136,8 @@ class Status(Record, frozen=True, kw_only=True):
     ``backup_backlog`` counts checkpoints and snapshots that wait for their file. ``latencies``
     covers the methods that were called, ``errors`` counts replies by kind. ``machines`` share the
     store, the latest heartbeat first, and ``machine`` is the one that answers; an unshared store
-    names none. ``spool_files`` counts payloads of hooks that wait in the spool.
+    names none. ``spool_files`` counts payloads of hooks that wait in the spool. ``conflicts``
+    counts files that several living agents changed within the last hour.
     """
 
     version: str
@@ -161,3 +162,4 @@ class Status(Record, frozen=True, kw_only=True):
     store: StoreStatus | None = None
     spool_files: int = 0
     spool_bytes: int = 0
+    conflicts: int = 0

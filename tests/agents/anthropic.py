@@ -5,7 +5,11 @@ from typing import Any
 
 from tests.agents.script import Call, Kind, Reply
 
-COMPACTION_WORDS = "Your task is to create a detailed summary"
+COMPACTION_WORDS = (
+    "Your task is to create a detailed summary",  # Claude Code
+    "Please create a detailed summary of the conversation",  # Copilot CLI
+    "Do not mention the summary process",  # OpenCode
+)
 EMPTY_TOKENS, FULL_TOKENS = 2_000, 190_000
 
 
@@ -13,10 +17,11 @@ def kind(path: str, body: dict[str, Any]) -> Kind:
     """Tell a turn of the agent from a compaction and from everything asked on the side."""
     if not path.startswith("/v1/messages") or "count_tokens" in path:
         return "side"
-    if COMPACTION_WORDS in str(_since_last_answer(body.get("messages") or [])):
+    asked = str(_since_last_answer(body.get("messages") or []))
+    if any(words in asked for words in COMPACTION_WORDS):
         return "compaction"
     tools = {tool.get("name") for tool in body.get("tools") or []}
-    return "turn" if "Bash" in tools else "side"
+    return "turn" if tools & {"Bash", "bash"} else "side"
 
 
 def _since_last_answer(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

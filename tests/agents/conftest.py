@@ -10,7 +10,7 @@ from typing import Generic
 import pytest
 
 from tests.agents import packages
-from tests.agents.machines import Claude, Codex, Gemini, M
+from tests.agents.machines import Claude, Codex, Copilot, Gemini, M, OpenCode
 from tests.agents.memory import Memory
 from tests.agents.packages import Package, installed
 from tests.agents.project import repository
@@ -54,6 +54,7 @@ def _desk(kind: type[M], daemon: Daemon, commands: Path) -> Iterator[Desk[M]]:
         yield desk
     assert script.replies == [], "the CLI ended before the script did"
     assert script.beyond == 0, "the CLI asked for more than was in the script"
+    assert desk.memory.unknown() == [], "fleetd does not know all that the CLI told"
 
 
 # Installed before a test's own home is entered: npm's settings lie in the person's.
@@ -70,6 +71,11 @@ def codex_package() -> Package:
 @pytest.fixture(scope="session")
 def gemini_package() -> Package:
     return installed(packages.GEMINI)
+
+
+@pytest.fixture(scope="session")
+def copilot_package() -> Package:
+    return installed(packages.COPILOT)
 
 
 @pytest.fixture
@@ -96,4 +102,21 @@ def codex(codex_package: Package, daemon: Daemon, commands: Path) -> Iterator[De
 @pytest.fixture
 def gemini(gemini_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Gemini]]:
     with _desk(Gemini, daemon, commands) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="session")
+def opencode_package() -> Package:
+    return installed(packages.OPENCODE)
+
+
+@pytest.fixture
+def opencode(opencode_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[OpenCode]]:
+    with _desk(OpenCode, daemon, commands) as desk:
+        yield desk
+
+
+@pytest.fixture
+def copilot(copilot_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Copilot]]:
+    with _desk(Copilot, daemon, commands) as desk:
         yield desk

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fleetctl.client import Fleet
-from fleetd.protocol.records import Event, Mission, Recovery, Sortie
-from fleetd.protocol.requests.agent import AgentGet
+from fleetd.protocol.records import Agent, Event, Mission, Recovery, Sortie
+from fleetd.protocol.requests.agent import AgentGet, AgentList
+from fleetd.protocol.requests.attention import AttentionList, RunningWork
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
@@ -29,6 +30,9 @@ class Memory:
 
     def missions(self) -> list[Mission]:
         return self._ask(MissionList()).missions
+
+    def agents(self) -> list[Agent]:
+        return self._ask(AgentList()).agents
 
     def mission(self) -> Mission:
         """Return the one mission that there is."""
@@ -73,6 +77,28 @@ class Memory:
     def deliveries(self) -> int:
         """Return how many hook calls were counted, whatever way they came."""
         return sum(each.deliveries for each in self._ask(HookStatusGet()).harnesses)
+
+    def unknown(self) -> list[tuple[str, str, str]]:
+        """Return what of the hooks fleetd does not know: the CLI, what it is, and its name."""
+        heard = self._ask(HookStatusGet()).harnesses
+        return [(each.harness, name.kind, name.name) for each in heard for name in each.unknown]
+
+    def running(self) -> list[RunningWork]:
+        """Return what runs for the agents."""
+        return [each for agent in self._ask(AttentionList()).agents for each in agent.running]
+
+    def needs(self) -> str:
+        """Return what the one agent needs."""
+        (agent,) = self._ask(AttentionList()).agents
+        need: str = agent.needs
+        return need
+
+    def needs_by(self, deadline: float, need: str) -> None:
+        """Wait until the one agent needs this; by a time of the monotonic clock it must."""
+        while (now := self.needs()) != need:
+            late = time.monotonic() - deadline
+            assert late < 0, f"{now} instead of {need}\n{self.log()}"
+            time.sleep(0.02)
 
     def soon_lost(self, agent_id: str) -> None:
         """Wait until the daemon has noticed that an agent's process is gone."""

@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -42,11 +43,12 @@ def says(text: str, *, full: bool = False) -> Reply:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that the model received."""
+    """One request that the model received, and when."""
 
     kind: Kind
     path: str
     body: dict[str, Any]
+    at: float = field(default_factory=time.monotonic)
 
     @property
     def text(self) -> str:
@@ -59,13 +61,16 @@ class Script:
     """The replies still to give, and every request so far.
 
     The CLI may ask from several threads at once. Whatever is asked after the last reply gets a
-    farewell, so that no CLI runs on for ever; ``most`` bounds all requests together.
+    farewell, so that no CLI runs on for ever; ``most`` bounds all requests together. Turns that
+    come when they like, such as those of subagents, are answered by ``aside``: None leaves one to
+    the script.
     """
 
     replies: list[Reply] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     beyond: int = 0
     most: int = 60
+    aside: Callable[[Asked], Reply | None] = lambda _: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def plays(self, replies: Sequence[Reply]) -> None:
@@ -83,6 +88,8 @@ class Script:
                 return says(SUMMARY)
             if asked.kind == "side":
                 return says("{}")
+            if (reply := self.aside(asked)) is not None:
+                return reply
             if not self.replies:
                 self.beyond += 1
                 return says("That is all.")

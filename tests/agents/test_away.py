@@ -44,3 +44,17 @@ def test_codex_works_without_the_daemon(codex: Desk[Codex]) -> None:
 
 def test_gemini_works_without_the_daemon(gemini: Desk[Gemini]) -> None:
     _alone(gemini, Call("run_shell_command", {"command": "true"}))
+
+
+def test_claude_works_without_the_launcher(claude: Desk[Claude]) -> None:
+    """Its hooks name the launcher itself; nobody has put anything in the place of a shell."""
+    Path(os.environ["XDG_DATA_HOME"], "fleet", "fleet-hook").unlink()
+    command = Call("Bash", {"command": "true", "description": "Run it"})
+    claude.script.plays([calls(command), says("Done.")])
+
+    run = claude.cli.prompt("Go")
+
+    assert run.status == 0, run.err
+    assert claude.script.kinds() == ["turn", "turn"]
+    assert "fleet-hook" not in claude.script.asked[-1].text
+    assert claude.memory.deliveries() == 0

@@ -1,10 +1,15 @@
 """Claude Code, the real one: compacted in the middle of its work, it goes on where it was."""
 
+import itertools
+import json
+import shlex
+import sys
+
 from tests.agents.conftest import Desk
 from tests.agents.machines import Claude
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
-from tests.agents.script import Call, Reply, calls, says
-from tests.agents.wording import briefings, steps
+from tests.agents.script import Asked, Call, Reply, calls, says
+from tests.agents.wording import briefings, running, steps
 from tests.support.processes import fleetctl
 
 
@@ -30,6 +35,18 @@ def edits(desk: Desk[Claude], old: str, new: str, *, full: bool = False) -> list
     file = str(desk.project / "hello.py")
     change = {"file_path": file, "old_string": old, "new_string": new}
     return [calls(Call("Read", {"file_path": file})), calls(Call("Edit", change), full=full)]
+
+
+def test_the_agent_is_where_its_shell_went_and_its_mission_stays(claude: Desk[Claude]) -> None:
+    (claude.project / "sub").mkdir()
+    claude.script.plays([calls(bash("cd sub")), calls(bash("pwd")), says("There.")])
+
+    assert claude.cli.prompt(PROMPT).status == 0
+
+    [agent] = claude.memory.agents()
+    assert agent.cwd == str(claude.project / "sub"), claude.memory.log()
+    assert claude.memory.mission().project_dir == str(claude.project)
+    assert agent.mission_id == claude.memory.mission().id
 
 
 def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(claude: Desk[Claude]) -> None:
@@ -156,5 +173,55 @@ def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
 
     assert not any(briefings(asked.text) for asked in claude.script.asked)
     assert claude.memory.recoveries() == []
-    doctor = fleetctl("hooks", "doctor")
+    doctor = fleetctl("hooks", "doctor", "--live")
     assert doctor.status == 0, doctor.out
+    assert "nothing within a week" in doctor.out  # of unknown events and fields
+    assert "2.1.330, as when it was last heard" in doctor.out
+
+
+def test_what_runs_beside_the_turn_is_named_after_a_compaction_until_it_ends(
+    claude: Desk[Claude],
+) -> None:
+    waits = "until [ -e done ]; do sleep 0.1; done"
+    lists = f"{shlex.quote(sys.executable)} -m fleetctl call attention.list"
+    # The list shows this command, too.
+    ends = f"touch done; while {lists} | grep -q '[s]ubagent'; do sleep 0.1; done"
+    shell = Call("Bash", {"command": waits, "description": "Watch it", "run_in_background": True})
+    helpers = [
+        Call("Agent", {"description": told, "prompt": f"{told}, please"})
+        for told in ("Read the notes", "Count the words")
+    ]
+
+    def aside(asked: Asked) -> Reply | None:
+        """Answer subagents; then end them, and say nothing new to what they tell."""
+        if PROMPT not in asked.text:
+            ended = "tool_result" in json.dumps(asked.body["messages"][-1])
+            return says("Nothing found.") if ended else calls(bash(waits))
+        if claude.script.replies:
+            return None
+        return says("I see.") if (claude.project / "done").exists() else calls(bash(ends))
+
+    outputs: set[str | None] = set()
+
+    def listing(asked: Asked) -> Reply | None:
+        outputs.update(each.output for each in claude.memory.running() if each.kind == "subagent")
+        return aside(asked)
+
+    claude.script.aside = listing
+    claude.script.plays([calls(*helpers, shell), says("They run.")])
+
+    run = claude.cli.converse(PROMPT, "/compact", "Go on", "/compact", "And now?")
+
+    assert run.status == 0, run.err
+    own = [asked for asked in claude.script.asked if asked.kind != "side" and PROMPT in asked.text]
+    first, second = (
+        now for before, now in itertools.pairwise(own) if before.kind == "compaction" != now.kind
+    )
+    named = running(first.text)
+    assert len(named) == 3, named
+    for told in ("subagent", "Read the notes", "Count the words", "shell", "Watch it"):
+        assert any(told in line and "last sign" in line for line in named), named
+    assert briefings(second.text) == 1
+    assert running(second.text) == []
+    assert len([each for each in outputs if each and each.endswith(".output")]) == 2
+    assert claude.memory.running() == []

@@ -15,3 +15,9 @@ def steps(text: str) -> str:
     found = re.search(r"### Next Steps(.*?)###", text, re.DOTALL)
     assert found, "no next steps were told"
     return found[1]
+
+
+def running(text: str) -> list[str]:
+    """Return the lines of a request's briefing about what runs for the agent; the body is JSON."""
+    found = re.search(r"### Running For You\\n(.*?)\\n\\n", text)
+    return found[1].split("\\n") if found else []

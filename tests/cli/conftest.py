@@ -103,3 +103,24 @@ def subprocess_run(home: Path) -> Callable[..., subprocess.CompletedProcess[str]
         )
 
     return command
+
+
+@pytest.fixture
+def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the home of a user who has Claude Code, and the hooks in it."""
+    user = home / "home"
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    programs = home / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    (programs / "claude").write_text("#!/bin/sh\necho '2.1.200 (Claude Code)'\n")
+    (programs / "claude").chmod(0o755)
+    return user
+
+
+@pytest.fixture
+def settings(machine: Path, done: Callable[..., Result]) -> Path:
+    """Return Claude Code's settings with the hooks in them."""
+    done("hooks", "install", "claude", "--yes")
+    return machine / ".claude" / "settings.json"

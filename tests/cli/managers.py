@@ -14,17 +14,18 @@ echo "{name} $*" >> calls
 """
 SYSTEMCTL = """
 [ -e away ] && { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
-units="{config}/systemd/user"
+units="{config}/systemd/user" unit=fleetd.service pid=pid
+case "$*" in *fleet-notify.service*) unit=fleet-notify.service pid=notify.pid ;; esac
 begin() {
     told && return
-    command=$(sed -n 's/^ExecStart=//p' "$units/fleetd.service")
+    command=$(sed -n 's/^ExecStart=//p' "$units/$unit")
     sh -c "exec $command" </dev/null >>journal 2>&1 &
-    echo $! > pid
+    echo $! > $pid
 }
-end() { told && { kill "$(cat pid)"; while told; do sleep 0.02; done; rm pid; }; }
-told() { [ -s pid ] && kill -0 "$(cat pid)" 2>/dev/null; }
+end() { told && { kill "$(cat $pid)"; while told; do sleep 0.02; done; rm $pid; }; }
+told() { [ -s $pid ] && kill -0 "$(cat $pid)" 2>/dev/null; }
 case "$*" in
-"--user show fleetd.service"*)
+"--user show $unit"*)
     if told; then echo ActiveState=active; echo SubState=running
     else echo ActiveState=inactive; echo SubState=dead; fi
     echo Result=success; echo NRestarts=0 ;;

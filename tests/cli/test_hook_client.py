@@ -123,7 +123,7 @@ def the_spooled(payload: str = PAYLOAD) -> dict[str, Any]:
 @in_python_only
 def test_the_client_is_short_and_loads_nothing_but_modules_in_c(home: Path) -> None:
     source = Path(client.__file__)
-    assert len([*HOOK.read_text().splitlines(), *source.read_text().splitlines()]) < 140
+    assert len([*HOOK.read_text().splitlines(), *source.read_text().splitlines()]) < 142
 
     def loaded(*arguments: str) -> set[str]:
         command = [sys.executable, "-X", "importtime", "-I", "-S", *arguments]
@@ -382,6 +382,18 @@ def test_what_the_daemon_did_not_take_waits_in_the_spool(server: HookServer, rep
     server.reply = reply
     assert hook(PAYLOAD).silent
     assert the_spooled()["params"] == server.params
+
+
+def test_of_what_matters_at_once_only_nothing_is_left_in_the_spool(server: HookServer) -> None:
+    server.reply = REFUSED
+    assert hook(PAYLOAD, "gemini", "no-spool").silent
+    assert server.params["args"] == ["no-spool"]
+    assert spooled() == []
+
+
+def test_of_what_matters_at_once_only_nothing_is_left_without_a_daemon(home: Path) -> None:
+    assert hook(PAYLOAD, "gemini", "no-spool").silent
+    assert spooled() == []
 
 
 def test_a_daemon_that_hangs_is_not_waited_for(server: HookServer) -> None:

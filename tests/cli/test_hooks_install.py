@@ -39,7 +39,7 @@ def machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def executable(machine: Path) -> Callable[..., None]:
     """Return a function that puts an agent CLI on the PATH."""
 
-    def put(name: str, version: str = "2.1.330 (Claude Code)") -> None:
+    def put(name: str, version: str = "2.1.200 (Claude Code)") -> None:
         file = machine / "bin" / name
         file.write_text(f"#!/bin/sh\necho '{version}'\n")
         file.chmod(0o755)
@@ -257,6 +257,34 @@ def test_a_compiled_client_takes_the_place_of_the_one_in_python_and_back(
     assert not launcher.path().exists()
 
 
+def test_a_new_claude_starts_the_launcher_without_a_shell(
+    settings: Path, executable: Callable[..., None], done: Callable[..., Result]
+) -> None:
+    settings.write_text("{}")
+    done("hooks", "install", "claude", "--yes", "--enforce-locks")
+    executable("claude", "2.1.330 (Claude Code)")
+    done("hooks", "install", "claude", "--yes")
+    hooks = json.loads(settings.read_text())["hooks"]
+    for event, [group] in hooks.items():
+        [hook] = group["hooks"]
+        words = ["claude", "enforce-locks"] if event == "PreToolUse" else ["claude"]
+        assert (hook["command"], hook["args"]) == (str(launcher.path()), words)
+    (seen,) = done("hooks", "status", "claude", "--json").json["harnesses"]
+    told = [seen["hooks"][name] for name in ("installed", "current", "enforce_locks", "client")]
+    assert told == ["yes", True, True, "python"]
+    assert "it succeeded" in done("hooks", "doctor", "claude").out
+    # Where nobody can say which version it is, they stay as they are.
+    (settings.parents[1] / "bin" / "claude").unlink()
+    assert "already installed" in done("hooks", "install", "claude", "--yes").out
+    executable("claude", "2.1.200 (Claude Code)")
+    done("hooks", "install", "claude", "--yes")
+    assert commands(settings, "Stop") == [f"'{launcher.path()}' claude 2>/dev/null || true"]
+    executable("claude", "2.1.330 (Claude Code)")
+    done("hooks", "install", "claude", "--yes")
+    done("hooks", "uninstall", "claude", "--yes")
+    assert settings.read_text() == "{}"
+
+
 LONG = {
     "python": "'/opt/python3' -I -S '/opt/fleetctl/hook.py' claude",
     "compiled": "FLEET_SOCKET='/s' '/opt/lib/fleetctl/_hook_client' claude",
@@ -360,8 +388,8 @@ def test_lock_enforcement_is_switched_on_kept_and_switched_off(
 
 def test_who_cannot_deny_an_edit_is_named(machine: Path, done: Callable[..., Result]) -> None:
     said = done("hooks", "install", "cursor", "gemini", "--enforce-locks", "--yes").out
-    assert "Cursor cannot deny edits" in said
-    assert "Gemini CLI cannot be told" not in said
+    assert "Cursor denies no edits for fleetd" in said
+    assert "Gemini CLI denies" not in said
     assert " enforce-locks " in commands(machine / ".gemini/settings.json", "BeforeTool")[0]
 
 

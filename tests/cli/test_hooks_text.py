@@ -11,7 +11,15 @@ from fleetctl.integrations import jsonc
 from fleetctl.integrations.hook_command import Installation
 from fleetctl.integrations.hooks import UnusableSettings, found, put_in, take_out
 from fleetctl.integrations.jsonc import append, remove
-from fleetctl.integrations.registry import CLAUDE, CODEX, COPILOT, CURSOR, GEMINI, Harness
+from fleetctl.integrations.registry import (
+    ANTIGRAVITY,
+    CLAUDE,
+    CODEX,
+    COPILOT,
+    CURSOR,
+    GEMINI,
+    Harness,
+)
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")
 OTHERS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}
@@ -51,7 +59,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
-@pytest.mark.parametrize("harness", [CLAUDE, CODEX, GEMINI, CURSOR, COPILOT], ids=lambda h: h.name)
+@pytest.mark.parametrize(
+    "harness", [CLAUDE, CODEX, GEMINI, CURSOR, COPILOT, ANTIGRAVITY], ids=lambda h: h.name
+)
 def test_what_was_put_in_is_taken_out_without_a_trace(text: str, harness: Harness) -> None:
     after = installed(text, harness)
     assert {each.event for each in found(after, harness)} == {e.name for e in harness.events}
@@ -85,6 +95,67 @@ def test_what_was_written_since_stays(text: str) -> None:
 def test_a_file_that_the_hooks_made_is_nothing_without_them() -> None:
     for harness in (CLAUDE, CURSOR):
         assert take_out(installed("", harness), harness, None) is None
+
+
+def direct(*, enforce: bool = False) -> list[Any]:
+    here = HERE._replace(launcher="/home/you/.local/share/fleet/fleet-hook")
+    return [(e, here.command(CLAUDE, e, enforce=enforce, direct=True)) for e in CLAUDE.events]
+
+
+@pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_hooks_without_a_shell_go_in_and_out_without_a_trace(text: str) -> None:
+    after = put_in(text, CLAUDE, direct(enforce=True))
+    assert {each.event for each in found(after, CLAUDE)} == {e.name for e in CLAUDE.events}
+    [group] = jsonc.parse(after).value()["hooks"]["PreToolUse"][-1:]
+    [hook] = group["hooks"]
+    assert hook["command"] == "/home/you/.local/share/fleet/fleet-hook"
+    assert hook["args"] == ["claude", "enforce-locks"]
+    assert put_in(after, CLAUDE, direct(enforce=True)) == after
+    assert take_out(after, CLAUDE, text) == text
+
+
+@pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_a_hook_changes_between_a_shell_and_none_in_its_place(text: str) -> None:
+    """Other words come too, and nothing is doubled."""
+    through_shell = installed(text)
+    after = put_in(through_shell, CLAUDE, direct())
+    assert after == put_in(after, CLAUDE, direct())
+    stops = [each for each in found(after, CLAUDE) if each.event == "Stop"]
+    assert [each.command for each in stops] == ["'/home/you/.local/share/fleet/fleet-hook' claude"]
+    more = put_in(after, CLAUDE, direct(enforce=True))
+    assert "'fleet-hook' claude enforce-locks" in "".join(
+        each.command.replace("/home/you/.local/share/fleet/", "") for each in found(more, CLAUDE)
+    )
+    assert jsonc.parse(installed(more)).value() == jsonc.parse(through_shell).value()
+    assert take_out(after, CLAUDE, text) == text
+
+
+def test_args_in_front_of_a_command_are_changed_too() -> None:
+    hook = {"args": ["claude", "old"], "command": "/x/fleet/fleet-hook", "type": "command"}
+    text = json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}})
+    [now] = json.loads(put_in(text, CLAUDE, direct()))["hooks"]["Stop"][0]["hooks"]
+    assert (now["args"], now["command"]) == (
+        ["claude"], "/home/you/.local/share/fleet/fleet-hook",
+    )  # fmt: skip
+    [now] = json.loads(put_in(text, CLAUDE, wanted(CLAUDE)))["hooks"]["Stop"][0]["hooks"]
+    assert "args" not in now
+
+
+def test_antigravitys_events_stand_below_a_name_and_only_those_of_tools_in_groups() -> None:
+    """As its reference has it: anything else makes it drop the whole file."""
+    mine = {"mine": {"enabled": False, "Stop": [{"command": "guard"}]}}
+    after = installed(json.dumps(mine), ANTIGRAVITY)
+    written = json.loads(after)
+    assert written.pop("mine") == mine["mine"]
+    [(name, events)] = written.items()
+    assert name == "fleetd"
+    assert "PreToolUse" not in events
+    [group] = events.pop("PostToolUse")
+    assert sorted(group) == ["hooks", "matcher"]
+    for [hook] in (group["hooks"], events["PreInvocation"], events["Stop"]):
+        assert sorted(hook) == ["command", "timeout", "type"]
+        assert (hook["type"], hook["timeout"]) == ("command", 5)
+        assert hook["command"].endswith("2>/dev/null || echo {}")
 
 
 def test_others_come_first_and_stay_whole() -> None:

@@ -35,8 +35,8 @@ def test_status_lists_agents_first_those_that_wait_for_a_person(done, mission):
 
     lines = done("status").out.splitlines()
     agents = lines[lines.index("Agents") + 1 : lines.index("Missions in progress") - 1]
-    assert agents[0].split()[:4] == ["claude-s-1", "waiting:", "permission", "claude"]
-    assert agents[0].endswith("Login")
+    assert agents[0].split()[:3] == ["claude-s-1", "needs", "permission"]
+    assert agents[0].endswith("Bash: make")
     assert len(agents) == 13
     assert agents[-1] == "  and 2 more: fleetctl agent list"
     assert "gone-1" not in "\n".join(agents)

@@ -5,11 +5,12 @@ import fs from "node:fs"
 import readline from "node:readline"
 import { pathToFileURL } from "node:url"
 
-const exported = await import(pathToFileURL(process.argv[2]).href)
-const hooks = []
-for (const plugin of Object.values(exported)) {
-  hooks.push(await plugin({ client: {}, project: {}, directory: process.cwd(), worktree: process.cwd() }))
-}
+const { default: plugin } = await import(pathToFileURL(process.argv[2]).href)
+if (typeof plugin.id !== "string" || typeof plugin.setup !== "function") throw new Error("no plugin")
+const directory = process.cwd()
+// OpenCode 1 also sets it up as OpenCode 2 does, with a context that only takes registrations.
+await plugin.setup({ options: {}, agent: {}, command: {}, plugin: {} })
+const hooks = [await plugin.server({ client: {}, project: {}, directory, worktree: directory })]
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const { hook, input, output } = JSON.parse(line)

@@ -11,14 +11,18 @@ from fleetd.harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
     PermissionRequested,
     PlanItem,
     Planned,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
+    RunningItem,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
@@ -27,6 +31,7 @@ from fleetd.harness.report import (
     ToolStarted,
     Unfit,
     WindowUsed,
+    WorkRuns,
 )
 
 from .recorded import names, only, recorded
@@ -109,7 +114,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     (
         "PermissionRequest.Bash",
         "12f459b8-ddba-474a-8dbb-05427ec73267",
-        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
+        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED", beside=True),),
         {},
     ),
     (
@@ -271,8 +276,67 @@ def test_other_tools_edit_nothing_and_run_no_command(name: str) -> None:
 def test_how_a_command_went_is_told_by_its_result(
     result: Any, passed: bool | None, error: str | None
 ) -> None:
-    told = only(tool("Bash", {"command": "make"}, result))
+    told, *_ = tool("Bash", {"command": "make"}, result).happenings
     assert told == ToolFinished("Bash", command="make", passed=passed, error=error)
+
+
+def test_what_goes_to_the_background_runs_on() -> None:
+    result = {"backgroundTaskId": "b1", "outputFile": "/tmp/b1.out"}
+    _, runs = tool("Bash", {"command": "npm run dev"}, result).happenings
+    assert runs == WorkRuns((RunningItem("b1", "shell", "npm run dev", "/tmp/b1.out"),))
+
+
+def test_a_subagent_that_runs_on_is_known_by_what_it_was_told_and_its_output() -> None:
+    result = {"isAsync": True, "agentId": "a1", "outputFile": "/tmp/a1.output"}
+    given = {"description": "Read the notes", "prompt": "Read the notes, please"}
+    _, runs = tool("Agent", given, result).happenings
+    told = RunningItem("a1", "subagent", "Read the notes", "/tmp/a1.output")
+    assert runs == WorkRuns((told,))
+    assert len(tool("Agent", given, result | {"isAsync": False}).happenings) == 1
+
+
+def test_the_end_of_a_turn_names_all_that_runs() -> None:
+    tasks = [
+        {"id": "b1", "type": "shell", "status": "running", "description": "Dev server"},
+        {"id": "a1", "type": "subagent", "status": "running", "description": "Look"},
+        {"id": "m1", "type": "monitor", "status": "running", "description": "Logs"},
+        {"type": "shell"},
+        "junk",
+    ]
+    crons = [{"id": "c1", "schedule": "0 9 * * *", "recurring": True, "prompt": "Check"}]
+    runs, paused = said("Stop", background_tasks=tasks, session_crons=crons).happenings
+    assert runs == WorkRuns(
+        (
+            RunningItem("b1", "shell", "Dev server"),
+            RunningItem("a1", "subagent", "Look"),
+            RunningItem("m1", "task", "Logs"),
+            RunningItem("c1", "schedule", "0 9 * * *: Check"),
+        ),
+        whole=("shell", "subagent", "task", "schedule"),
+    )
+    assert paused == Paused()
+    nothing, _ = said("Stop", background_tasks=[], session_crons=[]).happenings
+    assert nothing == WorkRuns((), whole=("shell", "subagent", "task", "schedule"))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "waits"),
+    [
+        (
+            "AskUserQuestion",
+            {"questions": [{"question": "Which limit?", "header": "Limit"}]},
+            QuestionAsked("Which limit?"),
+        ),
+        ("AskUserQuestion", {"questions": "junk"}, QuestionAsked(None)),
+        ("ExitPlanMode", {"plan": "# Plan"}, PlanProposed("# Plan")),
+    ],
+)
+def test_a_tool_that_waits_for_the_user_says_so(
+    name: str, given: dict[str, Any], waits: AnyHappening
+) -> None:
+    started, asked = said("PreToolUse", tool_name=name, tool_input=given).happenings
+    assert started == ToolStarted(name)
+    assert asked == waits
 
 
 def test_a_command_of_which_claude_saw_the_changes_edits_files() -> None:
@@ -419,7 +483,7 @@ def test_the_end_of_a_turn_keeps_the_answer() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"error": "rate_limit", "error_details": "try later"}, "rate_limit: try later"),
+        ({"error": "invalid_request", "error_details": "too long"}, "invalid_request: too long"),
         ({"error": "overloaded"}, "overloaded"),
         ({}, "unknown"),
     ],
@@ -428,22 +492,36 @@ def test_a_turn_that_broke_off_says_why(fields: dict[str, str], message: str) ->
     assert only(said("StopFailure", **fields)) == Failed(message)
 
 
+def test_a_limit_says_when_it_ends_if_claude_does() -> None:
+    assert only(said("StopFailure", error="rate_limit")) == Failed("rate_limit", limited=True)
+    details = "Claude usage limit reached|1767614400"
+    told = only(said("StopFailure", error="rate_limit", error_details=details))
+    assert isinstance(told, Failed)
+    assert (told.limited, told.reset_at) == (True, "2026-01-05T12:00:00.000Z")
+    assert told.message == "rate_limit: Claude usage limit reached"
+
+
 def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> None:
     waiting = "Claude is waiting for your input"
-    assert only(said("Notification", notification_type="idle_prompt", message=waiting)) == Paused()
-    assert only(said("Notification", message=waiting)) == Paused()
+    reminded = Paused(reminder=True)
+    assert only(said("Notification", notification_type="idle_prompt", message=waiting)) == reminded
+    assert only(said("Notification", message=waiting)) == reminded
+    asked = said("Notification", notification_type="elicitation_dialog", message="Which?")
+    assert only(asked) == QuestionAsked("Which?", reminder=True)
     asks = "Claude needs your permission to use Bash"
     prompt = PermissionRequested(asks, reminder=True)
     assert only(said("Notification", notification_type="permission_prompt", message=asks)) == prompt
     assert only(said("Notification", message=asks)) == prompt
     assert only(said("Notification")) == Noted("notification")
-    assert only(said("TeammateIdle", teammate_name="b")) == Noted("teammate_idle", "b")
+    idle, seen = said("TeammateIdle", teammate_name="b").happenings
+    assert idle == Noted("teammate_idle", "b")
+    assert seen == WorkRuns((RunningItem("b", "teammate"),))
     assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(
         "permission_denied", "Bash: no"
     )
 
 
-@pytest.mark.parametrize("event", ["ConfigChange", "CwdChanged", "WhateverComesNext"])
+@pytest.mark.parametrize("event", ["ConfigChange", "WorktreeCreate", "WhateverComesNext"])
 def test_events_that_tell_nothing_are_no_error(event: str) -> None:
     assert said(event).happenings == ()
 
@@ -560,3 +638,20 @@ def test_kimi_reads_a_message_with_the_prompt_only() -> None:
     }
     start = kimi.read({**fields, "hook_event_name": "SessionStart", "source": "resume"}, None)
     assert kimi.reply(start, EVERYTHING) == ""
+
+
+def test_a_change_of_directory_is_told_with_the_new_one() -> None:
+    moved = adapter.read(
+        {
+            "session_id": "s",
+            "hook_event_name": "CwdChanged",
+            "cwd": "/old",
+            "old_cwd": "/old",
+            "new_cwd": "/new",
+        },
+        None,
+    )
+    assert (moved.happenings, moved.cwd, moved.injects) == ((DirectoryChanged(),), "/new", False)
+    for odd in (None, 7, "", {}):
+        told = {"session_id": "s", "hook_event_name": "CwdChanged", "cwd": "/p", "new_cwd": odd}
+        assert adapter.read(told, None).cwd == "/p"

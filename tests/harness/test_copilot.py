@@ -15,6 +15,7 @@ from fleetd.harness.report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -33,7 +34,11 @@ from .recorded import only, recorded
 SESSION = "b0ff98c0-8e01-4b73-bf92-9649b139931b"
 TRANSCRIPT = f"/home/user/.copilot/session-state/{SESSION}/events.jsonl"
 RECORDED: list[tuple[str, tuple[AnyHappening, ...], dict[str, Any]]] = [
-    ("userPromptSubmitted", (PromptSubmitted("hi"),), {"moment": "1771480081360"}),
+    (
+        "userPromptSubmitted",
+        (PromptSubmitted("hi"),),
+        {"moment": "1771480081360", "injects": True},
+    ),
     (
         "sessionStart",
         (SessionStarted("startup"),),
@@ -122,6 +127,50 @@ def test_a_command_passed_when_its_exit_code_says_so() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "happening"),
+    [
+        (
+            "postToolUse.bash.exit3",
+            ToolFinished("bash", command="exit 3", passed=False, error="Exit code 3"),
+        ),
+        (
+            "postToolUse.edit",
+            ToolFinished("edit", edited=("/path/to/repo/a.txt",), passed=True),
+        ),
+        ("postToolUseFailure.edit", ToolFinished("edit", passed=False, error="No match found")),
+        ("subagentStart", SubagentStarted("explore")),
+        ("subagentStop", SubagentEnded("SUB ANSWER")),
+    ],
+)
+def test_a_payload_of_version_1_tells_one_thing(name: str, happening: AnyHappening) -> None:
+    given = recorded("copilot", name)
+    assert recognise("claude", given, {}) is adapter
+    assert only(adapter.read(given, name.split(".")[0])) == happening
+
+
+def test_a_request_for_permission_is_not_certain_to_reach_anybody() -> None:
+    report = adapter.read(recorded("copilot", "permissionRequest.bash"), "permissionRequest")
+    [asked] = report.happenings
+    assert isinstance(asked, PermissionRequested)
+    assert not asked.certain
+    assert (asked.message or "").startswith("bash: ")
+
+
+def test_all_events_of_a_subagent_are_of_its_session_and_its_own() -> None:
+    started = recorded("copilot", "subagentStart")
+    for name in ("subagentStart", "subagentStop", "userPromptSubmitted.subagent"):
+        report = adapter.read(recorded("copilot", name), name.split(".")[0])
+        assert report.session_id == started["sessionId"], name
+        assert report.subagent == started["agentId"], name
+
+
+def test_what_a_subagent_is_asked_is_no_prompt_of_a_person() -> None:
+    """Its turn ends with an event of its own, too."""
+    for name in ("userPromptSubmitted.subagent", "agentStop.subagent"):
+        assert adapter.read(recorded("copilot", name), name.split(".")[0]).happenings == ()
+
+
 def test_a_failed_tool_tells_why() -> None:
     call = {"toolName": "edit", "toolArgs": {"path": "a.py"}}
     failed = (ToolFinished("edit", passed=False, error="no match"),)
@@ -159,9 +208,9 @@ def test_a_checklist_is_the_plan() -> None:
     assert happenings[1:] == (Planned(items, whole=True),)
 
 
-def test_a_subagent_goes_by_its_name_because_its_start_tells_no_id() -> None:
+def test_a_subagent_goes_by_its_name_where_there_is_no_id() -> None:
     begun = adapter.read(payload(transcriptPath="/t", agentName="explore"), "subagentStart")
-    fields = {"agentId": "1", "agentName": "explore", "response": "Found", "stopReason": "end_turn"}
+    fields = {"agentName": "explore", "response": "Found", "stopReason": "end_turn"}
     ended = adapter.read(payload(**fields), None)
     assert begun.subagent == ended.subagent == "explore"
     assert only(begun) == SubagentStarted("explore")
@@ -189,10 +238,12 @@ def test_under_claudes_names_it_writes_claudes_fields() -> None:
 
 
 def test_a_briefing_is_told_where_it_reaches_the_model() -> None:
-    for event in ("sessionStart", "postToolUse"):
+    for event in ("sessionStart", "userPromptSubmitted", "postToolUse"):
         said = adapter.reply(adapter.read(payload(), event), Answer(context="Mission: x"))
         assert json.loads(said) == {"additionalContext": "Mission: x"}
-    silent = ("userPromptSubmitted", "preCompact", "agentStop", "notification", "subagentStart")
+    resumed = adapter.read(payload(source="resume"), "sessionStart")
+    assert adapter.reply(resumed, Answer(context="x")) == ""
+    silent = ("preCompact", "agentStop", "notification", "subagentStart")
     for event in silent:
         assert adapter.reply(adapter.read(payload(), event), Answer(context="x")) == ""
 
@@ -211,5 +262,5 @@ def test_a_payload_without_session_or_shape_is_unfit() -> None:
 
 
 def test_an_event_of_no_interest_tells_nothing() -> None:
-    assert told("permissionRequest", toolName="bash") == ()
+    assert told("preToolResult", toolName="bash") == ()
     assert told("userPromptTransformed", prompt="x") == ()

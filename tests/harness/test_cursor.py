@@ -78,6 +78,7 @@ def test_every_recorded_payload_becomes_exactly_this_report(
         happenings=happenings,
         cwd="/path/to/repo",
         injects=injects,
+        version=given["cursor_version"],
     )
 
 

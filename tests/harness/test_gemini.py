@@ -14,6 +14,7 @@ from fleetd.harness.report import (
     Compacting,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
@@ -38,6 +39,7 @@ NO_MATCH = (
 )
 RECORDED: dict[str, tuple[AnyHappening, ...]] = {
     "SessionStart": (SessionStarted("startup"),),
+    "BeforeModel": (),
     "BeforeAgent": (PromptSubmitted("Create hello.txt"),),
     "BeforeAgent.files": (PromptSubmitted("Look at @notes.txt please"),),
     "PreCompress": (Compacting("auto", certain=False),),
@@ -119,7 +121,8 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
         moment=given["timestamp"],
         injects=event in ("SessionStart", "BeforeAgent", "AfterTool"),
         denies=name in ("BeforeTool.write_file", "BeforeTool.replace"),
-        tells_compaction=event in ("BeforeAgent", "AfterTool"),
+        tells_compaction=event in ("BeforeAgent", "AfterTool", "BeforeModel"),
+        request_opening="<session_context>\nSetup\n" if event == "BeforeModel" else None,
     )
 
 
@@ -134,13 +137,13 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
         ("BeforeAgent", {}, Noted("empty_prompt")),
         ("AfterAgent", {"prompt_response": "[no response text]"}, Paused()),
         ("AfterAgent", {}, Paused()),
-        ("PreCompress", {"trigger": "manual"}, Compacting("manual")),
+        ("PreCompress", {"trigger": "manual"}, Compacting("manual", certain=False)),
         ("PreCompress", {}, Compacting("auto", certain=False)),
         ("SessionEnd", {"reason": "clear"}, SessionEnded("clear")),
         (
             "Notification",
             {"notification_type": "ToolPermission", "message": "May it?", "details": {}},
-            Noted("ToolPermission", "May it?"),
+            PermissionRequested("May it?"),
         ),
         ("BeforeTool", {}, ToolStarted("unknown")),
         ("AfterTool", {}, ToolFinished("unknown", passed=True)),

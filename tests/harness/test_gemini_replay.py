@@ -43,6 +43,23 @@ class Session:
         self.log = GeminiLog(directory)
         self.log.add(replaced())
         self.told = 0
+        self.passed_over = 0
+
+    def requests(self, opening: str = "This is the context.") -> str | None:
+        """Tell that a request is about to be sent; return what it then begins with, if changed."""
+        self.passed_over += 1
+        messages = [{"role": "user", "content": opening}, {"role": "user", "content": PROMPT}]
+        request = {"model": "gemini-2.5-pro", "messages": messages, "config": {}}
+        said = self.tell("BeforeModel", "no-spool", llm_request=request)
+        if not said:
+            return None
+        [(channel, output)] = json.loads(said).items()
+        assert (channel, output["hookEventName"]) == ("hookSpecificOutput", "BeforeModel")
+        assert sorted(output) == ["hookEventName", "llm_request"]
+        [changed] = output["llm_request"].pop("messages")
+        assert output["llm_request"] == {}
+        assert changed.pop("role") == "user"
+        return str(changed.pop("content"))
 
     def tell(self, name: str, *words: str, **fields: Any) -> str:
         """Run the hook for a recorded payload and return what it printed."""
@@ -93,7 +110,7 @@ def session(connect: Callable[[], Fleet], tmp_path: Path) -> Iterator[Session]:
     yield begun
     [status] = [each for each in connect().call(HookStatusGet()).harnesses if each.deliveries]
     assert (status.harness, status.unfit) == ("gemini", 0)
-    assert status.deliveries == begun.told
+    assert status.deliveries == begun.told - begun.passed_over
 
 
 def kinds(client: Fleet) -> list[str]:
@@ -126,6 +143,45 @@ def test_a_compaction_after_the_last_tool_is_briefed_with_the_next_prompt(
     assert not session.briefed("BeforeAgent")
 
 
+def test_a_request_after_a_compaction_holds_the_briefing_until_a_lasting_one_is_given(
+    session: Session, connect: Callable[[], Fleet]
+) -> None:
+    assert session.requests() is None
+    session.log.add(replaced("summary", "thanks"))
+    for _ in range(2):
+        changed = session.requests("The <context>")
+        assert changed is not None
+        begin, heading, rest = changed.partition("\n\n<hook_context>")
+        assert (begin, heading) == ("The <context>", "\n\n<hook_context>")
+        assert rest.count(HEADING) == 1
+        assert rest.count("<") == 1
+        assert PROMPT in rest
+    # Nothing was recovered, and nothing was recorded.
+    client = connect()
+    assert not {"window_compacted", "recovery_briefed"} & {*kinds(client)}
+    assert session.briefed(TOOL)
+    assert session.requests() is None
+    assert kinds(client).count("window_compacted") == 1
+
+
+@pytest.mark.parametrize(
+    "request_", [None, 7, {}, {"messages": []}, {"messages": [7]}, {"messages": [{"content": 7}]}]
+)
+def test_a_request_that_cannot_be_repeated_stays_as_it_is(session: Session, request_: Any) -> None:
+    session.log.add(replaced("summary", "thanks"))
+    session.passed_over += 1
+    assert session.tell("BeforeModel", llm_request=request_) == ""
+    assert session.briefed("BeforeAgent")
+
+
+def test_a_request_of_a_session_that_nobody_has_heard_of_stays_as_it_is(
+    session: Session,
+) -> None:
+    session.passed_over += 1
+    request = {"messages": [{"role": "user", "content": "x"}]}
+    assert session.tell("BeforeModel", session_id="other", llm_request=request) == ""
+
+
 def test_a_session_that_goes_on_in_a_new_process_is_not_compacted(
     session: Session, tmp_path: Path, connect: Callable[[], Fleet]
 ) -> None:
@@ -138,13 +194,13 @@ def test_a_session_that_goes_on_in_a_new_process_is_not_compacted(
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_a_compaction_that_a_person_asked_for_is_briefed_with_the_next_prompt(
+def test_a_compaction_that_a_person_asked_for_is_briefed_if_the_log_shows_it(
     session: Session, shows: bool
 ) -> None:
     assert session.tell("PreCompress", trigger="manual") == ""
     if shows:
         session.log.add(replaced("summary", "thanks"))
-    assert session.briefed("BeforeAgent")
+    assert session.briefed("BeforeAgent") == shows
     assert not session.briefed(TOOL)
     assert not session.briefed("BeforeAgent")
 
@@ -169,5 +225,6 @@ def test_every_recorded_payload_passes_also_when_claudes_settings_sent_it(
     for name in names("gemini"):
         assert hook(json.dumps(recorded("gemini", name)), "claude").silent
     [status] = [each for each in connect().call(HookStatusGet()).harnesses if each.deliveries]
-    assert (status.harness, status.deliveries) == ("gemini", len(names("gemini")))
+    kept = [name for name in names("gemini") if name != "BeforeModel"]
+    assert (status.harness, status.deliveries) == ("gemini", len(kept))
     assert status.unfit == 0

@@ -90,7 +90,7 @@ def grok(event: str, **fields: Any) -> Report:
         ),
         ("pre_compact", {"trigger": "manual"}, Compacting("manual")),
         ("stop", {"lastAssistantMessage": "Done."}, Paused("Done.")),
-        ("stop_failure", {"error": "rate_limit"}, Failed("rate_limit")),
+        ("stop_failure", {"error": "rate_limit"}, Failed("rate_limit", limited=True)),
         ("session_end", {"reason": "exit"}, SessionEnded("exit")),
     ],
 )
@@ -121,8 +121,22 @@ def test_antigravity_is_known_by_its_fields_for_it_names_no_event() -> None:
         event="PostToolUse", happenings=(failure,), **place
     )
     assert read("claude", recorded("antigravity", "PreInvocation")) == Report(
-        event="PreInvocation", happenings=(), **place
+        event="PreInvocation", happenings=(), injects=True, **place
     )
+
+
+def test_the_first_request_of_a_turn_of_antigravity_is_its_prompt_and_takes_text() -> None:
+    first = {**AGY, "invocationNum": 0, "initialNumSteps": 3}
+    report = read("antigravity", first, "PreInvocation")
+    assert report.happenings == (PromptSubmitted(""),)
+    assert json.loads(reply("antigravity", first)) == {
+        "injectSteps": [{"ephemeralMessage": "Mission: x"}]
+    }
+    adapter = recognise("antigravity", first, {})
+    assert adapter.reply(report, Answer()) == ""
+    # The word in the settings says more than the fields.
+    assert read("antigravity", first, "PostInvocation").happenings == ()
+    assert not read("antigravity", first, "PostInvocation").injects
 
 
 @pytest.mark.parametrize(
@@ -144,7 +158,7 @@ def test_antigravity_is_known_by_its_fields_for_it_names_no_event() -> None:
         ),
         ({"stepIdx": 4, "error": ""}, ToolFinished("unknown", call_id="4", passed=True)),
         ({"terminationReason": "model_stop", "error": ""}, Paused()),
-        ({"terminationReason": "error", "error": "quota"}, Failed("quota")),
+        ({"terminationReason": "error", "error": "quota"}, Failed("quota", limited=True)),
     ],
 )
 def test_what_antigravity_does_is_recorded(fields: dict[str, Any], told: AnyHappening) -> None:

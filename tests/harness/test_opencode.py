@@ -15,9 +15,11 @@ from fleetd.harness.report import (
     Failed,
     Noted,
     Paused,
+    PermissionRequested,
     PlanItem,
     Planned,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -212,3 +214,28 @@ def test_a_payload_without_event_or_session_is_unfit() -> None:
 
 def test_an_event_of_no_interest_tells_nothing() -> None:
     assert adapter.read(payload("lsp.updated"), None).happenings == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "happening"),
+    [
+        (
+            "permission.asked",
+            {"permission": "bash", "patterns": ["git push", "git push *"]},
+            PermissionRequested("bash: git push, git push *"),
+        ),
+        ("permission.asked", {"patterns": [7, None]}, PermissionRequested("a tool")),
+        ("permission.asked", {"title": "Edit it"}, PermissionRequested("Edit it")),
+        (
+            "question.asked",
+            {"questions": [{"question": "Which?", "header": "One"}]},
+            QuestionAsked("Which?"),
+        ),
+        ("question.asked", {"questions": 7}, QuestionAsked()),
+        ("question.asked", {"questions": [7]}, QuestionAsked()),
+    ],
+)
+def test_what_waits_for_a_person_is_told(
+    event: str, fields: dict[str, Any], happening: AnyHappening
+) -> None:
+    assert adapter.read(payload(event, **fields), None).happenings == (happening,)

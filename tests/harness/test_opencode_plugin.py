@@ -423,13 +423,13 @@ def test_no_hook_throws_whatever_it_is_given(home: Path, opencode: OpenCodeHost)
             opencode.event(kind, **odd)
 
 
-def test_the_plugin_exports_one_function_and_needs_nothing_that_is_not_there() -> None:
-    """OpenCode calls whatever a plugin exports, and installs nothing for it."""
+def test_the_plugin_has_one_export_and_needs_nothing_that_is_not_there() -> None:
+    """OpenCode 1 and 2 read the default export only, and install nothing for it."""
     text = PLUGIN.read_text("utf-8")
     lines = text.splitlines()
     assert [line for line in lines if line.startswith("export")] == [
-        "export const Fleet = async ({ directory } = {}) => {"
+        'export default { id: "fleetd", server, setup }'
     ]
     modules = [line.split('"')[1] for line in lines if line.startswith("import ")]
     assert all(module.startswith("node:") for module in modules)
-    assert len(text.splitlines()) <= 330
+    assert len(text.splitlines()) <= 510

@@ -10,11 +10,15 @@ import psycopg
 import pytest
 import trio
 
+from fleetd.domain.attention import running
+from fleetd.domain.liveness import needs
 from fleetd.engine.offline.migrate_store import MigrationEnds, bare, check, move
+from fleetd.harness.report import RunningItem
 from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.protocol.migration import Migration
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentList
+from fleetd.protocol.requests.attention import AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.lock import LockAcquire
@@ -96,6 +100,11 @@ async def a_days_work(fleet: Fleet) -> Mission:
     await fleet.complete(mission, 0)
     await fleet.lock(mission, "src/1.py", "alice")
     await fleet.write(mission, ["bob"], body="Look")
+    serves = [RunningItem("b1", "shell", "npm run serve", "/tmp/b1.output")]
+    await fleet.engine.write(running.see, "alice", serves, fleet.clock.now)
+    await fleet.engine.write(needs.ask, "alice", "Bash: make", fleet.clock.now, 1)
+    asks = needs.Need("limit", "Which \0 port?", fleet.clock.now)
+    await fleet.engine.write(needs.set_need, "bob", asks, fleet.clock.now)
     await fleet.checkpoint(mission, "Before the move")
     await fleet.settle()
     return mission
@@ -108,7 +117,10 @@ async def told(fleet: Fleet, mission: Mission) -> dict[str, Any]:
     # Whose machine it is of is only told where there are several.
     alone = msgspec.structs.replace(await fleet.again(mission), machine=None)
     records = [alone, *await fleet.sorties(mission), *mail.messages]
+    states = (await fleet.do(AttentionList(mission_id=mission.id))).agents
     return {
+        "needs": repr([(each.agent_id, each.needs, each.text, each.reset_at) for each in states]),
+        "running": repr([each.running for each in states]),
         "records": repr(records).replace(r"\x00", "\u2400"),
         "events": repr(events.events).replace(r"\x00", "\u2400"),
         "epoch": events.epoch,
@@ -120,9 +132,12 @@ async def test_what_a_fleet_tells_is_the_same_there_and_back(moving: Moving) -> 
     async with moving.local() as fleet:
         mission = await a_days_work(fleet)
         before = await told(fleet, mission)
+    asked = "SELECT agent_id, seq, since, text FROM unconfirmed_asks"
+    [ask] = moving.at_home(asked)
     report = moving.there()
     assert report.moved
     assert report.same
+    assert moving.sql(asked) == [ask]
     assert moving.check().same
     async with moving.shared() as fleet:
         now = await told(fleet, mission)
@@ -130,6 +145,9 @@ async def test_what_a_fleet_tells_is_the_same_there_and_back(moving: Moving) -> 
     assert now["epoch"] == before["epoch"]
     assert now["checkpoints"] == before["checkpoints"]
     assert now["records"] == before["records"]
+    assert (now["needs"], now["running"]) == (before["needs"], before["running"])
+    assert "b1" in now["running"]
+    assert "limit" in now["needs"]
     assert now["events"].startswith(before["events"].rstrip("]"))
     assert ended == "lock_force_released"
     report = moving.back()
@@ -141,6 +159,7 @@ async def test_what_a_fleet_tells_is_the_same_there_and_back(moving: Moving) -> 
         assert await fleet.engine.store.check() == []
         restored = await fleet.restore(mission_id=mission.id)
     assert again == now
+    assert moving.at_home(asked) == [ask]
     assert restored.success
 
 

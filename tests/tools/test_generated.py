@@ -29,7 +29,7 @@ def test_what_is_missing_or_changed_is_outdated(
 # What only the person knows, by the metavar that stands for it.
 FREE = {
     *("TEXT", "TITLE", "SUBJECT", "N", "N|AGE", "MS", "AGE", "DAYS", "JSON", "TOKEN", "WORD"),
-    *("WHERE", "URL", "SECONDS"),
+    *("WHERE", "URL", "SECONDS", "CMD", "REASONS"),
     "KIND:NAME:RESULT[:MS[:SUMMARY]]",
 }
 KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}

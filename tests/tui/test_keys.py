@@ -122,6 +122,27 @@ def test_every_size_shows_the_pane_that_has_the_keys(size: tuple[int, int]) -> N
     played(steps, size=size)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_a_slash_searches_the_agents_and_escape_shows_all_again(size: tuple[int, int]) -> None:
+    async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"bq")
+        assert app.view.search == "bq"
+        assert "Nobody works" in text(app)
+        await pilot.press("backspace", "o")
+        assert len(app.board.pane("agents")._rows) == 1
+        await pilot.press("enter")
+        assert (app.board.here.id, app.view.search) == ("agents", "bo")
+        assert " /bo " in text(app)
+        await pilot.press("escape")
+        assert app.view.search == ""
+        assert len(app.board.pane("agents")._rows) == 2
+        await pilot.press("slash", "x", "escape")
+        assert app.view.search == ""
+        assert app.board.here.id == "agents"
+
+    played(steps, size=size)
+
+
 def test_one_pane_may_have_the_whole_screen() -> None:
     async def steps(app: WatchApp, pilot: Pilot[None]) -> None:
         await pilot.press("7", "z")

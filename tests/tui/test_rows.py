@@ -1,5 +1,7 @@
 """What the panes and banners say, in the columns they have; nothing told is obeyed."""
 
+from typing import Any
+
 import pytest
 
 from fleetctl.output import times
@@ -122,6 +124,77 @@ def test_an_agent_that_waits_for_a_permission_says_so() -> None:
     assert " waiting " in plain(bob.line)
     page = details.agent(waits, state, shown_at())
     assert "Status:      waiting: permission\nWaits since: 3 min ago" in page
+
+
+def told_of(text: str | None = None, **fields: Any) -> Any:
+    """Return what ``attention.list`` tells of an agent."""
+    told = {
+        "agent_id": "alice",
+        "needs": "none",
+        "text": text,
+        "reset_at": None,
+        "cwd": "/home/shop/src",
+        "worktree": "/home/shop",
+        "branch": "main",
+        "mission": "Login",
+        "step": {"number": 2, "total": 5, "title": "Write the form"},
+        "doing": {"what": "edit", "text": "/home/shop/src/form.py", "since": at(), "ended": True},
+        "running": [],
+        "running_more": 0,
+    }
+    return record(**told | fields)
+
+
+def test_an_agent_has_its_project_and_what_it_does_where_there_is_room() -> None:
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", [agent("alice", state=told_of()), agent("bob", state=None)], None, 0)
+    for columns in (60, 80, 100, 200):
+        alice, bob = (plain(row.line) for row in rows.rows_of("agents", state, shown_at(), columns))
+        assert width(alice) == width(bob) == columns
+        assert "shop" in alice
+        assert "2/5 Wri" in alice or columns < 80
+        assert "Mission 1" in bob or columns < 80
+    assert "shop (main)" in alice
+    assert "2/5 Write the form · form.py" in alice
+
+
+def test_who_has_finished_stands_below_those_at_work() -> None:
+    state = state_of(mission(1), told=status(line(1)))
+    over = agent("alice", status="waiting", needs="finished", role="dispatch")
+    asks = agent("bob", status="waiting", needs="question")
+    state.take("agents", [over, asks, agent("carol")], None, 0)
+    shown = rows.rows_of("agents", state, shown_at(), 80)
+    assert [row.key for row in shown] == ["bob", "carol", "alice"]
+
+
+def test_who_needs_a_person_most_stands_on_top() -> None:
+    state = state_of(mission(1), told=status(line(1)))
+    needs = {"a": None, "b": "background", "c": "limit", "d": "question", "e": "permission"}
+    state.take("agents", [agent(name, needs=need) for name, need in needs.items()], None, 0)
+    shown = rows.rows_of("agents", state, shown_at(), 80)
+    assert [row.key for row in shown] == ["e", "d", "c", "a", "b"]
+
+
+def test_in_half_of_a_usual_terminal_sessions_have_their_whole_names() -> None:
+    names = ("claude-5f3a01aa", "claude-5f3a01ab")
+    told = [agent(name, harness="claude", needs="permission") for name in names]
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", told, None, 0)
+    for row in rows.rows_of("agents", state, shown_at(NOON + 31 * MINUTE), 39):
+        assert f"{row.key}  " in plain(row.line)
+        assert "permission " in plain(row.line)
+    state.take("agents", [*told, agent("alice", harness="claude")], None, 0)
+    assert " claude " in plain(rows.rows_of("agents", state, shown_at(), 39)[0].line)
+
+
+def test_what_runs_for_an_agent_is_on_its_page() -> None:
+    work = {"id": "b1", "kind": "shell", "told": "npm run serve", "seen_at": at(NOON - MINUTE)}
+    known = agent("alice", state=told_of(running=[work], running_more=3), needs_text=None)
+    known |= {"session_id": "s-1", "pid": None, "cwd": "/w", "registered_at": at(), "note": None}
+    known |= {"needs_since": None}
+    page = details.agent(known, state_of(mission(1), told=status(line(1))), shown_at())
+    assert "Runs for it:\n  shell b1: npm run serve (1 min ago)\n  and 3 more" in page
+    assert "2/5 Write the form · form.py · 4 running" in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
@@ -259,7 +332,7 @@ def test_keys_are_left_out_where_there_is_no_room_but_never_the_way_out() -> Non
         told = plain(screens.footer(screens.KEYS, columns))
         assert "? help" in told
         assert "q quit" in told
-    assert all(key in plain(screens.footer(screens.KEYS, 120)) for key, _, _ in screens.KEYS)
+    assert all(key in plain(screens.footer(screens.KEYS, 132)) for key, _, _ in screens.KEYS)
 
 
 @pytest.mark.parametrize("columns", [20, 60, 71, 72, 80, 139, 140, 200, 320])

@@ -18,9 +18,10 @@ from ..core.event_log import emit
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
+from ..liveness.needs import MID_TURN, Need, set_need
 from ..liveness.silence import unheard_rows
 from ..snapshots.triggers import resume_timer
-from .agents import mark_lost, reclaim_locks
+from .agents import forget_need, mark_lost, reclaim_locks
 
 GRACE_MS = 60_000
 # So many beside the first are named when several are lost at once.
@@ -84,13 +85,13 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
     A session that was waiting for its user when its terminal was closed has lost nothing; one that
-    waited for a permission was in the middle of its work.
+    waited for a permission or an answer was in the middle of its work.
     """
     row = _agent_of(tx, ctx, process, _LIVES)
     if row is None:
         return False
     reason = f"process {process.pid} is gone"
-    if row["status"] != "active" and row["needs"] is None:
+    if row["status"] != "active" and row["needs"] not in MID_TURN:
         agent_process_ended(tx, ctx, row["id"], reason)
         if tx.value("SELECT status FROM agents WHERE id = :id", id=row["id"]) == "gone":
             return True
@@ -165,13 +166,15 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     if row is None:
         return False
     name = tx.value("SELECT name FROM machines WHERE id = :id", id=ctx.machine)
-    last = tx.value(
-        "SELECT type FROM events WHERE agent_id = :agent AND activity = 1"
+    last = tx.one(
+        "SELECT type, timestamp FROM events WHERE agent_id = :agent AND activity = 1"
         " ORDER BY seq DESC LIMIT 1",
         agent=row["id"],
     )
     # By what it did last: whether it waited for its user when it was lost.
-    waiting = last == "agent_paused" or (last == "agent_registered" and row["session_id"])
+    paused = last is not None and last["type"] == "agent_paused"
+    began = last is not None and last["type"] == "agent_registered"
+    waiting = paused or (began and row["session_id"])
     tx.run(
         "UPDATE agents SET status = :status, last_seen_at = :now, seen_awake_ms = :awake"
         " WHERE id = :id",
@@ -180,6 +183,10 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
         awake=ctx.awake_ms,
         id=row["id"],
     )
+    if last is not None and paused:
+        set_need(tx, ctx, row["id"], Need("finished"), last["timestamp"])
+    else:
+        forget_need(tx, ctx, row)
     reclaim_locks(tx, ctx, row["id"])
     if not waiting:
         resume_timer(tx, ctx, row["id"])

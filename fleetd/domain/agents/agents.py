@@ -5,7 +5,13 @@ import re
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ...protocol.events import AgentDeregistered, AgentLost, AgentNoted, AgentRegistered
+from ...protocol.events import (
+    AgentDeregistered,
+    AgentLost,
+    AgentNeeds,
+    AgentNoted,
+    AgentRegistered,
+)
 from ...protocol.records import Agent, WorkNote
 from ...protocol.requests.agent import (
     AgentCurrent,
@@ -21,13 +27,14 @@ from ...protocol.requests.agent import (
 )
 from ...protocol.types import Role
 from ..core.context import Context
-from ..core.event_log import emit
+from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.ids import find
 from ..core.mappers import agent_of
-from ..core.observers import store_arrived
+from ..core.observers import agent_left, store_arrived
 from ..core.registry import method
 from ..core.sql import LIVING, Where
 from ..core.tx import LogLine, Row, Tx, WatchProcess
+from ..liveness.needs import one_line
 from ..liveness.open_calls import end_turn
 from ..liveness.process_identity import agents_of_process
 from ..liveness.silence import detect_for
@@ -58,7 +65,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
         " pid_started = excluded.pid_started,"
         " mission_id = coalesce(excluded.mission_id, agents.mission_id),"
         " cwd = coalesce(excluded.cwd, agents.cwd), status = 'active', succeeded_by = NULL,"
-        " needs = NULL, needs_since = NULL,"
+        f" {NO_NEED},"
         " registered_at = excluded.registered_at, last_seen_at = excluded.last_seen_at,"
         " seen_awake_ms = excluded.seen_awake_ms, machine = excluded.machine",
         id=request.agent_id,
@@ -76,6 +83,8 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
+    if before is not None:
+        tell_no_need(tx, ctx, before)
     payload = AgentRegistered(role=request.role, harness=request.harness, pid=request.pid)
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return Registration(agent=agent_of(row), recovery=recovery)
@@ -170,7 +179,15 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
         machine=ctx.machine,
         id=row["id"],
     )
+    if row["status"] == "lost" and row["pid"] is None and row["succeeded_by"] is None:
+        forget_need(tx, ctx, row)
     return _get(tx, row["id"])
+
+
+def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
+    """Note that an agent needs nobody any more, by its row of before."""
+    tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
+    tell_no_need(tx, ctx, row)
 
 
 @method(AgentNote)
@@ -233,26 +250,43 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
     triggers.on_agent_left(tx, ctx, row["id"], reason)
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
+    if row["needs"] is not None:  # before the activity, which would tell it again
+        tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
+        tell_no_need(tx, ctx, row)
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(
-        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, needs = NULL,"
-        " needs_since = NULL WHERE id = :id",
+        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
         id=row["id"],
     )
+    agent_left(tx, ctx, row["id"])
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """Note that an agent ended without a word; of one without a process nobody knows that."""
     if row["pid"] is not None:
         triggers.on_agent_died(tx, ctx, row["id"], reason)
+    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    end_turn(tx, row["id"])
+    mission, agent = row["mission_id"], row["id"]
+    emit(tx, ctx, AgentLost(reason=reason), mission_id=mission, agent_id=agent)
+    need_successor(tx, ctx, row, reason)
+    if row["pid"] is not None:
+        agent_left(tx, ctx, agent)
+    tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+
+
+def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:
+    """Note that a person has to see to a lost agent's work."""
     tx.run(
-        "UPDATE agents SET status = 'lost', needs = NULL, needs_since = NULL WHERE id = :id",
+        "UPDATE agents SET needs = 'lost', needs_since = :now, needs_text = :reason,"
+        " needs_reset_at = NULL WHERE id = :id",
+        now=ctx.now,
+        reason=one_line(reason),
         id=row["id"],
     )
-    end_turn(tx, row["id"])
-    emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
-    tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+    needs = AgentNeeds(needs="lost", text=one_line(reason))
+    emit(tx, ctx, needs, mission_id=row["mission_id"], agent_id=row["id"])
 
 
 @store_arrived.subscribe

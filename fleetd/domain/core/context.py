@@ -42,6 +42,17 @@ class Here(msgspec.Struct, frozen=True):
     home: str = ""
 
 
+class EditedFile(msgspec.Struct, frozen=True):
+    """A file that an agent changed: where it is, and what it is called in all worktrees."""
+
+    path: str
+    """The real path, as the key of a lock has it."""
+    place: str
+    """The key of the project's file; the path where no project is known."""
+    name: str
+    """The path inside the repository, else the real path."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
@@ -63,6 +74,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What Git says about the project, line by line."""
     agent_pid: int | None = None
     """The process of the agent whose hook reports."""
+    harness_version: str | None = None
+    """The version of the harness whose hook reports, where only its transcript tells it."""
     project_root: str | None = None
     """The root of the repository that a session works in, else its directory."""
     places: tuple[str, ...] = ()
@@ -71,6 +84,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Where the reader of the answer is, who sees the files of locks from there."""
     transcript_mark: TranscriptMark | None = None
     """What the session's transcript looks like now."""
+    edited: dict[str, EditedFile | None] = {}
+    """The files that a hook says were changed, by those names; None for one to be passed over."""
 
 
 class BatchSizes(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.events import AgentRegistered, Payload, RecoveryConfirmed, payload_data
+from ...protocol.events import AgentNeeds, AgentRegistered, Payload, RecoveryConfirmed, payload_data
 from ...protocol.records import Event
 from .context import Context
 from .tx import Ring, Row, Tx
@@ -18,6 +18,8 @@ NO_DEEDS = (
     *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
 )
 _encode = msgspec.json.Encoder().encode
+# What an agent's row says of what it needs, when that is nothing.
+NO_NEED = "needs = NULL, needs_since = NULL, needs_text = NULL, needs_reset_at = NULL"
 # Events of one INSERT: with each statement the writer lets other threads go first.
 AT_ONCE = 32
 
@@ -183,17 +185,28 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
     params: Row = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
     # Nearly always it was active: then the index by status has nothing to be written.
     row = tx.one(f"{seen} WHERE id = :id AND status = 'active' {holds}", **params)
-    # One without a process is where it is heard.
-    row = row or tx.one(
-        f"{seen}, status = 'active', needs = NULL, needs_since = NULL,"
-        " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
-        " WHERE id = :id AND (status IN ('waiting', 'idle')"
-        f" OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL)) {holds}",
-        machine=ctx.machine,
-        **params,
-    )
+    if row is None:
+        needed = tx.one("SELECT mission_id, needs FROM agents WHERE id = :id", id=agent_id)
+        # One without a process is where it is heard.
+        row = tx.one(
+            f"{seen}, status = 'active', {NO_NEED},"
+            " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
+            " WHERE id = :id AND (status IN ('waiting', 'idle')"
+            f" OR (status = 'lost' AND pid IS NULL AND succeeded_by IS NULL)) {holds}",
+            machine=ctx.machine,
+            **params,
+        )
+        if row is not None and needed is not None:
+            tell_no_need(tx, ctx, {**needed, "id": agent_id})
     # Who is not registered, or was replaced, may hold locks too.
     return row is None or bool(row["holds"])
+
+
+def tell_no_need(tx: Tx, ctx: Context, before: Row) -> None:
+    """Say that an agent needs nobody any more, if it did by its row of ``before``."""
+    if before["needs"] is not None:
+        told = AgentNeeds(needs="none")
+        emit(tx, ctx, told, mission_id=before["mission_id"], agent_id=before["id"])
 
 
 def _resume_recoveries(
@@ -275,3 +288,23 @@ def nth_newest_position(tx: Tx, agent_id: str | None, number: int) -> int:
 def epoch(tx: Tx) -> str:
     """Return the epoch of the store."""
     return str(tx.value("SELECT value FROM store_meta WHERE key = 'epoch'"))
+
+
+def position_before(tx: Tx, time: str, end: int) -> int:
+    """Return the ``seq`` behind which events are of a time or later; ``end`` is the newest one's.
+
+    The log is in the order of time, so it is searched by halves, a row each. Where the clock was
+    set back, it is the place of one such step.
+    """
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        row = tx.one(
+            "SELECT seq, timestamp FROM events WHERE seq > :middle ORDER BY seq LIMIT 1",
+            middle=middle,
+        )
+        if row is not None and row["timestamp"] < time:
+            low = row["seq"]
+        else:
+            high = middle
+    return low

@@ -38,6 +38,12 @@ store_arrived: Observed[[Tx, Context]] = Observed()
 error_met: Observed[[Tx, Context, str, str | None]] = Observed()
 """An agent met an error after which it goes on: which agent, and what it says about the error."""
 
+agent_left: Observed[[Tx, Context, str]] = Observed()
+"""An agent has left, or its process is gone without a word: which one."""
+
 agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
 """The process of an agent that was not at work is gone: which one, and why. One that an observer
 lets go has left; the others are lost."""
+
+file_edited: Observed[[Tx, Context, str, str]] = Observed()
+"""A client, not a hook, reported that an agent changed a file: which agent, and the file."""

@@ -37,6 +37,10 @@ class WatchProcess(Effect, frozen=True):
     started: str | None
 
 
+class ConfirmAsks(Effect, frozen=True):
+    """Look when the next request for permission counts."""
+
+
 class Ring(Effect, frozen=True):
     """Wake those who wait for events."""
 

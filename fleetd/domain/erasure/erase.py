@@ -43,7 +43,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     clear_notes(tx, scope, "1 = 1", params)
     _drop_results(tx, ctx, scope)
     freed = free_locks(tx, clauses["locks"], params)
-    for table, where in clauses.items():
+    for table, where in (scope.edits() | clauses).items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
     if scope.agents:  # of a run that others recorded too
         agents = inside_of("a", scope.agents)

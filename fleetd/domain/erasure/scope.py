@@ -139,6 +139,20 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "missions": f"id IN ({m})",
         }
 
+    def edits(self) -> dict[str, str]:
+        """Return which rows go of the tables that are kept for an hour, and that nobody counts.
+
+        Also those of agents that stay, though they worked in a mission that goes.
+        """
+        going = f"SELECT id FROM agents WHERE mission_id IN ({inside_of('m', self.missions)})"
+        going += f" OR id IN ({inside_of('a', self.agents)})"
+        here = f" OR {below('path', 'key')}" if self.directory else ""
+        there = f"{here} OR {below('other_path', 'key')}" if self.directory else ""
+        return {
+            "edits": f"agent_id IN ({going}){here}",
+            "edit_conflicts": f"agent_id IN ({going}) OR other_id IN ({going}){there}",
+        }
+
     def _files(self, whose: str) -> str:
         """Return which locks are on files of the directory.
 

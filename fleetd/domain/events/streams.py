@@ -25,6 +25,7 @@ from ...protocol.requests.event import (
 from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
+from ..core.observers import file_edited
 from ..core.registry import method
 from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
@@ -84,6 +85,8 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
         mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
     told = [(request.type, request.data)]
     [event] = append_of_agent(tx, ctx, agent_id, mission_id, told)
+    if event.type == "file_modified" and isinstance(file := event.data.get("file"), str):
+        file_edited(tx, ctx, agent_id, file)
     return event
 
 
@@ -115,7 +118,7 @@ def list_events(tx: Tx, ctx: Context, request: EventList) -> EventPage:
     end = event_log.position(tx)
     since = request.since
     if request.since_time is not None:
-        since = max(since, _before_time(tx, request.since_time, end))
+        since = max(since, event_log.position_before(tx, request.since_time, end))
     before = end + 1 if request.before is None else min(request.before, end + 1)
     return _page(
         tx,
@@ -138,26 +141,6 @@ def _mission(tx: Tx, given: str | None) -> str | None:
 
 def _distinct(types: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(types))
-
-
-def _before_time(tx: Tx, time: str, end: int) -> int:
-    """Return the ``seq`` behind which events are of a time or later; ``end`` is the newest one's.
-
-    The log is in the order of time, so it is searched by halves, a row each. Where the clock was
-    set back, it is the place of one such step.
-    """
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        row = tx.one(
-            "SELECT seq, timestamp FROM events WHERE seq > :middle ORDER BY seq LIMIT 1",
-            middle=middle,
-        )
-        if row is not None and row["timestamp"] < time:
-            low = row["seq"]
-        else:
-            high = middle
-    return low
 
 
 def tail(

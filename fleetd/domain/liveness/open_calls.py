@@ -47,20 +47,6 @@ def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
         )
 
 
-def await_permission(tx: Tx, agent_id: str, since: str) -> None:
-    """Let an agent wait until a person permits something, until its next activity.
-
-    ``since`` is when it asked. An agent that waits already has waited since then.
-    """
-    tx.run(
-        "UPDATE agents SET status = 'waiting', needs = 'permission',"
-        " needs_since = coalesce(needs_since, :since)"
-        " WHERE id = :id AND status IN ('active', 'waiting', 'idle')",
-        id=agent_id,
-        since=since,
-    )
-
-
 def end_turn(tx: Tx, agent_id: str) -> None:
     """Forget what the agent had open: its turn, or its process, is over."""
     tx.run("DELETE FROM tool_calls WHERE agent_id = :agent", agent=agent_id)

@@ -10,11 +10,12 @@ from ...protocol.errors import InvalidState
 from ...protocol.timestamps import to_ms
 from ...protocol.types import CLOSED_SORTIE
 from ..agents import mailbox
-from ..agents.agents import mark_lost
+from ..agents.agents import forget_need, mark_lost, need_successor
 from ..checkpoints.state import State
 from ..cluster import membership
 from ..cluster.membership import machine_suffix
 from ..core.context import Context
+from ..core.ids import find
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
 from ..locks import leases
@@ -61,6 +62,7 @@ def hand_over(restore: RestoreContext) -> bool:
     restore.tx.run(
         "UPDATE agents SET succeeded_by = :successor WHERE id = :id", successor=successor, id=lost
     )
+    forget_need(restore.tx, restore.ctx, find(restore.tx, "agent", lost))
     return True
 
 
@@ -283,6 +285,9 @@ def undo_takeover(restore: RestoreContext) -> bool:
         return False
     tx, lost, successor = restore.tx, undone["taken_over_from"], undone["agent_id"]
     tx.run("UPDATE agents SET succeeded_by = NULL WHERE id = :id", id=lost)
+    row = find(tx, "agent", lost)
+    if row["status"] == "lost":
+        need_successor(tx, restore.ctx, row, f"its work came back from {successor}")
     for message in restore.checkpoint.pending_messages:
         if lost in message.to:
             _take_message_back(tx, message.id, successor)

@@ -14,7 +14,11 @@ import msgspec
 
 from ...protocol.display import LINE_CHARS, duration, path, quote, short, verbatim
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
+from ...protocol.requests.attention import RunningWork
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ...protocol.timestamps import to_ms
+from ..attention import running
+from ..attention.conflicts import conflicts_of_reader
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..checkpoints.narrative import Titles, shares, titles_for
 from ..cluster.membership import machine_suffix
@@ -38,6 +42,9 @@ COMMANDS = 10
 PROMPTS = 5
 # Of one sender, and of all: mail that is not dealt with, the oldest first.
 MESSAGES_OF_ONE, MESSAGES = 5, 20
+# Of what runs for an agent, the characters of what it was told.
+TOLD_CHARS = 120
+CONFLICTS = 5
 CLOSING = "Please review the current state and continue the mission."
 
 
@@ -244,7 +251,40 @@ def _sections(
         Section("Repository", _items(ctx.facts.repository), "git status"),
         Section("Recovery Errors", _items(restore.report.errors if restore else ()), list_locks),
         Section("Recovery Warnings", _items(restore.report.warnings if restore else ()), show),
+        _running(tx, ctx, agent_id),
+        Section("Conflicts", _conflicts(tx, ctx, mission_id, agent_id), "fleetctl conflicts"),
     ]
+
+
+def _running(tx: Tx, ctx: Context, agent_id: str | None) -> Section:
+    """Tell what runs for the reader beside its turn, the newest first; nothing more is said."""
+    works, more = running.living(tx, agent_id) if agent_id else ([], 0)
+    items = [_work(ctx, work) for work in works]
+    show = f"fleetctl agent show {agent_id}"
+    # Who forgets what runs starts it again.
+    return Section("Running For You", items, show, needed=True, left_out=more)
+
+
+def _work(ctx: Context, work: RunningWork) -> str:
+    told = f" {quote(work.told, TOLD_CHARS)}" if work.told else ""
+    seen = duration(ctx.now_ms - to_ms(work.seen_at))
+    output = f", output in {path(work.output, 200)}" if work.output else ""
+    return f"- {work.kind} {short(work.id, 64)}{told}: last sign {seen} ago{output}"
+
+
+def _conflicts(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[str]:
+    """Tell in one line which files of the reader other agents changed within the last hour."""
+    found = conflicts_of_reader(tx, ctx, mission_id, agent_id)
+    if not found:
+        return []
+    named = []
+    for conflict in found[:CONFLICTS]:
+        who = ", ".join(edit.agent_id for edit in conflict.edits[:CONFLICTS])
+        more = " and others" if len(conflict.edits) > CONFLICTS else ""
+        merge = "; will meet at merge" if conflict.at_merge else ""
+        named.append(f"{path(conflict.file, TOLD_CHARS)} (changed by {who}{more}{merge})")
+    more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
+    return [f"- {', '.join(named)}{more}"]
 
 
 def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:

@@ -8,14 +8,17 @@ import hashlib
 
 import msgspec
 
-from ...harness.report import Report
+from ...harness.report import Report, SessionEnded, SessionStarted, WindowUsed
 from ..core.context import Context
 from ..core.counters import by_part
 from ..core.registry import frees_space
 from ..core.tx import Row, Tx
+from .sightings import silent_sessions
 
 DUPLICATE_MS = 2_000
 KEPT_MS = 86_400_000
+# What a harness that nobody understands any more may tell all the same.
+_BOUNDS = (SessionStarted, SessionEnded, WindowUsed)
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -91,7 +94,7 @@ def insert_delivery(
             "received_at": ctx.now,
         },
     )
-    _count(tx, ctx, report.harness, report.event, from_spool=from_spool, unfit=False)
+    _count(tx, ctx, report.harness, report, from_spool=from_spool, unfit=False)
 
 
 def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_spool: bool) -> None:
@@ -103,21 +106,28 @@ def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_sp
 
 
 def _count(
-    tx: Tx, ctx: Context, harness: str, event: str | None, *, from_spool: bool, unfit: bool
+    tx: Tx, ctx: Context, harness: str, report: Report | None, *, from_spool: bool, unfit: bool
 ) -> None:
+    happenings = report.happenings if report else ()
+    tells = any(not isinstance(each, _BOUNDS) for each in happenings)
     tx.run(
         "INSERT INTO hook_counts (harness, deliveries, from_spool, unfit, last_event,"
-        " last_event_at) VALUES (:harness, 1, :from_spool, :unfit, :event, :now)"
+        " last_event_at, told_at, version)"
+        " VALUES (:harness, 1, :from_spool, :unfit, :event, :now, :told_at, :version)"
         " ON CONFLICT (harness) DO UPDATE SET deliveries = hook_counts.deliveries + 1,"
         " from_spool = hook_counts.from_spool + excluded.from_spool,"
         " unfit = hook_counts.unfit + excluded.unfit,"
         " last_event = coalesce(excluded.last_event, hook_counts.last_event),"
-        " last_event_at = excluded.last_event_at",
+        " last_event_at = excluded.last_event_at,"
+        " told_at = coalesce(excluded.told_at, hook_counts.told_at),"
+        " version = coalesce(excluded.version, hook_counts.version)",
         harness=harness,
         from_spool=int(from_spool),
         unfit=int(unfit),
-        event=event,
+        event=report.event if report else None,
         now=ctx.now,
+        told_at=ctx.now if tells else None,
+        version=(report.version or ctx.facts.harness_version) if report else None,
     )
 
 
@@ -136,5 +146,9 @@ def prune_deliveries(tx: Tx, ctx: Context) -> bool:
 def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
     """Return the counts of every harness that was heard of, its sessions among them."""
     sessions = by_part(tx, "sessions")
-    rows = tx.all("SELECT * FROM hook_counts ORDER BY harness")
-    return [{**row, "sessions": sessions.get(row["harness"], 0)} for row in rows]
+    counts = []
+    for row in tx.all("SELECT * FROM hook_counts ORDER BY harness"):
+        silent, since = silent_sessions(tx, ctx, row["harness"], row["told_at"])
+        told = {"silent_sessions": silent, "silent_since": since}
+        counts.append({**row, **told, "sessions": sessions.get(row["harness"], 0)})
+    return counts

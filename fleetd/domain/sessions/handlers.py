@@ -9,24 +9,34 @@ from ...harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
     PermissionRequested,
     Planned,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAnswered,
+    QuestionAsked,
     Report,
+    RunningItem,
     SessionEnded,
     SessionStarted,
     SubagentEnded,
+    SubagentStarted,
     ToolFinished,
     ToolStarted,
     WindowUsed,
+    WorkEnded,
+    WorkRuns,
 )
 from ...protocol.events import HookNoted, Payload, WindowCompacted
+from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
+from ..attention import conflicts, running
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -36,13 +46,20 @@ from ..core.ids import find
 from ..core.sql import in_sql
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness.open_calls import ENDS_A_CALL, await_permission
+from ..liveness import needs
+from ..liveness.needs import Need
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
+# What is noted of a notification that a permission is waited for; it does not say by whom.
+REMINDER = "permission_prompt"
+OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
+# A hook that asks is no later than this after the end of the call that it asks about.
+LATE_MS = 2_000
 
 
 # An event that an agent reports: its type and its data.
@@ -63,11 +80,18 @@ class HookContext(msgspec.Struct, kw_only=True):
     parent: Window | None
     cwd: str | None
     happened_at: str | None = None
+    met_others: bool = False
+    """Whether this hook showed that others changed files that the agent changed."""
 
     @property
     def agent_id(self) -> str:
         """Return the agent that reports."""
         return self.window.agent_id
+
+    @property
+    def leading_id(self) -> str:
+        """Return the agent of the session: what a subagent does is its, too."""
+        return (self.parent or self.window).agent_id
 
     @property
     def mission_id(self) -> str | None:
@@ -85,10 +109,15 @@ class HookContext(msgspec.Struct, kw_only=True):
                 data["happened_at"] = self.happened_at
         streams.append_of_agent(self.tx, self.ctx, self.agent_id, self.mission_id, said)
 
-    def emit(self, payload: Payload) -> None:
+    def emit(self, payload: Payload) -> Event:
         """Append an event that is no activity of the agent's."""
         mission_id, agent_id = self.mission_id, self.agent_id
-        event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=agent_id)
+        return event_log.emit(self.tx, self.ctx, payload, mission_id=mission_id, agent_id=agent_id)
+
+    def need(self, need: Need) -> None:
+        """Let the agent wait for a person."""
+        since = self.happened_at or self.ctx.now
+        needs.set_need(self.tx, self.ctx, self.agent_id, need, since)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be.
@@ -184,6 +213,28 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     hook.append(*_events_of_call(told))
+    if told.edited:
+        at = hook.happened_at or hook.ctx.now
+        if conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at):
+            hook.met_others = True
+    _forget_reminder(hook)
+
+
+def _forget_reminder(hook: HookContext) -> None:
+    """Clear a permission of which only a reminder told, when a subagent goes on.
+
+    The reminder does not say who asked. The session's own agent would keep it set for long.
+    """
+    above = hook.parent.agent if hook.parent is not None else None
+    if above is None or above["needs"] != "permission":
+        return
+    noted = hook.tx.value(
+        "SELECT data_json FROM events WHERE agent_id = :agent AND type = 'hook_noted'"
+        " ORDER BY seq DESC LIMIT 1",
+        agent=above["id"],
+    )
+    if noted is not None and event_log.data_of({"data_json": noted}).get("what") == REMINDER:
+        needs.end_need(hook.tx, hook.ctx, above["id"])
 
 
 def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
@@ -247,17 +298,32 @@ def _window_used(hook: HookContext, told: WindowUsed) -> None:
     sessions.set_window_usage(hook.tx, key_of(hook.report), told)
 
 
+def _directory_changed(hook: HookContext, _told: DirectoryChanged) -> None:
+    # The mission stays: what an agent works at does not change with where it looks.
+    if hook.cwd is not None:
+        session_lifecycle.set_directory(hook.tx, hook.agent_id, hook.cwd)
+
+
 def _answered(message: str | None) -> list[_Told]:
     return [("agent_answered", {"message": message})] if message else []
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
+    """End the turn; of a reminder the end is known, unless the turn was broken off by its user."""
+    if told.reminder and not session_lifecycle.is_active(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="idle_prompt", message=told.last_message))
+        return
     hook.append(*_answered(told.last_message), ("agent_paused", {}))
     for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
+    if hook.parent is None:
+        in_background = running.runs_any(hook.tx, hook.agent_id)
+        hook.need(Need("background" if in_background else "finished", told.last_message))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
+    if hook.report.subagent is not None:
+        _work_ended(hook, WorkEnded(hook.report.subagent))
     hook.append(*_answered(told.last_message))
     hook.end("its task is done")
 
@@ -270,6 +336,7 @@ def _failed(hook: HookContext, told: Failed) -> None:
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
     hook.append(("agent_paused", {}))
+    hook.need(Need("limit" if told.limited else "failed", told.message, told.reset_at))
 
 
 def _noted(hook: HookContext, told: Noted) -> None:
@@ -281,12 +348,82 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
 
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
-    what = "permission_prompt" if told.reminder else "permission_request"
-    hook.emit(HookNoted(what=what, message=told.message))
-    if not told.reminder or session_lifecycle.may_await_permission(
-        hook.tx, hook.report, hook.agent_id
-    ):
-        await_permission(hook.tx, hook.agent_id, hook.happened_at or hook.ctx.now)
+    what = REMINDER if told.reminder else "permission_request"
+    late = told.beside and _is_answered(hook)
+    noted = hook.emit(HookNoted(what=what, message=told.message))
+    if late:
+        return
+    if not told.certain:
+        since = hook.happened_at or hook.ctx.now
+        needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
+    elif not told.reminder or _is_of_own_agent(hook):
+        hook.need(Need("permission", told.message))
+
+
+def _is_of_own_agent(hook: HookContext) -> bool:
+    """Whether a reminder can only be of the session's own agent; another's request then counts."""
+    tx, report = hook.tx, hook.report
+    if needs.confirm_ask_of(tx, hook.ctx, report.harness, report.session_id):
+        return False
+    return session_lifecycle.may_await_permission(tx, report, hook.agent_id)
+
+
+def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
+    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="question_prompt", message=told.question))
+    elif not (told.beside and _is_answered(hook)):
+        hook.need(Need("question", told.question))
+
+
+def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
+    row = hook.window.agent
+    if row is not None and row["needs"] == "question":
+        needs.end_need(hook.tx, hook.ctx, hook.agent_id)
+
+
+def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
+    if not (told.beside and _is_answered(hook)):
+        hook.need(Need("plan_approval", told.plan))
+
+
+def _is_answered(hook: HookContext) -> bool:
+    """Whether the call that a hook asks about is over: its end was told before.
+
+    The beginning of a call is always told before the question, so the newest word of a call is no
+    end while a question is open. Who tells no beginnings is believed.
+    """
+    newest = hook.tx.all(
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
+        f" AND type IN {in_sql(OF_A_CALL)} ORDER BY seq DESC LIMIT 3",
+        agent=hook.agent_id,
+    )
+    if not newest or newest[0]["type"] not in ENDS_A_CALL:
+        return False
+    if newest[0]["timestamp"] < hook.ctx.at(-LATE_MS):
+        return False
+    ended, *before = (event_log.data_of(row).get("call_id") for row in newest)
+    begun = zip(newest[1:], before, strict=True)
+    return any(call_id == ended for row, call_id in begun if row["type"] in BEGINS_A_CALL)
+
+
+def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
+    if hook.parent is not None and hook.report.subagent is not None:
+        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", told.kind),)))
+
+
+def _work_runs(hook: HookContext, told: WorkRuns) -> None:
+    """Note what runs, for the session's own agent: a subagent's shells are its as well."""
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
+    running.see(hook.tx, hook.ctx, agent_id, told.items, at)
+    still = {item.id for item in told.items}
+    running.end_others(hook.tx, agent_id, told.whole, still, at)
+    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
+
+
+def _work_ended(hook: HookContext, told: WorkEnded) -> None:
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
+    running.end(hook.tx, agent_id, told.id, at)
+    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
@@ -302,10 +439,17 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Compacting: _compacting,
     Compacted: _compacted,
     WindowUsed: _window_used,
+    DirectoryChanged: _directory_changed,
     Paused: _paused,
+    SubagentStarted: _subagent_started,
     SubagentEnded: _subagent_ended,
     Failed: _failed,
     Noted: _noted,
     PermissionRequested: _permission_requested,
+    QuestionAsked: _question_asked,
+    QuestionAnswered: _question_answered,
+    PlanProposed: _plan_proposed,
+    WorkRuns: _work_runs,
+    WorkEnded: _work_ended,
     SessionEnded: _session_ended,
 }

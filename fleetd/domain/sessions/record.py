@@ -6,10 +6,12 @@ from msgspec import field
 from ...harness.report import (
     AnyHappening,
     Compacted,
+    DirectoryChanged,
     Noted,
     PermissionRequested,
     Planned,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -20,6 +22,7 @@ from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
+from ..attention import conflicts
 from ..core.context import Context
 from ..core.tx import Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
@@ -27,7 +30,7 @@ from .sessions import Window, find_window, key_of, open_window, rename_session
 
 FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
-IN_PASSING = NOTES | {SessionEnded, WindowUsed}
+IN_PASSING = NOTES | {SessionEnded, WindowUsed, DirectoryChanged}
 _COMPACTED = SessionStarted("compact")
 
 
@@ -36,9 +39,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
     ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
+    ``repeated`` says that this very delivery came before.
     """
 
     known: bool = False
+    repeated: bool = False
     agent_id: str | None = None
     mission_id: str | None = None
     brief: bool = False
@@ -75,7 +80,7 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     if known:
         if delivery.from_spool:
             sessions.revoke_briefing(tx, delivery.delivery_id)
-        return Recorded(known=True)
+        return Recorded(known=True, repeated=True)
     duplicate = deliveries.is_duplicate(tx, report, equal)
     deliveries.insert_delivery(
         tx,
@@ -100,7 +105,10 @@ def _says_nothing(report: Report, window: Window | None) -> bool:
     Gemini CLI says goodbye three times when its user quits. What a harness says in passing when a
     session is over brings it back no more either.
     """
-    kinds = {type(happening) for happening in report.happenings}
+    kinds = {
+        Noted if isinstance(each, QuestionAsked) and each.reminder else type(each)
+        for each in report.happenings
+    }
     if kinds - IN_PASSING:
         return False
     return window.ended if kinds and window else not kinds & NOTES
@@ -192,6 +200,8 @@ def _reply_due(
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
+    if hook.met_others or (hook.parent or hook.window).met_others:
+        lines += conflicts.take_notice(tx, hook.ctx, hook.leading_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)

@@ -159,6 +159,11 @@ def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None
     )
 
 
+def set_directory(tx: Tx, agent_id: str, cwd: str) -> None:
+    """Let an agent be in another directory of its machine."""
+    tx.run("UPDATE agents SET cwd = :cwd WHERE id = :id", id=agent_id, cwd=cwd)
+
+
 def set_waiting(tx: Tx, agent_id: str) -> None:
     """Let an agent wait for the first prompt of its session, however long that takes.
 
@@ -170,6 +175,12 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
         " AND other.status = 'lost' AND other.succeeded_by IS NULL)",
         id=agent_id,
     )
+
+
+def is_active(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent is in the middle of a turn, as far as is known."""
+    active = "SELECT 1 AS active FROM agents WHERE id = :id AND status = 'active'"
+    return tx.exists(active, id=agent_id)
 
 
 def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
@@ -188,6 +199,18 @@ def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
     return found is not None
 
 
+def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent may ask something of which only a reminder tells.
+
+    Not one that waits already: what it waits for is known better.
+    """
+    found = tx.one(
+        "SELECT id FROM agents WHERE id = :id AND (status = 'active' OR needs = 'background')",
+        id=agent_id,
+    )
+    return found is not None
+
+
 def active_subagents(tx: Tx, report: Report) -> list[str]:
     """Return the subagents of a session that are in a turn, none for a subagent's own report."""
     if report.subagent:
@@ -195,7 +218,8 @@ def active_subagents(tx: Tx, report: Report) -> list[str]:
     rows = tx.all(
         "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
-        " AND (a.status = 'active' OR a.needs IS NOT NULL) ORDER BY s.agent_id",
+        f" AND a.status IN {LIVING} AND (a.status = 'active' OR a.needs IS NOT NULL)"
+        " ORDER BY s.agent_id",
         harness=report.harness,
         session=report.session_id,
     )

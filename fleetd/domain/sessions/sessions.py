@@ -56,6 +56,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     mission_status: str | None
 
     @property
+    def met_others(self) -> bool:
+        """Whether the agent has not read yet that others changed files that it changed."""
+        return bool(self.agent and self.agent["met_others"])
+
+    @property
     def mission_id(self) -> str | None:
         """Return the mission that the agent belongs to."""
         return self.agent["mission_id"] if self.agent else None
@@ -70,7 +75,8 @@ def find_window(tx: Tx, key: Key) -> Window | None:
     """Return a window, None for one that nobody has heard of."""
     row = tx.one(
         "SELECT s.agent_id AS window_agent, s.context, s.transcript_mark, s.last_event_at,"
-        " s.ended_at, m.status AS mission_status, a.* FROM sessions s"
+        " s.ended_at, m.status AS mission_status, EXISTS (SELECT 1 FROM edit_conflicts c"
+        " WHERE c.agent_id = a.id AND c.told = 0) AS met_others, a.* FROM sessions s"
         " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
         **key.params,
@@ -250,6 +256,20 @@ def revoke_briefing(tx: Tx, delivery_id: str) -> None:
         "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery",
         delivery=delivery_id,
     )
+
+
+def briefing_due(
+    tx: Tx, ctx: Context, key: Key, mark: TranscriptMark | None
+) -> tuple[str, str] | None:
+    """Return the agent and the mission of a window that was compacted, None for any other.
+
+    ``mark`` is what its transcript looks like now. Nothing is noted: it stays due.
+    """
+    window = find_window(tx, key)
+    if window is None or window.mission_id is None:
+        return None
+    rewritten = mark is not None and transcript_rewritten(window.transcript_mark, mark)
+    return (window.agent_id, window.mission_id) if rewritten or window.state == "lost" else None
 
 
 def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:

@@ -24,6 +24,7 @@ from ...domain.sessions import deliveries, sessions
 from ...domain.sessions.deliveries import fingerprint
 from ...domain.sessions.record import HookDelivery, Recorded, record
 from ...domain.sessions.sessions import key_of
+from ...domain.sessions.sightings import SightingKind
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
@@ -34,7 +35,6 @@ from ...protocol.request import Request
 from ...protocol.requests.event import EventAppend
 from ...protocol.requests.hook import (
     DOCTOR,
-    HarnessStatus,
     HookDeliver,
     HookReply,
     HookStatus,
@@ -43,14 +43,17 @@ from ...protocol.requests.hook import (
 )
 from ...protocol.requests.lock import LockList
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
+from ...protocol.timestamps import iso
 from ...store.api import StoreAway
 from ...store.spool import NoFrame, SpooledHook
 from ..engine import DAEMON, Engine
 from ..jobs.liveness import scan
 from ..projects import check_not_ignored
 from . import payloads
-from .facts import HookPaths, gather_facts, resolve_paths
+from .facts import HookPaths, gather_facts, read_transcript, resolve_paths
 from .session_queue import RecordingLimit
+from .sighting_counts import clean_name, unknown_fields
+from .sightings import harness_statuses
 
 log = logging.getLogger("fleetd")
 # What a harness takes whole, in characters.
@@ -59,9 +62,16 @@ MOST_CHARS = 9_500
 LOOKED_AT, SHOWN = 4_000, 300
 ENFORCE = "enforce-locks"
 PURPOSE_CHARS = 120
-_WORDS = (ENFORCE, DOCTOR)
+# Nobody reads the answer to what comes from the spool, and of some hooks nothing else matters.
+NO_SPOOL = "no-spool"
+_WORDS = (ENFORCE, DOCTOR, NO_SPOOL)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
+
+
+# A request for a briefing, and what the log says where it is refused.
+_Way = tuple[Request[Any], str]
+_NO_BRIEFING = "%s cannot be briefed: %s"
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -104,7 +114,7 @@ async def record_delivery(
     parsed = await _parse(engine, request, spooled=happened_ms is not None)
     if parsed is None:
         return HookReply()
-    adapter, report = parsed
+    adapter, report, fields = parsed
     trace.annotate(f"session {shown(report.session_id)}")
     what = f"A hook of {report.harness} ({report.event}) could not be recorded"
     try:
@@ -112,7 +122,12 @@ async def record_delivery(
         if happened_ms is None and paths.spooled:
             await _take_spooled_first(engine)
         async with engine.session_queue.turn(key_of(report)):
-            return await _answer(engine, request, caller, adapter, report, paths, happened_ms)
+            reply, recorded = await _answer(
+                engine, request, caller, adapter, report, paths, happened_ms
+            )
+        if not recorded.repeated:
+            _note_names(engine, adapter, report, fields)
+        return reply
     except (Storage, Unavailable):
         raise
     except InvalidState as refusal:
@@ -126,22 +141,26 @@ async def record_delivery(
 
 async def _parse(
     engine: Engine, request: HookDeliver, *, spooled: bool
-) -> tuple[Adapter, Report] | None:
-    """Return the report that a payload is, None for one that fits no shape, which is logged."""
+) -> tuple[Adapter, Report, tuple[str, ...]] | None:
+    """Return the report that a payload is, None for one that fits no shape, which is logged.
 
-    def parse() -> tuple[Adapter, Report]:
+    With it come the names of its fields that are not known.
+    """
+
+    def parse() -> tuple[Adapter, Report, tuple[str, ...]]:
         payload = payloads.decode(request.payload)
         adapter = recognise(request.harness, payload, request.env)
         event = next((word for word in request.args if word not in _WORDS), None)
-        return adapter, adapter.read(payload, event)
+        report = adapter.read(payload, event)
+        return adapter, report, unknown_fields(adapter, payload) if report.happenings else ()
 
     try:
         return await engine.cpu_worker.run(parse, len(request.payload))
     except Unfit as unfit:
-        reason = str(unfit)
+        reason, unknown_event = str(unfit), unfit.event
     except Exception:
         # Whatever is wrong with it, from the spool it would come again and again.
-        reason = "a bug"
+        reason, unknown_event = "a bug", None
         if engine.session_queue.first_time(f"{request.harness}: a bug, logged whole"):
             log.exception("A payload of %s could not be interpreted", request.harness)
     if engine.session_queue.first_time(f"{request.harness}: {reason}"):
@@ -152,7 +171,25 @@ async def _parse(
     await engine.write(
         deliveries.count_unfit, request.delivery_id, request.harness, from_spool=spooled
     )
+    kind: SightingKind = "unfit" if unknown_event is None else "unknown_event"
+    engine.sightings.note(request.harness, kind, clean_name(unknown_event or reason), _now(engine))
     return None
+
+
+def _note_names(engine: Engine, adapter: Adapter, report: Report, fields: tuple[str, ...]) -> None:
+    """Count the event of a delivery, and what of it is not known."""
+    counts, known, now = engine.sightings, adapter.known_events, _now(engine)
+    if known is not None and report.event in known:
+        counts.note(report.harness, "event", report.event, now)  # as it stands in our own list
+    else:
+        kind: SightingKind = "event" if known is None else "unknown_event"
+        counts.note(report.harness, kind, clean_name(report.event), now)
+    for name in fields:
+        counts.note(report.harness, "unknown_field", name, now)
+
+
+def _now(engine: Engine) -> str:
+    return iso(engine.clock())
 
 
 async def _answer(
@@ -163,7 +200,9 @@ async def _answer(
     report: Report,
     paths: HookPaths,
     happened_ms: int | None,
-) -> HookReply:
+) -> tuple[HookReply, Recorded]:
+    if report.request_opening is not None:
+        return await _answer_request(engine, caller, adapter, report, happened_ms), Recorded()
     live = happened_ms is None
     facts, earlier = await gather_facts(engine, adapter, report, paths, caller if live else None)
     delivery = HookDelivery(
@@ -179,7 +218,7 @@ async def _answer(
     async with engine.session_queue.recording:
         recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
-        return HookReply()
+        return HookReply(), recorded
     # Also for a double: what came first may be of hooks that were told to enforce nothing.
     refused = await _denial(engine, request, report, recorded, caller)
     context = None
@@ -190,8 +229,30 @@ async def _answer(
             if refused is None:
                 raise  # what was decided holds without a briefing, which the next hook brings
     if context is None and refused is None:
+        return HookReply(), recorded
+    said = adapter.reply(report, Answer(context=context, deny=refused))
+    return HookReply(stdout=said), recorded
+
+
+async def _answer_request(
+    engine: Engine, caller: Caller, adapter: Adapter, report: Report, happened_ms: int | None
+) -> HookReply:
+    """Brief an agent in one request to its model, of which nothing stays in the conversation.
+
+    This hook runs before every request, so nothing is recorded. The agent is not recovered here
+    and its briefing stays due: the next hook whose text stays brings it.
+    """
+    if happened_ms is not None or not report.request_opening:
         return HookReply()
-    return HookReply(stdout=adapter.reply(report, Answer(context=context, deny=refused)))
+    transcript = await read_transcript(engine, adapter, report)
+    due = await engine.read(sessions.briefing_due, key_of(report), transcript.mark)
+    if due is None:
+        return HookReply()
+    agent_id, mission_id = due
+    room = min(engine.config.prompt.max_chars, MOST_CHARS)
+    context = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
+    prompt = await _first_prompt(engine, agent_id, [(context, _NO_BRIEFING)], caller)
+    return HookReply(stdout=adapter.reply(report, Answer(context=prompt)))
 
 
 async def _record_and_scan(
@@ -261,10 +322,20 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         max_chars=room,
     )
     context = RecoveryContextGet(mission_id=mission_id, agent_id=agent_id, max_chars=room)
-    ways: list[tuple[Request[Any], str]] = [
+    ways: list[_Way] = [
         (restore, "%s is briefed without recovery: %s"),
-        (context, "%s cannot be briefed: %s"),
+        (context, _NO_BRIEFING),
     ]
+    return await _first_prompt(engine, agent_id, ways, caller)
+
+
+async def _first_prompt(
+    engine: Engine, agent_id: str | None, ways: list[_Way], caller: Caller
+) -> str | None:
+    """Return the briefing of the first request that is not refused, None if all are.
+
+    Raises StoreAway.
+    """
     for request, failure in ways:
         try:
             prompt: str = (await engine.ask(request, caller)).prompt
@@ -335,10 +406,7 @@ def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
     """Tell what came from hooks, and what waits in the spool."""
-    harnesses = [
-        HarnessStatus(**row, **engine.session_queue.timing(row["harness"]))
-        for row in await engine.read(deliveries.hook_counts)
-    ]
+    harnesses = await harness_statuses(engine)
     waiting = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
         directory=str(engine.spool.directory or ""),

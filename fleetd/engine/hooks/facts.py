@@ -12,9 +12,9 @@ import stat
 import msgspec
 
 from ...domain.agents.agent_loss import session_processes
-from ...domain.core.context import Caller, Facts, Here, TranscriptMark
+from ...domain.core.context import Caller, EditedFile, Facts, Here, TranscriptMark
 from ...harness.gemini import first_message, last_count
-from ...harness.report import Adapter, AnyHappening, Report, WindowUsed
+from ...harness.report import Adapter, AnyHappening, Report, ToolFinished, WindowUsed
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
 from ..engine import Engine
@@ -25,8 +25,16 @@ HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
 # One line of a log can hold the whole conversation.
 LOG_BYTES = 8 * TAIL_BYTES
-# What a transcript shows of a compaction, and what it tells beside the events.
-_Transcript = tuple[TranscriptMark | None, tuple[AnyHappening, ...]]
+# Where a transcript tells its harness's version, from either end.
+VERSION_BYTES = 65_536
+
+
+class _Transcript(msgspec.Struct, frozen=True):
+    """What a transcript shows of a compaction, what it tells beside the events, and a version."""
+
+    mark: TranscriptMark | None = None
+    earlier: tuple[AnyHappening, ...] = ()
+    version: str | None = None
 
 
 class HookPaths(msgspec.Struct, frozen=True):
@@ -93,28 +101,47 @@ async def gather_facts(
         agent = processes.agent_behind(caller.pid)
     pid, started = agent or (None, None)
 
-    def look(walk: PathWalk) -> _Transcript:
-        path = report.transcript_path
-        mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
-        tail = tail_of(path, walk) if report.looks_back else ""
-        return mark, (*used, *(adapter.look_back(tail) if tail else ()))
-
-    transcript: _Transcript = (None, ())
-    if report.tells_compaction or report.looks_back:
-        with contextlib.suppress(PathUnanswered):
-            transcript = await engine.files.run(
-                look, report.transcript_path or "", seconds=TRANSCRIPT_S
-            )
-    mark, earlier = transcript
+    asks_version = adapter.versions_in_transcripts and engine.sightings.asks_version(report)
+    transcript = await read_transcript(engine, adapter, report, asks_version=asks_version)
     facts = Facts(
         agent_pid=pid,
         pid_started=started,
         project_root=paths.root,
         places=await engine.projects.shared_names(paths.cwd) if paths.answered else (),
         here=Here(root=paths.root or ""),
-        transcript_mark=mark,
+        transcript_mark=transcript.mark,
+        harness_version=transcript.version,
+        edited=await _edited(engine, (*report.happenings, *transcript.earlier)),
     )
-    return facts, earlier
+    return facts, transcript.earlier
+
+
+async def read_transcript(
+    engine: Engine, adapter: Adapter, report: Report, *, asks_version: bool = False
+) -> _Transcript:
+    """Return what a transcript shows of a compaction, and what it tells, as far as it is read."""
+
+    def look(walk: PathWalk) -> _Transcript:
+        path = report.transcript_path
+        mark, used = log_of(path, walk) if report.tells_compaction else (None, ())
+        tail = tail_of(path, walk) if report.looks_back else ""
+        version = _version_in(adapter, path, walk) if asks_version else None
+        earlier = (*used, *(adapter.look_back(tail) if tail else ()))
+        return _Transcript(mark, earlier, version)
+
+    if report.tells_compaction or report.looks_back or asks_version:
+        with contextlib.suppress(PathUnanswered):
+            return await engine.files.run(look, report.transcript_path or "", seconds=TRANSCRIPT_S)
+    return _Transcript()
+
+
+async def _edited(
+    engine: Engine, happenings: tuple[AnyHappening, ...]
+) -> dict[str, EditedFile | None]:
+    """Return what the files that a hook says were changed are called."""
+    calls = (each for each in happenings if isinstance(each, ToolFinished))
+    files = dict.fromkeys(file for call in calls for file in call.edited if file.startswith("/"))
+    return await engine.projects.edited(files, engine.config.project_ignore) if files else {}
 
 
 def log_of(
@@ -140,6 +167,13 @@ def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
     """Return the end of a transcript, empty where there is none; its first line may be cut."""
     found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _version_in(adapter: Adapter, path: str | None, walk: PathWalk) -> str | None:
+    """Return the version that a transcript tells at its ends; None where it tells none."""
+    ends = [_read(path, VERSION_BYTES, from_end=end, walk=walk) for end in (False, True)]
+    head, tail = (found[1].decode("utf-8", "replace") if found else "" for found in ends)
+    return adapter.version_in(head, tail)
 
 
 def _read(

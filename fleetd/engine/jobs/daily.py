@@ -17,7 +17,7 @@ from ...domain.core import idempotency
 from ...domain.core.context import Context
 from ...domain.core.tx import Tx
 from ...domain.retention import events_and_locks, pruning, sessions
-from ...domain.sessions import deliveries
+from ...domain.sessions import deliveries, sightings
 from ...domain.snapshots.snapshots import note_compressed, uncompressed
 from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
@@ -234,5 +234,6 @@ _WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {
     "locks": _repeated(events_and_locks.drop_old_locks),
     "idempotency keys": _repeated(idempotency.drop_expired),
     "hook deliveries": _repeated(deliveries.prune_deliveries),
+    "names that hooks told": _repeated(sightings.prune_sightings),
     "rotten files": _verify_files,
 }

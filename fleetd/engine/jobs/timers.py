@@ -10,11 +10,13 @@ import trio
 from ...domain.agents.agent_loss import living_processes
 from ...domain.cluster.membership import HEARTBEAT_MS
 from ...domain.core.tx import WatchProcess
+from ...domain.liveness import needs
 from ...protocol.errors import FleetError, Unavailable
 from ...store.api import StoreAway, StoreRefused
 from ..engine import Engine
 from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
+from ..hooks.sightings import write_sightings
 from .cluster import heartbeat
 from .daily import run_daily_work
 from .liveness import process_ended, scan
@@ -27,13 +29,18 @@ SPOOL_S = 30
 ROUND_S = 300
 LONG_ROUND_S = 3_600
 ROOM_S = 60
+# Whoever asks rings; this is for a daemon that starts, and for clocks that were set.
+ASKS_S = 600
 FILES_S = 60
 
 
 async def run_timers(engine: Engine) -> None:
     """Do what is done by itself until cancelled."""
     async with trio.open_nursery() as nursery:
-        timers = [scan_liveness, watch_processes, run_daily_work, drain_spool, refill_disk_reserve]
+        timers = [
+            *(scan_liveness, confirm_asks, watch_processes),
+            *(run_daily_work, drain_spool, refill_disk_reserve),
+        ]
         if engine.machine:
             timers += [send_heartbeats, follow_other_machines]
         for timer in timers:
@@ -49,12 +56,34 @@ async def scan_liveness(engine: Engine) -> None:
         await _sleep(engine, pause_s)
 
 
+async def confirm_asks(engine: Engine) -> None:
+    """Let agents wait for the permissions that they asked for and did not get at once."""
+    while True:
+        ticket = engine.asks.ticket()
+        await _admitted(engine, "asks")
+        due_ms = await _retry(engine, "ConfirmAsks", partial(_confirm_asks, engine), "asks")
+        pause_s = ASKS_S if due_ms is None else due_ms / 1000
+        engine.timer_health.beat("asks", pause_s + ROUND_S)
+        with trio.move_on_after(pause_s):
+            await ticket.wait()
+
+
+async def _confirm_asks(engine: Engine) -> int | None:
+    """Return in how many ms the next one is due."""
+    due_ms = await engine.read(needs.next_ask_ms)
+    if due_ms == 0:
+        await engine.write(needs.confirm_asks)
+        due_ms = await engine.read(needs.next_ask_ms)
+    return due_ms
+
+
 async def drain_spool(engine: Engine) -> None:
     """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
     while True:
         await _admitted(engine, "spool")
         engine.timer_health.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy_spool(engine)
+        await write_sightings(engine)
         await _sleep(engine, SPOOL_S)
 
 

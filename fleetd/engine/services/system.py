@@ -1,8 +1,10 @@
 """The daemon about itself: who it is, how it is, what its settings are."""
 
+import contextlib
 import os
 
 from ... import __version__
+from ...domain.attention.conflicts import count_conflicts
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...protocol.errors import Incompatible
@@ -17,6 +19,7 @@ from ...protocol.requests.system import (
 )
 from ...protocol.status import AwayStatus, Status, StoreStatus
 from ...protocol.timestamps import iso
+from ...store.api import StoreAway
 from ..engine import Engine
 from ..metrics import report
 
@@ -51,6 +54,9 @@ async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
 async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Status:
     """Show the state of the fleet."""
     seen = await report.overview_now(engine)
+    conflicts = 0
+    with contextlib.suppress(StoreAway):
+        conflicts = await engine.read(count_conflicts) if seen else 0
     spool = await engine.outbox.in_thread(engine.spool.size)
     database_bytes, wal_bytes = engine.store.sizes()
     return Status(
@@ -76,6 +82,7 @@ async def status(engine: Engine, request: SystemStatus, caller: Caller) -> Statu
         store=_store(engine),
         spool_files=spool.files,
         spool_bytes=spool.size_bytes,
+        conflicts=conflicts,
     )
 
 

@@ -1,6 +1,6 @@
 """Requests about the hooks of agent CLIs."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -41,8 +41,43 @@ class HookDeliver(Mutation[HookReply], frozen=True):
     begun_us: Annotated[int, Meta(ge=0)] | None = None
 
 
+class HeardEvent(Record, frozen=True, kw_only=True):
+    """A kind of event that a harness told: how often, and when last.
+
+    An empty name stands for all kinds beyond 64.
+    """
+
+    event: str
+    count: int
+    last_at: str
+
+
+UnknownKind = Literal["event", "field", "payload"]
+
+
+class UnknownName(Record, frozen=True, kw_only=True):
+    """Something that hooks told within a week and that this fleetd does not know.
+
+    ``kind`` is ``event``, ``field`` (at the top of a payload), or ``payload`` for one of no known
+    form; its ``name`` then is what is wrong with it. Names are cut to 64 characters and have no
+    control characters. An empty name stands for all names beyond 64.
+    """
+
+    kind: UnknownKind
+    name: str
+    count: int
+    last_at: str
+
+
 class HarnessStatus(Record, frozen=True, kw_only=True):
-    """The hooks of one harness. Latencies are ms from the client's start to the reply."""
+    """The hooks of one harness. Latencies are ms from the client's start to the reply.
+
+    ``events`` are the kinds of events, the newest first. ``unknown`` is what fleetd did not
+    understand, the most frequent first. ``silent_sessions`` is the number of sessions that began
+    within a week since any session told more than its beginning or its end (``told_at``); the
+    first of them began at ``silent_since``. It ends at 1,000. ``version`` is the newest that the
+    harness told.
+    """
 
     harness: str
     deliveries: int
@@ -53,6 +88,12 @@ class HarnessStatus(Record, frozen=True, kw_only=True):
     unfit: int
     p50_ms: float | None
     p95_ms: float | None
+    version: str | None = None
+    told_at: str | None = None
+    silent_sessions: int = 0
+    silent_since: str | None = None
+    events: list[HeardEvent] = []
+    unknown: list[UnknownName] = []
 
 
 class SpoolStatus(Record, frozen=True, kw_only=True):

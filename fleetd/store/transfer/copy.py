@@ -60,8 +60,8 @@ class StoreSide(Protocol):
         """Begin another transaction after a commit."""
 
 
-# Who is at a store, and who waits in it: neither goes along.
-STAYING = ("machines", "lock_waits")
+# Who is at a store, who waits in it, and what was changed within an hour: none of it goes along.
+STAYING = ("machines", "lock_waits", "edits", "edit_conflicts")
 # What a store says of its own moves, and which clock its figures are of: those are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.

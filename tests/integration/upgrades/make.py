@@ -24,7 +24,7 @@ from typing import Any
 from . import recorded
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 SESSION = "5f0c2c1e-0000-4000-8000-000000000001"
 
 
@@ -144,6 +144,7 @@ def _hooks(old: Old, directory: Path) -> None:
         "tool_name": "Write",
         "tool_input": {"file_path": str(directory / "a.py"), "content": "x"},
     }
+    shell = {"id": "b1", "type": "shell", "status": "running", "command": "make watch"}
     said: list[dict[str, Any]] = [
         {"hook_event_name": "SessionStart", "source": "startup"},
         {"hook_event_name": "UserPromptSubmit", "prompt": "Please write it"},
@@ -153,7 +154,7 @@ def _hooks(old: Old, directory: Path) -> None:
         {"hook_event_name": "PostToolUse", **edit, "tool_use_id": "t2", "tool_response": {}},
         {"hook_event_name": "PreCompact", "trigger": "auto"},
         {"hook_event_name": "SessionStart", "source": "compact"},
-        {"hook_event_name": "Stop", "stop_hook_active": False},
+        {"hook_event_name": "Stop", "stop_hook_active": False, "background_tasks": [shell]},
     ]
     common = {"session_id": SESSION, "cwd": str(directory), "transcript_path": ""}
     for number, each in enumerate(said):
@@ -177,6 +178,7 @@ def main(commit: str) -> None:
         )
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
             packed.extractall(source, filter="data")
+        assert (source / "fleetd").is_dir(), "today's fleetd would run in its place"
         told = _run(home, source)
         version = (
             sqlite3.connect(home / "data/squawk.db").execute("PRAGMA user_version").fetchone()[0]

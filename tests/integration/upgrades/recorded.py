@@ -6,7 +6,7 @@ from typing import Any
 Call = Callable[..., Any]
 KINDS = (
     *("missions", "sorties", "agents", "locks", "messages", "recoveries"),
-    *("checkpoints", "snapshots", "events", "cursors"),
+    *("checkpoints", "snapshots", "events", "cursors", "running"),
 )
 
 
@@ -41,6 +41,11 @@ def of(call: Call) -> dict[str, Any]:
         "cursors": {
             mission["id"]: call("cursor.get", consumer="reader", stream=f"mission:{mission['id']}")
             for mission in missions
+        },
+        "running": {
+            work["id"]: work
+            for agent in call("attention.list").get("agents", [])
+            for work in agent["running"]
         },
     }
 

@@ -14,6 +14,7 @@ from fleetd.domain.cluster import membership
 from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.attention import AttentionConflicts
 from fleetd.protocol.requests.checkpoint import CheckpointCreate
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockList, LockRelease
@@ -427,3 +428,33 @@ async def test_an_edit_is_let_through_where_nobody_can_say_which_file_it_is(
     edit = {"tool_name": "Edit", "tool_input": {"file_path": str(two / "src/a.py")}}
     assert await hook(pair.there, "PreToolUse", two, "enforce-locks", tool_use_id="t", **edit) == ""
     assert "was allowed without a lock check: Git cannot be run" in caplog.text
+
+
+async def test_agents_of_two_machines_that_change_one_file_are_told_of_each_other(
+    pair: Pair,
+) -> None:
+    async def edits(fleet: Fleet, session: str, clone: Path, file: str) -> str:
+        fleet.clock.pass_by(5_000)
+        payload = {
+            "hook_event_name": "PostToolUse",
+            "session_id": session * 8,
+            "cwd": str(clone),
+            "tool_name": "Edit",
+            "tool_input": {"file_path": str(clone / file), "old_string": "a", "new_string": "b"},
+            "tool_use_id": f"t-{next(_ids)}",
+        }
+        asked = HookDeliver(f"edit-{next(_ids):08}", "claude", json.dumps(payload))
+        return (await fleet.do(asked)).stdout
+
+    one, two = pair.clones
+    assert await edits(pair.here, "a", one, "src/a.py") == ""
+    line = await edits(pair.there, "b", two, "src/a.py")
+    assert "src/a.py by claude-aaaaaaaa on laptop at" in line
+    assert f"({one / 'src/a.py'}), so both will meet at merge" in line
+    assert "claude-bbbbbbbb on build-2" in await edits(pair.here, "a", one, "other.py")
+    [found] = (await pair.here.do(AttentionConflicts())).conflicts
+    assert (found.file, found.at_merge) == ("src/a.py", True)
+    assert [each.machine for each in found.edits] == ["build-2", None]
+    # A path outside of projects is another file on each machine.
+    await edits(pair.here, "a", Path("/etc"), "x.conf")
+    assert await edits(pair.there, "b", Path("/etc"), "x.conf") == ""

@@ -11,6 +11,7 @@ from fleetd.harness.report import (
     AnyHappening,
     Compacted,
     Compacting,
+    DirectoryChanged,
     Failed,
     Noted,
     Paused,
@@ -24,6 +25,7 @@ from fleetd.harness.report import (
     SubagentStarted,
     ToolFinished,
     ToolStarted,
+    WorkRuns,
 )
 from fleetd.protocol.errors import InvalidState
 from fleetd.protocol.records import Mission
@@ -698,6 +700,26 @@ async def test_a_notification_is_no_activity(fleet: Fleet) -> None:
     assert (await _types(fleet))[-1] == "hook_noted"
 
 
+async def test_an_agent_that_goes_elsewhere_is_there_and_stays_in_its_mission(
+    fleet: Fleet,
+) -> None:
+    window = Window(fleet)
+    await window.tell(DirectoryChanged(), cwd="/home/user/other")
+    assert (await fleet.do(AgentList())).agents == []
+    await window.tell(PromptSubmitted("Go"), Paused("Done."))
+    before = await _types(fleet)
+    await window.tell(DirectoryChanged(), cwd="/home/user/other")
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    mission = await _only_mission(fleet)
+    assert (agent.cwd, agent.mission_id) == ("/home/user/other", mission.id)
+    assert (agent.status, mission.project_dir) == ("waiting", PROJECT)
+    assert await _types(fleet) == before
+    await window.tell(SessionEnded("exit"))
+    await window.tell(DirectoryChanged(), cwd=PROJECT)
+    agent = await fleet.do(AgentGet("claude-12f459b8"))
+    assert (agent.cwd, agent.status) == ("/home/user/other", "gone")
+
+
 async def _needs(fleet: Fleet, agent_id: str = "claude-12f459b8") -> tuple[str, str | None]:
     agent = await fleet.do(AgentGet(agent_id))
     assert (agent.needs is None) == (agent.needs_since is None)
@@ -735,22 +757,25 @@ async def test_a_permission_prompt_is_no_work_and_lets_the_agent_wait_with_the_r
 @pytest.mark.parametrize(
     ("then", "status"),
     [
-        (Paused(), "waiting"),
-        (PromptSubmitted("Do something else"), "active"),
-        (Failed("overloaded"), "waiting"),
-        (SessionEnded("exit"), "gone"),
-        (ToolFinished("Bash", "call-1", command="make", passed=False, error="no"), "active"),
+        (Paused(), ("waiting", "finished")),
+        (PromptSubmitted("Do something else"), ("active", None)),
+        (Failed("overloaded"), ("waiting", "failed")),
+        (SessionEnded("exit"), ("gone", None)),
+        (
+            ToolFinished("Bash", "call-1", command="make", passed=False, error="no"),
+            ("active", None),
+        ),
     ],
 )
 async def test_the_next_activity_of_the_agent_ends_that_it_needs_a_permission(
-    fleet: Fleet, then: AnyHappening, status: str
+    fleet: Fleet, then: AnyHappening, status: tuple[str, str | None]
 ) -> None:
     window = Window(fleet)
     await window.tell(PromptSubmitted("Go"), ToolStarted("Bash", "call-1", command="make"))
     await window.tell(PermissionRequested("Bash: make"))
     fleet.clock.pass_by(MINUTE)
     await window.tell(then)
-    assert await _needs(fleet) == (status, None)
+    assert await _needs(fleet) == status
 
 
 async def test_a_lost_agent_and_one_that_came_back_need_no_permission(fleet: Fleet) -> None:
@@ -758,7 +783,7 @@ async def test_a_lost_agent_and_one_that_came_back_need_no_permission(fleet: Fle
     window.process = (4_711, "then")
     await window.tell(PromptSubmitted("Go"), PermissionRequested("Bash: make"))
     await _end_process(fleet)
-    assert await _needs(fleet) == ("lost", None)
+    assert await _needs(fleet) == ("lost", "lost")
     await window.tell(PermissionRequested("Bash: make"))
     assert await _needs(fleet) == ("waiting", "permission")
     await fleet.do(AgentRegister("claude-12f459b8", "dispatch"))
@@ -777,12 +802,12 @@ async def test_a_reminder_of_a_subagents_permission_prompt_is_not_the_sessions_o
     assert await _needs(fleet, started.agent_id) == ("waiting", "permission")
     assert await _needs(fleet) == ("active", None)
     # An interrupt ends the turn of both.
-    await window.tell(Paused())
+    await window.tell(WorkRuns((), whole=("subagent",)), Paused())
     assert await _needs(fleet, started.agent_id) == ("waiting", None)
-    assert await _needs(fleet) == ("waiting", None)
+    assert await _needs(fleet) == ("waiting", "finished")
     # One that comes too late is of no turn any more.
     await window.tell(PermissionRequested("Claude still needs your permission", reminder=True))
-    assert await _needs(fleet) == ("waiting", None)
+    assert await _needs(fleet) == ("waiting", "finished")
 
 
 async def test_a_permission_prompt_after_the_end_brings_no_session_back(fleet: Fleet) -> None:

@@ -13,10 +13,12 @@ import pytest
 from benchmarks.growth.filling import fill, mission_id
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.events.streams import tail
+from fleetd.domain.liveness import needs
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
+from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointCreate, CheckpointList, ErrorReport
 from fleetd.protocol.requests.event import (
     CursorAdvance,
@@ -132,6 +134,11 @@ simply(
     "event.list, since a time",
     lambda s: EventList(since_time="2026-01-01T00:00:00.000Z", newest=True),
 )
+simply("attention.list", lambda _: AttentionList())
+simply("attention.list, waiting", lambda _: AttentionList(waiting=True))
+simply("attention.list, of an agent", lambda _: AttentionList(agent_id="worker"))
+simply("attention.list, of a mission", lambda s: AttentionList(mission_id=s.own))
+simply("attention.conflicts", lambda _: AttentionConflicts())
 simply("event.list, from the middle", lambda s: EventList(since=1_500, limit=50))
 
 
@@ -233,6 +240,14 @@ async def _completing_a_mission(store: GrownStore) -> None:
     made = await store.do(MissionCreate("Port"))
     await store.do(MissionStart(made.id))
     await store.do(MissionComplete(made.id))
+
+
+@asked
+async def _confirming_what_an_agent_asks(store: GrownStore) -> None:
+    now = store.fleet.clock.now
+    await store.fleet.engine.write(needs.ask, "worker", "Bash: make", now, store.number())
+    await store.fleet.engine.read(needs.next_ask_ms)
+    await store.fleet.engine.write(needs.confirm_asks)
 
 
 @asked

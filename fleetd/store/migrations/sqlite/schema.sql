@@ -147,7 +147,10 @@ CREATE TABLE agents (
     machine TEXT NOT NULL DEFAULT '',
     -- What it needs of a person while it waits, and since when; NULL when nothing is known of that.
     needs TEXT,
-    needs_since TEXT
+    needs_since TEXT,
+    -- What it needs in words, and when a limit that it met ends.
+    needs_text TEXT,
+    needs_reset_at TEXT
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
 -- Agents that nobody can watch: they are expected to say that they live.
@@ -376,6 +379,63 @@ CREATE INDEX idx_plan_items_agent ON plan_items (agent_id, mission_id, position)
     WHERE status <> 'dropped';
 CREATE INDEX idx_plan_items_mission ON plan_items (mission_id);
 
+-- A request for permission that counts unless its agent goes on at once.
+CREATE TABLE unconfirmed_asks (
+    agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    -- Its place in the log: activity of the agent behind it says that nobody was asked.
+    seq INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    text TEXT,
+    due_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What runs for an agent beside its own turn, and what has run.
+CREATE TABLE running_work (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    -- The harness's own name of it.
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    told TEXT,
+    began_at TEXT NOT NULL,
+    seen_at TEXT NOT NULL,
+    ended_at TEXT,
+    output TEXT,
+    PRIMARY KEY (agent_id, id)
+) STRICT, WITHOUT ROWID;
+
+-- The files that agents changed within the last hour: which two agents changed one.
+CREATE TABLE edits (
+    -- Of a subagent the agent of its session.
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    -- The real path, as the key of a lock has it.
+    path TEXT NOT NULL,
+    -- What the file is called in all worktrees of its repository; the path where that is not known.
+    place TEXT NOT NULL,
+    -- The path inside the repository, else the path: for a reader.
+    file TEXT NOT NULL,
+    at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edits_place ON edits (place);
+CREATE INDEX idx_edits_path ON edits (path);
+CREATE INDEX idx_edits_at ON edits (at);
+
+-- What an agent is told, or was told, of the others' edits: each pair of agents of a file once.
+CREATE TABLE edit_conflicts (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    other_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    place TEXT NOT NULL,
+    file TEXT NOT NULL,
+    other_path TEXT NOT NULL,
+    -- When the other one changed it.
+    at TEXT NOT NULL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, other_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
+
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -431,6 +491,8 @@ CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 -- A run is called after its session.
 CREATE INDEX idx_sessions_session ON sessions (session_id);
 CREATE INDEX idx_sessions_briefed ON sessions (briefed_by) WHERE briefed_by IS NOT NULL;
+-- Sessions that began since their harness told anything else.
+CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';
 
 -- What was delivered lately: the id makes a retry harmless, the fingerprint a vendor's double.
 CREATE TABLE hook_deliveries (
@@ -454,7 +516,21 @@ CREATE TABLE hook_counts (
     from_spool INTEGER NOT NULL DEFAULT 0,
     unfit INTEGER NOT NULL DEFAULT 0,
     last_event TEXT,
-    last_event_at TEXT
+    last_event_at TEXT,
+    -- When a session last told more than its beginning or its end.
+    told_at TEXT,
+    version TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Names that hooks told: the kinds of events, and what no adapter knows.
+CREATE TABLE hook_names (
+    harness TEXT NOT NULL,
+    kind TEXT NOT NULL
+        CHECK (kind IN ('event', 'unknown_event', 'unknown_field', 'unfit')),
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    last_at TEXT NOT NULL,
+    PRIMARY KEY (harness, kind, name)
 ) STRICT, WITHOUT ROWID;
 
 -- One run: one session of one agent, or whatever a tool calls so. Its row is as old as its first

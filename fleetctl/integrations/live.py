@@ -1,0 +1,151 @@
+"""Live doctor of hooks: what agent CLIs told lately, beside what is installed and runs now."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fleetd.protocol.errors import InvalidState
+
+from ..client.models import Finding, HarnessStatus, UnknownName
+from ..output import console, tables
+from ..output.tables import Column
+from .hook_command import Installation
+from .hook_plan import plan_install
+from .registry import HARNESSES, Harness, version_text
+from .status import HooksState
+
+# From so many on that tell nothing, it is not somebody who opened a session and left.
+SILENT = 2
+NAMES = 10
+# What is told of each kind of thing that fleetd does not know.
+_UNKNOWN = {
+    "event": "unknown events",
+    "field": "unknown fields",
+    "payload": "payloads that fit no shape",
+}
+COLUMNS = (Column("EVENT", cut="end"), Column("LAST", times="ago"), Column("COUNT", matters=5))
+
+
+class Live:
+    """What is known of one agent CLI: its settings and its version now, and what was heard."""
+
+    def __init__(
+        self,
+        name: str,
+        seen: HooksState | None,
+        heard: HarnessStatus | None,
+        installation: Installation,
+        project: Path | None,
+    ) -> None:
+        self.name = name
+        self.heard = heard
+        self._seen = seen if seen is not None and seen.installed != "no" else None
+        self._installation = installation
+        self._project = project
+        harness = HARNESSES.get(name)
+        self._executable = harness.executable() if harness else None
+        self.version = version_text(self._executable) if self._executable else None
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was found."""
+        harness = HARNESSES.get(self.name)
+        if self._seen is not None and harness is not None and self._seen.installed != "unknown":
+            yield self._settings(harness, self._seen)
+        if self._seen is not None or self.heard is not None:
+            yield self._versions()
+        if self.heard is not None:
+            yield self._sessions(self.heard)
+            yield from self._unknown(self.heard.unknown)
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it, for programs."""
+        heard = self.heard
+        return {
+            "harness": self.name,
+            "version": self.version,
+            "version_heard": heard.version if heard else None,
+            "last_event": heard.last_event if heard else None,
+            "last_event_at": heard.last_event_at if heard else None,
+            "told_at": heard.told_at if heard else None,
+            "silent_sessions": heard.silent_sessions if heard else 0,
+            "silent_since": heard.silent_since if heard else None,
+            "events": heard.events if heard else [],
+            "unknown": heard.unknown if heard else [],
+        }
+
+    def show(self) -> None:
+        """Print the last event of each kind."""
+        if self.heard is None or not self.heard.events:
+            return
+        console.heading(" ".join(filter(None, (self.name, self.version))))
+        rows = [(_name(e.event), e.last_at, str(e.count)) for e in self.heard.events]
+        tables.table(COLUMNS, rows)
+
+    def _finding(self, check: str, detail: str, *, ok: bool = True, note: bool = False) -> Finding:
+        return Finding(check=check, ok=ok, subject=self.name, detail=detail, note=note)
+
+    def _settings(self, harness: Harness, seen: HooksState) -> Finding:
+        """Compare what is installed with what this version would write."""
+        try:
+            change = plan_install(harness, self._project, self._installation, enforce=None)
+        except InvalidState as error:
+            return self._finding("settings", error.message, ok=False)
+        if not change.changes:
+            return self._finding("settings", "they are what this version would write")
+        install = f"run: fleetctl hooks install {harness.name}"
+        absent = [*seen.missing, *seen.updates]
+        if seen.current and not absent:
+            better = "have the compiled client run" if seen.slower else "write them differently"
+            told = f"they work, but this version would {better}; {install}"
+            return self._finding("settings", told, note=True)
+        without = f", without {', '.join(absent)}" if absent else ""
+        told = f"{seen.file} is not what this version would write{without}; {install}"
+        return self._finding("settings", told, ok=False)
+
+    def _versions(self) -> Finding:
+        """Compare the version that runs now with the one that was heard last."""
+        before = self.heard.version if self.heard else None
+        if self.version is None:
+            why = "did not tell its version" if self._executable else "is not on the PATH"
+            told = f"{self.name} {why}" + (f"; {before} when it was last heard" if before else "")
+            return self._finding("version", told, note=True)
+        if before is None:
+            return self._finding("version", f"{self.version}; none was heard with its events")
+        if before == self.version:
+            return self._finding("version", f"{self.version}, as when it was last heard")
+        told = f"{self.version} now, {before} when it was last heard"
+        return self._finding("version", told, note=True)
+
+    def _sessions(self, heard: HarnessStatus) -> Finding:
+        """Say whether sessions began that told nothing else."""
+        count = heard.silent_sessions
+        if not count:
+            told = f"they last told something at {heard.told_at}" if heard.told_at else "none yet"
+            return self._finding("sessions", told)
+        told = (
+            f"{console.plural(count, 'session')} began and told nothing after, the first at"
+            f" {heard.silent_since}; send a prompt in one of them and look again"
+        )
+        many = count >= SILENT
+        return self._finding("sessions", told, ok=not many, note=not many)
+
+    def _unknown(self, unknown: Sequence[UnknownName]) -> Iterator[Finding]:
+        """Yield what was told and not understood, one finding for each kind of it."""
+        for kind, what in _UNKNOWN.items():
+            names = [each for each in unknown if each.kind == kind]
+            if names:
+                shown = ", ".join(map(_counted, names[:NAMES]))
+                more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+                told = f"{what}: {shown}{more}; if no newer fleetd knows them, report them"
+                yield self._finding("unknown", told, ok=False)
+        if not unknown:
+            yield self._finding("unknown", "nothing within a week")
+
+
+def _counted(unknown: UnknownName) -> str:
+    return f"{_name(unknown.name)} \N{MULTIPLICATION SIGN} {unknown.count}"
+
+
+def _name(name: str) -> str:
+    """Return a name as it is shown; what has none is all the others together."""
+    return name or "(others)"

@@ -1,0 +1,109 @@
+"""One line for an agent: what it does or needs, since when, and where."""
+
+from __future__ import annotations
+
+from ...output import console
+from ..tables import Column
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...client.models import AgentState
+
+NEEDS = {
+    "permission": "needs permission",
+    "question": "asks a question",
+    "plan_approval": "needs approval",
+    "failed": "failed",
+    "limit": "reached a limit",
+    "lost": "lost",
+    "finished": "finished",
+    "background": "in background",
+}
+STYLES = {
+    **dict.fromkeys(("needs permission", "asks a question", "needs approval"), "yellow"),
+    **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
+    **dict.fromkeys(("works", "in background"), "green"),
+}
+COLUMNS = (
+    Column("", cut="middle", least=12),
+    Column("", styles=STYLES),
+    Column("", matters=3, times="ago"),
+    Column("", matters=4, cut="middle", least=8),
+    Column("", matters=5, cut="end", least=18),
+)
+
+
+def state_of(agent: AgentState) -> str:
+    """Return what an agent does, in a word or two."""
+    if agent.needs != "none":
+        return NEEDS.get(agent.needs, agent.needs)
+    return "works" if agent.status == "active" else agent.status
+
+
+def project_of(agent: AgentState) -> str:
+    """Return the name of the directory that an agent works in, with its branch."""
+    place = (agent.worktree or agent.cwd or "").rstrip("/").rpartition("/")[2]
+    return f"{place} ({agent.branch})" if place and agent.branch else place
+
+
+def doing_of(agent: AgentState) -> str:
+    """Return what an agent needs in words, else its step and what it did last."""
+    # The end of a limit first: a narrow line has only the beginning.
+    parts = [f"ends {console.ago(agent.reset_at)}"] if agent.reset_at else []
+    if agent.text:
+        parts.append(agent.text)
+    if not parts:
+        if agent.step:
+            parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
+        if agent.doing and agent.doing.what != "prompt":
+            parts.append(_inside(agent, agent.doing.text))
+    if agent.running:
+        parts.append(f"{len(agent.running) + agent.running_more} running")
+    return " · ".join(parts) or agent.mission or ""
+
+
+def _inside(agent: AgentState, text: str) -> str:
+    """Return what an agent did last, a file from where it works on."""
+    for place in (agent.cwd, agent.worktree):
+        if place and text.startswith(f"{place}/"):
+            return text[len(place) + 1 :]
+    return text
+
+
+def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
+    """Return what an agent works on, as named lines: the last thing it did, its step, its files."""
+    did = plan = None
+    if doing := agent.doing:
+        did = f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
+    if step := agent.step:
+        plan = f"{step.number} of {step.total}: {step.title}"
+    files = f"{agent.files_changed} in the last hour" if agent.files_changed else None
+    window = f"{agent.window_tokens:,} tokens" if agent.window_tokens is not None else None
+    if window and agent.window_size:
+        window += f" of {agent.window_size:,}"
+    return [
+        ("Did last", did),
+        ("Plan", plan),
+        ("Files changed", files),
+        ("Window", window),
+        ("Branch", agent.branch),
+        ("Worktree", agent.worktree if agent.worktree != agent.cwd else None),
+    ]
+
+
+def runs_for(agent: AgentState) -> list[str]:
+    """Return what runs for an agent, a line each, with its last sign of life."""
+    lines = []
+    for each in agent.running:
+        parts = [f"{each.kind} {each.id}", each.told, f"last sign {console.ago(each.seen_at)}"]
+        output = f"output in {console.path(each.output)}" if each.output else None
+        lines.append(", ".join(filter(None, (*parts, output))))
+    return [*lines, *([f"and {agent.running_more} more"] if agent.running_more else [])]
+
+
+def row_of(agent: AgentState) -> Sequence[str]:
+    """Return the cells of an agent's line."""
+    where, what = project_of(agent), doing_of(agent)
+    return (agent.agent_id, state_of(agent), agent.since, where, what)

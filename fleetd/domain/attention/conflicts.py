@@ -1,0 +1,266 @@
+"""Conflicts: files that several living agents changed within an hour, also across worktrees.
+
+What each agent changed is kept for an hour. Two agents that meet in a file are told of each other
+once, each by its next hook that can. A subagent counts as the agent of its session.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ...protocol.display import path as shown
+from ...protocol.requests.attention import (
+    AttentionConflicts,
+    ConflictEdit,
+    ConflictPage,
+    EditConflict,
+)
+from ...protocol.timestamps import iso, to_ms
+from ..cluster.membership import agent_label
+from ..core.context import Context, EditedFile
+from ..core.observers import file_edited
+from ..core.registry import method
+from ..core.sql import LIVING
+from ..core.tx import Row, Tx
+from ..locks.keys import machine_key, split_machine
+
+HOUR_MS = 3_600_000
+# Files of one agent: the oldest go first.
+KEPT = 200
+# Edits of all agents that are compared at most.
+MOST = 5_000
+# Of what one agent was told, so much is remembered.
+TOLD = 1_000
+# Files of one notice, and the characters of each name.
+NAMED, NAME_CHARS = 5, 120
+# No index of a server takes longer keys; such a file is not compared.
+_KEY_BYTES = 1_200
+
+
+def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: str) -> bool:
+    """Note files that an agent changed, and each living agent that did so within the hour.
+
+    Returns whether there is any of whom it was not told yet.
+    """
+    edited = {each.path: each for file in files if (each := _edited_file(ctx, file))}
+    if not edited:
+        return False
+    tx.many(
+        "INSERT INTO edits (agent_id, path, place, file, at)"
+        " SELECT id, :path, :place, :file, :at FROM agents WHERE id = :agent"
+        " ON CONFLICT (agent_id, path) DO UPDATE SET"
+        " at = CASE WHEN excluded.at > edits.at THEN excluded.at ELSE edits.at END,"
+        # Git that does not answer in time takes nothing back.
+        " place = CASE WHEN excluded.place = excluded.path THEN edits.place"
+        " ELSE excluded.place END,"
+        " file = CASE WHEN excluded.place = excluded.path THEN edits.file ELSE excluded.file END",
+        [
+            {"agent": agent_id, "at": at, "path": each.path, "place": each.place, "file": each.name}
+            for each in edited.values()
+        ],
+    )
+    _prune(tx, ctx, agent_id)
+    return _note_conflicts(tx, agent_id, at)
+
+
+def _edited_file(ctx: Context, file: str) -> EditedFile | None:
+    """Return what a file is called: as was found out, else by the path that was given."""
+    if file in ctx.facts.edited:
+        found = ctx.facts.edited[file]
+    elif file.startswith("/"):
+        path = os.path.normpath(file)
+        key = machine_key(ctx.machine, path)
+        found = EditedFile(key, key, path)
+    else:
+        return None
+    if found is None or len(f"{found.path}{found.place}".encode(errors="replace")) > _KEY_BYTES:
+        return None
+    return found
+
+
+def _prune(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Drop what was changed more than an hour ago, and what one agent has too much of."""
+    tx.run(
+        "DELETE FROM edits WHERE at < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
+        " edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept))",
+        old=ctx.at(-HOUR_MS),
+        agent=agent_id,
+        most=MOST,
+        kept=KEPT,
+    )
+
+
+def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
+    """Note with whom an agent shares the files that it changed at a time, for both of them."""
+    rows = tx.all(
+        "SELECT own.path, own.place, own.file, other.agent_id AS other_id,"
+        " other.path AS other_path, other.file AS other_file, other.at AS other_at"
+        " FROM edits own JOIN edits other"
+        " ON (other.place = own.place OR other.path = own.path) AND other.agent_id <> own.agent_id"
+        " JOIN agents a ON a.id = other.agent_id"
+        " WHERE own.agent_id = :agent AND own.at = :at"
+        " AND other.at >= :since AND other.at <= :until"
+        f" AND a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM edit_conflicts c"
+        " WHERE c.agent_id = own.agent_id AND c.other_id = other.agent_id"
+        " AND (c.place = own.place OR c.path = own.path))"
+        " ORDER BY other.at DESC, other.agent_id, own.path LIMIT :most",
+        agent=agent_id,
+        at=at,
+        since=iso(to_ms(at) - HOUR_MS),
+        until=iso(to_ms(at) + HOUR_MS),
+        most=MOST,
+    )
+    # An agent may have changed one file in two worktrees.
+    once = {(row["other_id"], row["place"]): row for row in reversed(rows)}
+    if not once:
+        return False
+    tx.many(
+        "INSERT INTO edit_conflicts (agent_id, other_id, path, place, file, other_path, at)"
+        " VALUES (:agent, :other, :path, :place, :file, :other_path, :at)"
+        " ON CONFLICT (agent_id, other_id, path) DO NOTHING",
+        [each for row in once.values() for each in _for_both(agent_id, row, at)],
+    )
+    for each in {agent_id, *(row["other_id"] for row in once.values())}:
+        _bound(tx, each)
+    return True
+
+
+def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:
+    """Return what each of two agents is to be told of the other."""
+    mine = {
+        "agent": agent_id,
+        "other": row["other_id"],
+        "path": row["path"],
+        "place": row["place"],
+        "file": row["file"],
+        "other_path": row["other_path"],
+        "at": row["other_at"],
+    }
+    swapped = {
+        "agent": row["other_id"],
+        "other": agent_id,
+        "path": row["other_path"],
+        "file": row["other_file"],
+        "other_path": row["path"],
+        "at": at,
+    }
+    return mine, mine | swapped
+
+
+def _bound(tx: Tx, agent_id: str) -> None:
+    """Forget the oldest of what an agent was told long ago."""
+    tx.run(
+        "DELETE FROM edit_conflicts WHERE agent_id = :agent AND (other_id, path) IN"
+        " (SELECT other_id, path FROM edit_conflicts WHERE agent_id = :agent"
+        " ORDER BY at DESC, other_id, path LIMIT :most OFFSET :kept)",
+        agent=agent_id,
+        most=MOST,
+        kept=TOLD,
+    )
+
+
+@file_edited.subscribe
+def note_reported_edit(tx: Tx, ctx: Context, agent_id: str, file: str) -> None:
+    """Note a file that an agent changed as a client, not a hook, says."""
+    note_edits(tx, ctx, leading_agent(tx, agent_id), [file], ctx.now)
+
+
+def leading_agent(tx: Tx, agent_id: str) -> str:
+    """Return the agent of the session that a subagent belongs to; of others the agent itself."""
+    found: str | None = tx.value(
+        "SELECT s.agent_id FROM sessions u JOIN sessions s ON s.harness = u.harness"
+        " AND s.session_id = u.session_id AND s.subagent = ''"
+        " WHERE u.agent_id = :id AND u.subagent <> '' LIMIT 1",
+        id=agent_id,
+    )
+    return found or agent_id
+
+
+def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
+    """Return the line about others' edits that an agent is to read now, none without any."""
+    rows = tx.all(
+        "UPDATE edit_conflicts SET told = 1 WHERE agent_id = :agent AND told = 0 RETURNING *",
+        agent=agent_id,
+    )
+    if not rows:
+        return []
+    rows.sort(key=lambda row: (row["at"], row["file"], row["other_id"]), reverse=True)
+    which = "; ".join(_met(tx, ctx, row) for row in rows[:NAMED])
+    more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    what = f"Other agents changed files that {agent_id} changed within the same hour"
+    return [f"{what}: {which}{more} (fleetctl conflicts)."]
+
+
+def _met(tx: Tx, ctx: Context, row: Row) -> str:
+    other = agent_label(tx, ctx, row["other_id"])
+    met = f"{shown(row['file'], NAME_CHARS)} by {other} at {row['at']}"
+    if row["other_path"] == row["path"]:
+        return met
+    there = shown(split_machine(row["other_path"])[1], NAME_CHARS)
+    return f"{met} in another worktree ({there}), so both will meet at merge"
+
+
+@method(AttentionConflicts)
+def list_conflicts(tx: Tx, ctx: Context, request: AttentionConflicts) -> ConflictPage:
+    """List the files that several living agents changed within the last hour."""
+    whose = None if request.agent_id is None else {leading_agent(tx, request.agent_id)}
+    found = find_conflicts(tx, ctx, whose)
+    kept = found[: request.limit]
+    return ConflictPage(conflicts=kept, more=len(found) - len(kept))
+
+
+def count_conflicts(tx: Tx, ctx: Context) -> int:
+    """Return how many files several living agents changed within the last hour."""
+    return len(find_conflicts(tx, ctx, None))
+
+
+def conflicts_of_reader(
+    tx: Tx, ctx: Context, mission_id: str, agent_id: str | None
+) -> list[EditConflict]:
+    """Return the conflicts of an agent, or of all agents of a mission."""
+    if agent_id is not None:
+        return find_conflicts(tx, ctx, {leading_agent(tx, agent_id)})
+    rows = tx.all("SELECT id FROM agents WHERE mission_id = :id", id=mission_id)
+    return find_conflicts(tx, ctx, {row["id"] for row in rows})
+
+
+def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditConflict]:
+    """Return the conflicts of the last hour that some agents take part in, the newest first."""
+    rows = tx.all(
+        "SELECT e.*, a.machine, m.name AS machine_name FROM edits e"
+        " JOIN agents a ON a.id = e.agent_id LEFT JOIN machines m ON m.id = a.machine"
+        f" WHERE e.at >= :since AND a.status IN {LIVING}"
+        " ORDER BY e.at DESC, e.agent_id, e.path LIMIT :most",
+        since=ctx.at(-HOUR_MS),
+        most=MOST,
+    )
+    # Where Git did not answer in time for one of two agents, the path still tells.
+    places: dict[str, str] = {
+        row["path"]: row["place"] for row in rows if row["place"] != row["path"]
+    }
+    of_place: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        path: str = row["path"]
+        of_place[places.get(path, path)].setdefault(row["agent_id"], row)
+    return [
+        _conflict(ctx, list(each.values()))
+        for each in of_place.values()
+        if len(each) > 1 and (whose is None or whose & each.keys())
+    ]
+
+
+def _conflict(ctx: Context, rows: list[Row]) -> EditConflict:
+    named = next((row for row in rows if row["place"] != row["path"]), rows[0])
+    return EditConflict(
+        file=named["file"],
+        at_merge=len({row["path"] for row in rows}) > 1,
+        edits=[
+            ConflictEdit(
+                agent_id=row["agent_id"],
+                path=split_machine(row["path"])[1],
+                at=row["at"],
+                machine=None if ctx.is_here(row) else row["machine_name"] or row["machine"],
+            )
+            for row in rows
+        ],
+    )

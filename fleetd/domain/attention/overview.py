@@ -1,0 +1,196 @@
+"""Overview of agents: what each does now, what runs for it, and what it needs of a person."""
+
+from typing import Any, get_args
+
+from ...protocol.patterns import AgentNeed
+from ...protocol.requests.attention import AgentState, AttentionList, Doing, PlanStep
+from ...protocol.timestamps import iso
+from ...protocol.types import OPEN_MISSION
+from ..core.context import Context
+from ..core.event_log import data_of, nth_newest_position, position, position_before
+from ..core.ids import find
+from ..core.sql import LIVING, Where, in_sql
+from ..core.tx import Row, Tx
+from ..liveness.needs import AT_EASE, MID_TURN, one_line
+from . import running
+
+HOUR_MS = 3_600_000
+_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed))}
+# So many of its last events tell what an agent did, and when a person spoke to it.
+LOOKED_BACK = 1_000
+_NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
+# What an agent did last, by the types of events: the field that names it, and whether it is over.
+_DOINGS: dict[str, tuple[Any, str, bool]] = {
+    "command_started": ("command", "command", False),
+    "command_finished": ("command", "command", True),
+    "tool_started": ("tool", "tool", False),
+    "tool_finished": ("tool", "tool", True),
+    "tool_failed": ("tool", "name", True),
+    "file_modified": ("edit", "file", True),
+    "prompt_submitted": ("prompt", "prompt", True),
+    "agent_answered": ("answer", "message", True),
+}
+
+
+def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> list[AgentState]:
+    """Return what agents do and need, the most urgent first; without branch and worktree."""
+    asking = _asking(tx)
+    rows = [_with_subagents(row, asking) for row in _agents(tx, request)]
+    if request.waiting:
+        rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
+    rows.sort(key=_place)
+    shown = rows[: request.limit]
+    hour = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx)) if shown else 0
+    return [_state(tx, row, hour) for row in shown]
+
+
+def _place(row: Row) -> tuple[int, str, str]:
+    """Return what agents are sorted by: how urgent it is, since when, and the name."""
+    urgency = _URGENCY.get(row["needs"], len(_URGENCY))
+    return urgency, row["needs_since"] or row["last_seen_at"], row["id"]
+
+
+def _agents(tx: Tx, request: AttentionList) -> list[Row]:
+    """Return the rows of agents that are here, and of lost ones whose work nobody goes on with."""
+    where = Where()
+    where.add("a.status <> 'gone'")
+    where.add(
+        f"(a.status <> 'lost' OR (a.succeeded_by IS NULL AND m.status IN {in_sql(OPEN_MISSION)}))"
+    )
+    where.add("NOT EXISTS (SELECT 1 FROM sessions u WHERE u.agent_id = a.id AND u.subagent <> '')")
+    if request.agent_id:
+        where.add("a.id = :agent", agent=_leading(tx, request.agent_id))
+    if request.mission_id:
+        where.add("a.mission_id = :id", id=find(tx, "mission", request.mission_id)["id"])
+    return tx.all(
+        "SELECT a.*, m.title AS mission_title, m.total_sorties FROM agents a"
+        f" LEFT JOIN missions m ON m.id = a.mission_id WHERE {where}",
+        **where.params,
+    )
+
+
+def _leading(tx: Tx, agent_id: str) -> str:
+    """Return the agent of a subagent's session; another agent is its own."""
+    found: str | None = tx.value(
+        "SELECT own.agent_id FROM sessions s JOIN sessions own ON own.harness = s.harness"
+        " AND own.session_id = s.session_id AND own.subagent = ''"
+        " WHERE s.agent_id = :id AND s.subagent <> '' ORDER BY s.last_event_at DESC LIMIT 1",
+        id=agent_id,
+    )
+    return found or agent_id
+
+
+def _asking(tx: Tx) -> dict[tuple[str, str], Row]:
+    """Return what subagents wait for, the most urgent of each session by harness and session."""
+    rows = tx.all(
+        "SELECT s.harness, s.session_id, a.id, a.last_seen_at, a.needs, a.needs_since,"
+        " a.needs_text, a.needs_reset_at FROM agents a JOIN sessions s ON s.agent_id = a.id"
+        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.needs IN {in_sql(MID_TURN)}"
+        " AND s.subagent <> ''",
+    )
+    rows.sort(key=_place, reverse=True)
+    return {(row["harness"], row["session_id"]): row for row in rows}
+
+
+def _with_subagents(row: Row, asking: dict[tuple[str, str], Row]) -> Row:
+    """Return an agent's row with what a subagent waits for, if that is more urgent."""
+    inner = asking.get((row["harness"], row["session_id"]))
+    if inner is None or row["status"] == "lost" or _place(inner)[0] >= _place(row)[0]:
+        return row
+    return row | {name: inner[name] for name in _NEED}
+
+
+def _state(tx: Tx, row: Row, hour: int) -> AgentState:
+    """Return what is told of an agent; an ``hour`` ago the log was at that position."""
+    floor = nth_newest_position(tx, row["id"], LOOKED_BACK)
+    works, more = running.living(tx, row["id"])
+    doing = _doing(tx, row["id"], floor)
+    used = _window(tx, row)
+    return AgentState(
+        agent_id=row["id"],
+        harness=row["harness"],
+        session_id=row["session_id"],
+        status=row["status"],
+        needs=row["needs"] or "none",
+        since=row["needs_since"] or (doing.since if doing else row["registered_at"]),
+        text=row["needs_text"],
+        reset_at=row["needs_reset_at"],
+        prompted_at=_prompted_at(tx, row["id"], floor),
+        mission_id=row["mission_id"],
+        mission=one_line(row["mission_title"]),
+        doing=doing,
+        step=_step(tx, row),
+        files_changed=_files_changed(tx, row["id"], max(floor, hour)),
+        window_tokens=used["window_tokens"],
+        window_size=used["window_size"],
+        cwd=row["cwd"],
+        branch=None,
+        worktree=None,
+        machine=row["machine"] or None,
+        running=works,
+        running_more=more,
+    )
+
+
+def _window(tx: Tx, agent: Row) -> Row:
+    """Return how full the window of an agent's session is, as far as it is known."""
+    found = tx.one(
+        "SELECT window_tokens, window_size FROM sessions WHERE harness = :harness"
+        " AND session_id = :session AND subagent = '' AND agent_id = :agent",
+        harness=agent["harness"],
+        session=agent["session_id"],
+        agent=agent["id"],
+    )
+    return found or {"window_tokens": None, "window_size": None}
+
+
+def _doing(tx: Tx, agent_id: str, floor: int) -> Doing | None:
+    row = tx.one(
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :id AND seq > :floor"
+        f" AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 1",
+        id=agent_id,
+        floor=floor,
+    )
+    if row is None:
+        return None
+    what, field, ended = _DOINGS[row["type"]]
+    told = data_of(row).get(field)
+    text = one_line(told) if isinstance(told, str) else None
+    return Doing(what=what, text=text or "", since=row["timestamp"], ended=ended)
+
+
+def _prompted_at(tx: Tx, agent_id: str, floor: int) -> str | None:
+    found: str | None = tx.value(
+        "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :floor"
+        " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
+        id=agent_id,
+        floor=floor,
+    )
+    return found
+
+
+def _step(tx: Tx, agent: Row) -> PlanStep | None:
+    """Return the step of its mission that an agent has in progress, else one of nobody's."""
+    row = tx.one(
+        "SELECT s.title, (SELECT count(*) FROM sorties b WHERE b.mission_id = s.mission_id"
+        " AND b.position <= s.position) AS number FROM sorties s WHERE s.mission_id = :mission"
+        " AND s.status = 'in_progress' AND (s.assigned_to = :agent OR s.assigned_to IS NULL)"
+        " ORDER BY s.assigned_to IS NULL, s.position LIMIT 1",
+        mission=agent["mission_id"],
+        agent=agent["id"],
+    )
+    if row is None:
+        return None
+    title = one_line(row["title"]) or ""
+    return PlanStep(number=row["number"], total=agent["total_sorties"], title=title)
+
+
+def _files_changed(tx: Tx, agent_id: str, since: int) -> int:
+    """Return how many files an agent changed after a position of the log."""
+    rows = tx.all(
+        "SELECT data_json FROM events WHERE agent_id = :id AND seq > :since"
+        " AND type = 'file_modified'",
+        id=agent_id,
+        since=since,
+    )
+    return len({file for row in rows if isinstance(file := data_of(row).get("file"), str)})

@@ -1,0 +1,117 @@
+"""Running work: subagents, background shells, teammates and schedules of an agent.
+
+It begins and ends as the harness tells it. What a list of the harness no longer names has ended.
+"""
+
+from collections.abc import Iterable
+
+from ...harness.report import RunningItem
+from ...protocol.requests.attention import RunningWork
+from ..core.context import Context
+from ..core.observers import agent_left
+from ..core.tx import Row, Tx
+from ..liveness.needs import one_line
+
+SHOWN = 50
+# Rows of one agent, and those of them that have ended: the oldest go first.
+KEPT = 200
+KEPT_ENDED = 50
+
+
+def see(tx: Tx, ctx: Context, agent_id: str, items: Iterable[RunningItem], at: str) -> None:
+    """Note that work runs, or has a sign of life; what is not told stays as it was."""
+    for item in items:
+        tx.run(
+            "INSERT INTO running_work (agent_id, id, kind, told, began_at, seen_at, output)"
+            " SELECT id, :id, :kind, :told, :at, :at, :output FROM agents WHERE id = :agent"
+            " ON CONFLICT (agent_id, id) DO UPDATE SET seen_at = excluded.seen_at,"
+            " ended_at = NULL, told = coalesce(excluded.told, running_work.told),"
+            " output = coalesce(excluded.output, running_work.output)",
+            agent=agent_id,
+            id=item.id,
+            kind=item.kind,
+            told=one_line(item.told),
+            output=item.output,
+            at=at,
+        )
+    _bound(tx, agent_id)
+
+
+def end(tx: Tx, agent_id: str, work_id: str, at: str) -> None:
+    """Note that work has ended."""
+    tx.run(
+        "UPDATE running_work SET ended_at = :at, seen_at = :at"
+        " WHERE agent_id = :agent AND id = :id AND ended_at IS NULL",
+        agent=agent_id,
+        id=work_id,
+        at=at,
+    )
+
+
+def end_others(tx: Tx, agent_id: str, kinds: Iterable[str], still: set[str], at: str) -> None:
+    """Note the end of all work of some kinds that is not named any more."""
+    for row in tx.all(
+        "SELECT id, kind FROM running_work WHERE agent_id = :agent AND ended_at IS NULL",
+        agent=agent_id,
+    ):
+        if row["kind"] in kinds and row["id"] not in still:
+            end(tx, agent_id, row["id"], at)
+
+
+@agent_left.subscribe
+def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Note the end of everything: the session or its process is over."""
+    tx.run(
+        "UPDATE running_work SET ended_at = :at WHERE agent_id = :agent AND ended_at IS NULL",
+        agent=agent_id,
+        at=ctx.now,
+    )
+
+
+def runs_any(tx: Tx, agent_id: str) -> bool:
+    """Whether anything runs for an agent that its turn does not wait for."""
+    return tx.exists(
+        "SELECT 1 AS runs FROM running_work WHERE agent_id = :agent AND ended_at IS NULL"
+        " AND kind <> 'schedule'",
+        agent=agent_id,
+    )
+
+
+def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:
+    """Return what runs for an agent, the newest first, and how much more there is."""
+    rows = tx.all(
+        "SELECT w.*, (SELECT s.last_event_at FROM sessions own JOIN sessions s"
+        " ON s.harness = own.harness AND s.session_id = own.session_id AND s.subagent = w.id"
+        " WHERE own.agent_id = w.agent_id AND own.subagent = ''"
+        " ORDER BY s.last_event_at DESC LIMIT 1) AS heard_at"
+        " FROM running_work w WHERE w.agent_id = :agent AND w.ended_at IS NULL"
+        " ORDER BY w.began_at DESC, w.id",
+        agent=agent_id,
+    )
+    return [_work_of(row) for row in rows[:SHOWN]], max(0, len(rows) - SHOWN)
+
+
+def _work_of(row: Row) -> RunningWork:
+    """Return a record; whatever a subagent's hooks tell is a sign of its life."""
+    told = {name: row[name] for name in RunningWork.__struct_fields__}
+    return RunningWork(**told | {"seen_at": max(row["seen_at"], row["heard_at"] or "")})
+
+
+def _bound(tx: Tx, agent_id: str) -> None:
+    """Keep the rows of an agent under their numbers."""
+    counted = tx.one(
+        "SELECT count(*) AS kept, count(ended_at) AS ended FROM running_work"
+        " WHERE agent_id = :agent",
+        agent=agent_id,
+    )
+    if counted is None:
+        return
+    surplus = max(counted["ended"] - KEPT_ENDED, counted["kept"] - KEPT)
+    if surplus > 0:
+        tx.run(
+            "DELETE FROM running_work WHERE agent_id = :agent AND id IN (SELECT id FROM"
+            " running_work WHERE agent_id = :agent ORDER BY ended_at IS NULL, seen_at, id"
+            " LIMIT :surplus)",
+            agent=agent_id,
+            surplus=surplus,
+        )

@@ -1,0 +1,166 @@
+"""What an agent needs of a person: set by what its hooks tell, ended by its next activity.
+
+An agent that needs something is never ``active``. What makes it active again, in
+``core/event_log``, ends its need.
+"""
+
+import re
+
+import msgspec
+
+from ...protocol.events import AgentNeeds
+from ...protocol.patterns import AgentNeed
+from ..core.context import Context
+from ..core.event_log import NO_NEED, emit, tell_no_need
+from ..core.sql import LIVING, in_sql
+from ..core.tx import ConfirmAsks, Row, Tx
+
+TEXT_CHARS = 200
+# These stop an agent in the middle of its turn; after the others it is over.
+MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
+# What these need is no haste: the agent has done what it was asked, or goes on by itself.
+AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
+# Some harnesses run the hooks for a permission also where they give it by themselves, at once.
+CONFIRMED_AFTER_MS = 5_000
+# Few requests wait at a time, so their agents are looked up one by one.
+_MACHINE = "(SELECT a.machine FROM agents a WHERE a.id = unconfirmed_asks.agent_id)"
+# Controls of a terminal, marks that turn the order of letters round, and halves of characters.
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What an agent needs, in words as far as known, and when a limit that it met ends."""
+
+    kind: AgentNeed
+    text: str | None = None
+    reset_at: str | None = None
+
+
+def set_need(tx: Tx, ctx: Context, agent_id: str, need: Need, since: str) -> None:
+    """Let a living agent wait for a person; one that needs just this already has since then."""
+    text = one_line(need.text)
+    row = tx.one(
+        "UPDATE agents SET status = 'waiting', needs = :needs, needs_text = :text,"
+        " needs_since = CASE WHEN needs = :needs THEN needs_since ELSE :since END,"
+        f" needs_reset_at = :reset WHERE id = :id AND status IN {LIVING}"
+        " AND (needs IS DISTINCT FROM :needs OR needs_text IS DISTINCT FROM :text"
+        " OR needs_reset_at IS DISTINCT FROM :reset) RETURNING mission_id",
+        needs=need.kind,
+        since=since,
+        text=text,
+        reset=need.reset_at,
+        id=agent_id,
+    )
+    if row is None:
+        return
+    told = AgentNeeds(needs=need.kind, text=text, reset_at=need.reset_at)
+    emit(tx, ctx, told, mission_id=row["mission_id"], agent_id=agent_id)
+
+
+def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
+    """Let an agent that waits be at work again: somebody else's activity says so."""
+    row = tx.one(
+        "SELECT id, mission_id, needs FROM agents WHERE id = :id AND status = 'waiting'",
+        id=agent_id,
+    )
+    if row is not None:
+        tx.run(f"UPDATE agents SET status = 'active', {NO_NEED} WHERE id = :id", id=agent_id)
+        tell_no_need(tx, ctx, row)
+
+
+def settle(tx: Tx, ctx: Context, agent_id: str, since: str, *, works_on: bool) -> None:
+    """Say of an agent whose turn is over whether work that it began goes on without it."""
+    row = tx.one(
+        f"SELECT needs, needs_text FROM agents WHERE id = :id AND needs IN {in_sql(AT_EASE)}",
+        id=agent_id,
+    )
+    kind: AgentNeed = "background" if works_on else "finished"
+    if row is not None and row["needs"] != kind:
+        set_need(tx, ctx, agent_id, Need(kind, row["needs_text"]), since)
+
+
+def ask(tx: Tx, ctx: Context, agent_id: str, text: str | None, since: str, seq: int) -> None:
+    """Note a request for permission that counts unless its agent goes on at once.
+
+    ``seq`` is the place of its event in the log.
+    """
+    tx.run(
+        "INSERT INTO unconfirmed_asks (agent_id, seq, since, text, due_ms)"
+        " SELECT id, :seq, :since, :text, :due FROM agents WHERE id = :id"
+        " ON CONFLICT (agent_id) DO UPDATE SET seq = excluded.seq, since = excluded.since,"
+        " text = excluded.text, due_ms = excluded.due_ms",
+        id=agent_id,
+        seq=seq,
+        since=since,
+        text=one_line(text),
+        due=ctx.now_ms + CONFIRMED_AFTER_MS,
+    )
+    tx.after_commit(ConfirmAsks())
+
+
+def next_ask_ms(tx: Tx, ctx: Context) -> int | None:
+    """Return in how many ms a request of an agent of this machine counts; None without one."""
+    due: int | None = tx.value(
+        "SELECT min(CASE WHEN due_ms > :latest THEN 0 ELSE due_ms END)"
+        f" FROM unconfirmed_asks WHERE {_MACHINE} = :machine",
+        latest=_latest(ctx),
+        machine=ctx.machine,
+    )
+    return None if due is None else max(0, due - ctx.now_ms)
+
+
+def _latest(ctx: Context) -> int:
+    """Return when a request is due at the latest: if it seems later, the clock was set back."""
+    return ctx.now_ms + CONFIRMED_AFTER_MS
+
+
+def confirm_asks(tx: Tx, ctx: Context) -> None:
+    """Let those agents wait whose requests are due and that have done nothing since."""
+    rows: list[Row] = tx.all(
+        "DELETE FROM unconfirmed_asks WHERE (due_ms <= :now OR due_ms > :latest)"
+        f" AND {_MACHINE} = :machine RETURNING *",
+        now=ctx.now_ms,
+        latest=_latest(ctx),
+        machine=ctx.machine,
+    )
+    for row in sorted(rows, key=lambda each: int(each["seq"])):
+        _confirm(tx, ctx, row)
+
+
+def confirm_ask_of(tx: Tx, ctx: Context, harness: str, session_id: str) -> bool:
+    """Let the newest request of a session count at once, if its agent has not gone on since.
+
+    Return whether there was one: then what the harness tells its user is of that.
+    """
+    row = tx.one(
+        "DELETE FROM unconfirmed_asks WHERE agent_id = (SELECT u.agent_id FROM sessions s"
+        " JOIN unconfirmed_asks u ON u.agent_id = s.agent_id WHERE s.harness = :harness"
+        " AND s.session_id = :session ORDER BY u.seq DESC LIMIT 1) RETURNING *",
+        harness=harness,
+        session=session_id,
+    )
+    return row is not None and _confirm(tx, ctx, row)
+
+
+def _confirm(tx: Tx, ctx: Context, asked: Row) -> bool:
+    goes_on = tx.exists(
+        "SELECT 1 AS goes_on FROM events WHERE agent_id = :agent AND seq > :seq"
+        " AND activity = 1 LIMIT 1",
+        agent=asked["agent_id"],
+        seq=asked["seq"],
+    )
+    if not goes_on:
+        set_need(tx, ctx, asked["agent_id"], Need("permission", asked["text"]), asked["since"])
+    return not goes_on
+
+
+def one_line(text: str | None) -> str | None:
+    """Return the first line of a text that says something, cut; None where none does.
+
+    It holds nothing that a terminal would obey.
+    """
+    lines = (_UNSHOWN.sub("", each).strip() for each in (text or "").splitlines())
+    first = next(filter(None, lines), "")
+    return (first if len(first) <= TEXT_CHARS else f"{first[: TEXT_CHARS - 1]}…") or None

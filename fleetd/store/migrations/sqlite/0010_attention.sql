@@ -1,0 +1,65 @@
+-- What an agent needs of a person, in words, and when a limit that it met ends.
+ALTER TABLE agents ADD COLUMN needs_text TEXT;
+ALTER TABLE agents ADD COLUMN needs_reset_at TEXT;
+-- A request for permission that counts unless its agent goes on at once.
+CREATE TABLE unconfirmed_asks (
+    agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    text TEXT,
+    due_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+-- What runs for an agent beside its own turn, and what has run.
+CREATE TABLE running_work (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    told TEXT,
+    began_at TEXT NOT NULL,
+    seen_at TEXT NOT NULL,
+    ended_at TEXT,
+    output TEXT,
+    PRIMARY KEY (agent_id, id)
+) STRICT, WITHOUT ROWID;
+-- When a session of a harness last told more than its beginning or its end, and its version.
+ALTER TABLE hook_counts ADD COLUMN told_at TEXT;
+ALTER TABLE hook_counts ADD COLUMN version TEXT;
+UPDATE hook_counts SET told_at = last_event_at;
+-- Names that hooks told: the kinds of events, and what no adapter knows.
+CREATE TABLE hook_names (
+    harness TEXT NOT NULL,
+    kind TEXT NOT NULL
+        CHECK (kind IN ('event', 'unknown_event', 'unknown_field', 'unfit')),
+    name TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    last_at TEXT NOT NULL,
+    PRIMARY KEY (harness, kind, name)
+) STRICT, WITHOUT ROWID;
+-- Sessions that began since their harness told anything else.
+CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';
+-- The files that agents changed within the last hour: which two agents changed one.
+CREATE TABLE edits (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    place TEXT NOT NULL,
+    file TEXT NOT NULL,
+    at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edits_place ON edits (place);
+CREATE INDEX idx_edits_path ON edits (path);
+CREATE INDEX idx_edits_at ON edits (at);
+-- What an agent is told, or was told, of the others' edits: each pair of agents of a file once.
+CREATE TABLE edit_conflicts (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    other_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    place TEXT NOT NULL,
+    file TEXT NOT NULL,
+    other_path TEXT NOT NULL,
+    at TEXT NOT NULL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, other_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
+CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);

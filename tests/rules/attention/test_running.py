@@ -1,0 +1,159 @@
+"""What runs for an agent: begun, seen and ended by what its hooks tell, and bounded."""
+
+import random
+
+import pytest
+
+from fleetd.domain.agents import agents
+from fleetd.domain.attention import running
+from fleetd.harness.report import RunningItem
+from fleetd.protocol.requests.agent import AgentDeregister
+from fleetd.protocol.requests.attention import AttentionList, RunningWork
+from fleetd.protocol.requests.system import SystemForget
+from tests.support.fleet import MINUTE, Fleet
+from tests.support.hook_payloads import Cli, told_needs
+
+INNER = {"agent_id": "acb594f61d1631b05", "agent_type": "explore"}
+SHELL = {"id": "b1", "type": "shell", "command": "npm run serve"}
+
+
+async def runs(cli: Cli) -> list[RunningWork]:
+    return (await cli.state()).running
+
+
+@pytest.fixture
+async def cli(fleet: Fleet) -> Cli:
+    """A session that a person has just asked for something."""
+    session = Cli(fleet)
+    await session.tell("UserPromptSubmit", prompt="Go")
+    return session
+
+
+async def test_a_subagent_runs_from_its_start_to_its_end_and_its_hooks_are_signs_of_life(
+    fleet: Fleet, cli: Cli
+) -> None:
+    await cli.tell("SubagentStart", **INNER)
+    [work] = await runs(cli)
+    assert (work.id, work.kind, work.told) == (INNER["agent_id"], "subagent", "explore")
+    assert work.seen_at == work.began_at == fleet.clock.now
+    fleet.clock.pass_by(MINUTE)
+    await cli.tell("PreToolUse", **INNER, tool_name="Read", tool_input={}, tool_use_id="1")
+    [work] = await runs(cli)
+    assert (work.seen_at, work.seen_at > work.began_at) == (fleet.clock.now, True)
+    await cli.tell("SubagentStop", **INNER)
+    assert await runs(cli) == []
+
+
+async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
+    fleet: Fleet, cli: Cli
+) -> None:
+    given = {"tool_name": "Bash", "tool_input": {"command": "npm run serve"}, "tool_use_id": "1"}
+    response = {"backgroundTaskId": "b1", "outputFile": "/tmp/b1.output"}
+    await cli.tell("PostToolUse", **given, tool_response=response)
+    [work] = await runs(cli)
+    assert (work.kind, work.told, work.output) == ("shell", "npm run serve", "/tmp/b1.output")
+    await cli.tell("Stop", background_tasks=[SHELL], session_crons=[])
+    assert (await cli.state()).needs == "background"
+    assert [each.output for each in await runs(cli)] == ["/tmp/b1.output"]
+    await cli.tell("UserPromptSubmit", prompt="Stop it")
+    await cli.tell("Stop", background_tasks=[], session_crons=[])
+    assert (await cli.state()).needs == "finished"
+    assert await runs(cli) == []
+
+
+async def test_a_turn_is_finished_when_the_last_that_ran_without_it_has_ended(
+    fleet: Fleet, cli: Cli
+) -> None:
+    await cli.tell("SubagentStart", **INNER)
+    await cli.tell("Stop", last_assistant_message="It looks around")
+    assert (await cli.state()).needs == "background"
+    fleet.clock.pass_by(MINUTE)
+    await cli.tell("SubagentStop", **INNER)
+    state = await cli.state()
+    assert (state.needs, state.text, state.since) == (
+        "finished",
+        "It looks around",
+        fleet.clock.now,
+    )
+    assert await told_needs(fleet) == ["background", "finished"]
+
+
+async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
+    crons = [{"id": "c1", "schedule": "*/5 * * * *", "prompt": "Look"}]
+    await cli.tell("Stop", background_tasks=[], session_crons=crons)
+    assert (await cli.state()).needs == "finished"
+    assert [(each.kind, each.told) for each in await runs(cli)] == [
+        ("schedule", "*/5 * * * *: Look")
+    ]
+
+
+@pytest.mark.parametrize("end", ["SessionEnd", "deregister", "process"])
+async def test_nothing_runs_for_an_agent_that_has_left(fleet: Fleet, cli: Cli, end: str) -> None:
+    await cli.tell("SubagentStart", **INNER)
+    await cli.tell("Stop", background_tasks=[SHELL, {"id": INNER["agent_id"], "type": "subagent"}])
+    assert len(await runs(cli)) == 2
+    if end == "SessionEnd":
+        await cli.tell("SessionEnd", reason="exit")
+    elif end == "deregister":
+        await fleet.do(AgentDeregister(cli.agent_id))
+    else:
+        fleet.sql("UPDATE agents SET pid = 4711 WHERE id = :id", id=cli.agent_id)
+        [row] = fleet.sql("SELECT * FROM agents WHERE id = :id", id=cli.agent_id)
+        await fleet.engine.write(agents.mark_lost, row, "process 4711 is gone")
+    assert fleet.sql("SELECT * FROM running_work WHERE ended_at IS NULL") == []
+
+
+async def test_a_thousand_pairs_in_any_order_leave_nothing_open(fleet: Fleet, cli: Cli) -> None:
+    seeded = random.Random(23)
+    await cli.tell("Stop")
+    steps = [f"s{number}" for number in range(1_000) for _ in range(2)]
+    seeded.shuffle(steps)
+    open_: set[str] = set()
+    for number, name in enumerate(steps):
+        inner = {"agent_id": name, "agent_type": "explore"}
+        await cli.tell("SubagentStop" if name in open_ else "SubagentStart", **inner)
+        open_ ^= {name}
+        if number % 97 == 0:
+            state = await cli.state()
+            told = {each.id for each in state.running}
+            assert told <= open_  # beyond the bound the oldest are not known any more
+            assert state.running_more <= running.KEPT - running.SHOWN
+            assert state.needs == ("background" if told else "finished")
+    assert await runs(cli) == []
+    assert (await cli.state()).needs == "finished"
+    assert fleet.sql("SELECT * FROM running_work WHERE ended_at IS NULL") == []
+    assert len(fleet.sql("SELECT * FROM running_work")) <= running.KEPT
+
+
+async def test_lists_show_fifty_and_a_count_and_rows_are_bounded(fleet: Fleet, cli: Cli) -> None:
+    items = [RunningItem(f"t{n:03}", "task", "x" * 500) for n in range(250)]
+    await fleet.engine.write(running.see, cli.agent_id, items, fleet.clock.now)
+    state = await cli.state()
+    assert (len(state.running), state.running_more) == (50, running.KEPT - 50)
+    assert {len(each.told or "") for each in state.running} == {200}
+    for item in items:
+        await fleet.engine.write(_ended, cli.agent_id, item.id, fleet.clock.now)
+    again = [RunningItem("again", "task")]
+    await fleet.engine.write(running.see, cli.agent_id, again, fleet.clock.now)
+    rows = fleet.sql("SELECT id, ended_at FROM running_work")
+    assert len(rows) == running.KEPT_ENDED + 1
+    assert [row["id"] for row in rows if row["ended_at"] is None] == ["again"]
+
+
+def _ended(tx, ctx, *told):  # type: ignore[no-untyped-def]
+    running.end(tx, *told)
+
+
+async def test_what_runs_and_what_is_asked_goes_with_its_agent(fleet: Fleet) -> None:
+    cli = Cli(fleet, "codex")
+    await cli.tell("UserPromptSubmit", prompt="Go")
+    await cli.tell("SubagentStart", **INNER)
+    await cli.tell(
+        "PermissionRequest", tool_name="Bash", tool_input={"command": "make"}, tool_use_id="1"
+    )
+    assert fleet.sql("SELECT * FROM running_work")
+    assert fleet.sql("SELECT * FROM unconfirmed_asks")
+    await fleet.do(SystemForget(project_dir=str(fleet.project)))
+    assert fleet.sql("SELECT * FROM running_work") == []
+    assert fleet.sql("SELECT * FROM unconfirmed_asks") == []
+    assert (await fleet.do(AttentionList())).agents == []
