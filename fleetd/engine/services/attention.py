@@ -48,7 +48,7 @@ async def _places(engine: Engine, directories: set[str | None]) -> dict[str | No
 
     async def look(cwd: str) -> None:
         with contextlib.suppress(PathUnanswered):
-            found[cwd] = await engine.files.run(partial(_place, cwd), cwd, seconds=SECONDS)
+            found[cwd] = await engine.files.run_short(partial(_place, cwd), cwd, seconds=SECONDS)
 
     async with trio.open_nursery() as nursery:
         for cwd in filter(None, directories):
