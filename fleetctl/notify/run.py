@@ -121,7 +121,7 @@ class Notifier:
 
     def _on_away(self, error: FleetError) -> None:
         if not self._away:
-            self._say(f"fleetd does not answer, and is asked again: {error.message}")
+            self._say(f"fleetd is not running; retrying: {error.message}")
         self._away = True
 
     async def _read(self, fleet: AsyncFleet) -> None:
