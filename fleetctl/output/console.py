@@ -89,7 +89,7 @@ _VERDICTS = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
 # How much further to the right a line goes on that was broken.
 HANGING = 4
-# A mission that was silent for less time is at work.
+# A mission with an activity within this time is at work.
 ACTIVE_MS = 60_000
 # How many columns a bar of progress takes.
 BAR = 8
@@ -316,9 +316,14 @@ def agent_state(status: str, needs: str | None) -> str:
     return f"{status}: {needs}" if needs else status
 
 
-def silence(ms: int) -> str:
-    """Return how long a mission has been silent; ``active`` for less than a minute."""
-    return "active" if ms < ACTIVE_MS else f"silent {span(ms)}"
+def last_activity(ms: int, *, silent: bool) -> str:
+    """Return when something was last done on a mission; ``active`` within the last minute.
+
+    A quiet mission is ``silent`` only by the rules of the daemon.
+    """
+    if ms < ACTIVE_MS:
+        return "active"
+    return f"silent {span(ms)}" if silent else f"last activity {span(ms)} ago"
 
 
 def span(ms: int) -> str:

@@ -48,7 +48,10 @@ def _log_of(manager: Service) -> Iterator[None]:
     try:
         yield
     except FleetError as error:
-        error.hint = "fleetctl doctor checks whether fleetd can start; fleetctl daemon logs shows why it did not."
+        error.hint = (
+            "fleetctl doctor checks whether fleetd can start; fleetctl daemon logs shows why it "
+            "did not."
+        )
         error.values["log"] = logs.last_lines(manager, _LAST_LINES)
         raise
 
