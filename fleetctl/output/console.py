@@ -93,6 +93,9 @@ HANGING = 4
 ACTIVE_MS = 60_000
 # How many columns a bar of progress takes.
 BAR = 8
+# A subject that is longer gets no column of its own.
+SHORT_SUBJECT = 12
+NAMED_PROBLEMS = 5
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
 STATES = {
     **dict.fromkeys(("completed", "resumed", "active", "acked", "here"), "green"),
@@ -208,13 +211,33 @@ def findings(args: Namespace, found: Findings) -> int:
 
 
 def _print_findings(found: Findings) -> None:
+    checks = max((width(each.check) for each in found.findings), default=0)
+    subjects = max((width(each.subject or "") for each in found.findings), default=0)
     for finding in found.findings:
         fine = "note" if finding.note else "ok"
         verdict = "fixed" if finding.fixed else fine if finding.ok else "WRONG"
         code = f"[{finding.reason_code}]" if finding.reason_code else None
-        parts = filter(None, (finding.check, finding.subject, finding.detail, code))
+        # Columns, except for subjects that are as long as a file's name.
+        subject = finding.subject or ""
+        if subjects <= SHORT_SUBJECT:
+            subject = f"{subject:<{subjects}}"
+        parts = filter(None, (f"{finding.check:<{checks}}", subject, finding.detail, code))
         flow(f"{verdict:<6} ", "  ".join(parts), style=_VERDICTS[verdict])
-    line("Everything is in order." if found.ok else "Something is wrong.")
+    line(_verdict(found))
+
+
+def _verdict(found: Findings) -> str:
+    """Return how a check ended: in order, or how many problems there are and which."""
+    if found.ok:
+        return "Everything is in order."
+    wrong = [
+        f"{each.check} ({each.subject})" if each.subject else each.check
+        for each in found.findings
+        if not each.ok
+    ]
+    named = list(dict.fromkeys(wrong))
+    more = ", …" if len(named) > NAMED_PROBLEMS else ""
+    return f"{plural(len(wrong), 'problem')}: {', '.join(named[:NAMED_PROBLEMS])}{more}."
 
 
 def lost_agents(candidate: RecoveryCandidate) -> str:
@@ -334,6 +357,11 @@ def span(ms: int) -> str:
 def ago(text: Text) -> Text:
     """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
     return times.ago(text, now_ms()) if text and human_readable() else text
+
+
+def moment(at: str) -> str:
+    """Return a time inside a sentence: ``3 min ago`` on a terminal, else ``at 2026-…``."""
+    return ago(at) if human_readable() else f"at {at}"
 
 
 def percent_bar(percent: int) -> str:
