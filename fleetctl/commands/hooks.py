@@ -65,8 +65,8 @@ def register(subparsers: Subparsers) -> None:
     checking = add_settings_command(actions, "doctor", _run_doctor, summary, example)
     checking.flag(
         "--live",
-        help="also check what agent CLIs told lately: the last event of each kind, sessions that "
-        "sent no event after their start, and events that fleetd does not know",
+        help="also check what agent CLIs sent lately: the last event of each kind, silent "
+        "sessions, and events that fleetd does not know",
     )
 
 

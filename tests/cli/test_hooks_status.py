@@ -271,7 +271,9 @@ def test_doctor_says_which_client_is_used(
     client_in_c.unlink()
     seen = doctor()
     assert seen["command"].startswith("WRONG: it differs from what this fleetd writes")
-    assert seen["run"].startswith("the test run reached fleetd"), "the launcher runs the client in Python"
+    assert seen["run"].startswith("the test run reached fleetd"), (
+        "the launcher runs the client in Python"
+    )
 
 
 def test_doctor_wants_something_installed(machine: Path, run: Callable[..., Result]) -> None:
