@@ -187,7 +187,7 @@ def test_a_notifier_waits_for_a_daemon_that_is_not_there(
     home: Path, notify: Callable[..., Run], receiver: FakeHook
 ) -> None:
     run = notify("--webhook", receiver.url)
-    until(lambda: "fleetd is not running; retrying" in run.err, run)
+    until(lambda: "fleetd is not running; retrying.\n" in run.err, run)
     daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
     daemon.start()
     try:
