@@ -115,12 +115,13 @@ def _show_missions(status: Status, counts: Counts) -> None:
     of_sessions = [each for each in status.missions if each.automatic and each.agents == 1]
     if len(of_sessions) <= MOST_OF_SESSIONS:
         of_sessions = []
+    silent = {each.mission_id for each in status.candidates if each.reason == "silent"}
     rows = [
         (
             each.mission_id,
             console.percent_bar(each.progress_percent),
             f"({each.completed_sorties}/{each.total_sorties})",
-            console.silence(each.silence_ms),
+            console.last_activity(each.silence_ms, silent=each.mission_id in silent),
             _agents(each),
             console.plural(each.locks, "lock"),
             console.titled(each.title, automatic=each.automatic),

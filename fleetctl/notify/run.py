@@ -28,6 +28,7 @@ from .outbox import Channel, Outbox, only
 GATHER_S = 0.1
 RETRY_S = 1.0
 MOST_AGENTS = 1_000
+AWAY = "fleetd is not running"
 # What a daemon refuses for good.
 FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 
@@ -121,7 +122,8 @@ class Notifier:
 
     def _on_away(self, error: FleetError) -> None:
         if not self._away:
-            self._say(f"fleetd does not answer, and is asked again: {error.message}")
+            known = error.message.startswith(AWAY)
+            self._say(f"{AWAY}; retrying" + ("." if known else f": {error.message}"))
         self._away = True
 
     async def _read(self, fleet: AsyncFleet) -> None:

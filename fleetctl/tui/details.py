@@ -45,7 +45,7 @@ def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
         ("Mission", seen.id),
         ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
-        ("Silence", None if seen.silence_ms is None else cells.silence(seen.silence_ms)),
+        ("Last activity", _last_activity(seen)),
         ("Agents", seen.agents or None),
         ("Locks", seen.locks or None),
         ("Priority", record.get("priority")),
@@ -56,6 +56,12 @@ def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
     if seen.waits:
         told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
     return "\n".join([seen.title, "", *told])
+
+
+def _last_activity(seen: MissionSeen) -> str | None:
+    if seen.silence_ms is None:
+        return None
+    return cells.silence(seen.silence_ms, silent=seen.silent)
 
 
 def _standing(seen: MissionSeen) -> str | None:

@@ -71,7 +71,7 @@ def _silence(seen: MissionSeen) -> Line:
     if seen.silence_ms is None:
         return _text(seen.status.replace("_", " "), 13, "dim")
     style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
-    return _text(cells.silence(seen.silence_ms), 13, style)
+    return _text(cells.silence(seen.silence_ms, silent=seen.silent), 13, style)
 
 
 def _sortie(sortie: Any, _state: WatchState, _view: View, columns: int) -> Line:

@@ -38,7 +38,8 @@ class View:
 class MissionSeen:
     """One mission as it is shown.
 
-    ``waits`` for recovery; ``left`` are its open sorties, where they are known.
+    ``waits`` for recovery, ``silent`` by the rules of the daemon; ``left`` are its open sorties,
+    where they are known.
     """
 
     id: str
@@ -51,6 +52,7 @@ class MissionSeen:
     agents: int = 0
     locks: int = 0
     waits: bool = False
+    silent: bool = False
     left: int | None = None
     record: Any = None
 
@@ -67,9 +69,10 @@ def missions(state: WatchState, view: View) -> list[MissionSeen]:
         seen.record = mission
         found.append(seen)
     found += [_running(line, passed) for line in running.values()]
-    waiting = {each.mission_id for each in candidates(state)}
+    waiting = {each.mission_id: each.reason for each in candidates(state)}
     for seen in found:
         seen.waits = seen.id in waiting
+        seen.silent = waiting.get(seen.id) == "silent"
         if state.sorties_of == seen.id:
             seen.left = sum(each.status not in CLOSED_SORTIE for each in state.sorties)
     return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))

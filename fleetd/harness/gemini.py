@@ -166,6 +166,7 @@ def _tool_finished(call: ToolCall) -> Happenings:
         edited=_edited(call) if passed is not False else (),
         passed=passed,
         error=error,
+        background=passed is None and _AWAY.match(_said(call)) is not None,
     )
     return (finished, *(planned(call) if passed else ()))
 

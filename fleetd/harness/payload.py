@@ -238,6 +238,7 @@ def finished(call: ToolCall) -> ToolFinished:
         passed=passed,
         error=error,
         duration_ms=whole(call.payload, "duration_ms"),
+        background=passed is None and _is_background(call),
     )
 
 
@@ -263,7 +264,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     result = call.result
     if result.get("interrupted") is True:
         return False, "interrupted before it ended"
-    if text(result, "backgroundTaskId") or call.payload.get("is_backgrounded") is True:
+    if _is_background(call):
         return None, None
     code = result.get("exit_code", result.get("exitCode"))
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
@@ -271,6 +272,11 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
         return passed, None if passed else f"Exit code {code}"
     return (None if call.silent else True), None
+
+
+def _is_background(call: ToolCall) -> bool:
+    named = text(call.result, "backgroundTaskId") is not None
+    return named or call.payload.get("is_backgrounded") is True
 
 
 def _error(payload: Payload) -> str | None:

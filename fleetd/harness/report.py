@@ -55,7 +55,8 @@ class ToolStarted(Happening, frozen=True):
 class ToolFinished(Happening, frozen=True):
     """A tool call is over; ``passed`` is None where the harness does not say how it went.
 
-    ``command`` is set for shell commands only, ``edited`` for files that were changed.
+    ``command`` is set for shell commands only, ``edited`` for files that were changed. A command
+    in the ``background`` runs on.
     """
 
     tool: str
@@ -65,6 +66,7 @@ class ToolFinished(Happening, frozen=True):
     passed: bool | None = None
     error: str | None = None
     duration_ms: int | None = None
+    background: bool = False
 
 
 class PlanItem(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fleetctl.output import console
+
 
 def test_status_of_an_idle_daemon(done, daemon):
     lines = done("status").out.splitlines()
@@ -47,6 +49,12 @@ def test_status_shows_progress_and_silence(done, mission):
 
     assert row.split()[1:4] == ["0%", "(0/2)", "active"]
     assert row.endswith("Test")
+
+
+def test_a_quiet_mission_is_silent_only_where_the_daemon_says_so():
+    assert console.last_activity(59_000, silent=True) == "active"
+    assert console.last_activity(120_000, silent=False) == "last activity 2m 0s ago"
+    assert console.last_activity(420_000, silent=True) == "silent 7m 0s"
 
 
 def hook(done, event, **more):

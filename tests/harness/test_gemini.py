@@ -68,7 +68,9 @@ RECORDED: dict[str, tuple[AnyHappening, ...]] = {
     "AfterTool.run_shell_command.killed": (
         ToolFinished(SHELL, command="kill -9 $$", passed=False, error="Signal 9"),
     ),
-    "AfterTool.run_shell_command.background": (ToolFinished(SHELL, command="sleep 3"),),
+    "AfterTool.run_shell_command.background": (
+        ToolFinished(SHELL, command="sleep 3", background=True),
+    ),
     "AfterTool.write_todos": (
         ToolFinished("write_todos", passed=True),
         Planned(TODOS, whole=True),
@@ -191,6 +193,7 @@ def test_a_command_passed_unless_its_exit_code_is_told(
     finished = ran(said)
     assert finished.passed is passed
     assert finished.error == (error and f"Exit code {error}")
+    assert finished.background is (isinstance(said, str) and "to background" in said)
 
 
 def test_a_command_that_was_ended_did_not_pass() -> None:

@@ -202,8 +202,12 @@ def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
     text = plain(row.line)
     assert text.startswith("● Login ")
-    assert text.rstrip().endswith(" 50%     2/4  silent 4 min")
+    # Without a word of the daemon it is not silent: its agents may wait for their user.
+    assert text.rstrip().endswith(" 50%     2/4  4 min ago")
     assert text.count("━") == text.count("─") + 1 == 7
+    told = status(line(1, "Login", silence_ms=7 * MINUTE), candidates=(candidate(1, "Login"),))
+    (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
+    assert plain(row.line).rstrip().endswith("2/4  silent 7 min")
 
 
 @pytest.mark.parametrize(
@@ -378,4 +382,5 @@ def test_a_large_screen_shows_more_and_a_small_one_what_has_the_keys() -> None:
 def test_lengths_of_time_are_told_in_one_unit(ms: int, told: str) -> None:
     assert cells.span(ms) == told
     assert cells.silence(ms) == ("active now" if told == "now" else f"silent {told}")
+    assert cells.silence(ms, silent=False) == ("active now" if told == "now" else f"{told} ago")
     assert cells.ago(ms) == (told if told == "now" else f"{told} ago")

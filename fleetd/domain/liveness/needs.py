@@ -18,6 +18,8 @@ from ..core.tx import ConfirmAsks, Row, Tx
 TEXT_CHARS = 200
 # These stop an agent in the middle of its turn; after the others it is over.
 MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
+# In these the agent has not done what it was asked: its turn goes on, or broke off.
+UNFINISHED: tuple[AgentNeed, ...] = (*MID_TURN, "failed", "limit")
 # What these need is no haste: the agent has done what it was asked, or goes on by itself.
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 # Some harnesses run the hooks for a permission also where they give it by themselves, at once.

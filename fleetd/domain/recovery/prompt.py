@@ -389,7 +389,8 @@ def _happened_at(data: dict[str, Any], row: Row) -> str:
 def _command(data: dict[str, Any], at: str) -> str:
     name = short(str(data.get("command") or data.get("name") or "command"), 120)
     error = f" — {quote(str(data['error']), 120)}" if data.get("error") else ""
-    return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
+    ended = "started in the background" if data.get("background") is True else "finished"
+    return f"- {name}: {short(str(data.get('result') or ''), 20) or ended}, {at}{error}"
 
 
 def _prompts(tx: Tx, mission_id: str, only_agent: str | None, agent_id: str | None) -> list[str]:

@@ -251,6 +251,7 @@ def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
                 "error": told.error,
                 "call_id": call_id,
                 "duration_ms": duration_ms,
+                "background": told.background or None,
             },
         )
     if told.passed is False:

@@ -525,7 +525,8 @@ async def test_a_heartbeat_of_an_agent_that_was_lost_ends_its_need(fleet: Fleet)
     ("told", "status"),
     [
         (("Stop", {}), "gone"),
-        (("StopFailure", {"error": "overloaded"}), "gone"),
+        (("StopFailure", {"error": "overloaded"}), "lost"),
+        (("StopFailure", {"error": "rate_limit"}), "lost"),
         (("PreToolUse", BASH), "lost"),
         (("PermissionRequest", BASH), "lost"),
         (("PreToolUse", ASK), "lost"),
@@ -544,6 +545,8 @@ async def test_a_process_that_ends_after_the_turn_leaves_and_one_in_its_middle_i
     agent = await fleet.do(AgentGet(cli.agent_id))
     assert (agent.status, agent.needs) == (status, "lost" if status == "lost" else None)
     assert (await told_needs(fleet))[-1] == ("lost" if status == "lost" else "none")
+    [mission] = fleet.sql("SELECT status FROM missions")
+    assert mission["status"] == ("in_progress" if status == "lost" else "completed")
 
 
 @pytest.mark.parametrize(("told", "need"), [("Stop", "finished"), ("PostToolUse", None)])

@@ -9,6 +9,7 @@ from fleetd.domain.attention import running
 from fleetd.harness.report import RunningItem
 from fleetd.protocol.requests.agent import AgentDeregister
 from fleetd.protocol.requests.attention import AttentionList, RunningWork
+from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import MINUTE, Fleet
 from tests.support.hook_payloads import Cli, told_needs
@@ -52,6 +53,8 @@ async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
     await cli.tell("PostToolUse", **given, tool_response=response)
     [work] = await runs(cli)
     assert (work.kind, work.told, work.output) == ("shell", "npm run serve", "/tmp/b1.output")
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=cli.agent_id))).prompt
+    assert f"- npm run serve: started in the background, {fleet.clock.now}" in prompt
     await cli.tell("Stop", background_tasks=[SHELL], session_crons=[])
     assert (await cli.state()).needs == "background"
     assert [each.output for each in await runs(cli)] == ["/tmp/b1.output"]

@@ -139,7 +139,7 @@ async def test_what_passes_is_waited_for_and_said_once(
     nursery.start_soon(notifier.run)
     await trio.sleep(30)
     await until(lambda: len(told) == 1)
-    assert said == ["fleetd does not answer, and is asked again: no", "fleetd answers again."]
+    assert said == ["fleetd is not running; retrying: no", "fleetd answers again."]
 
 
 async def test_after_another_store_all_is_read_again(
