@@ -156,6 +156,10 @@ class Notifier:
                 observe([state], only=state.agent_id)
         else:
             observe(page.agents, only=agent_id)
+        if agent_id is not None and all(each.agent_id != agent_id for each in page.agents):
+            # It needs nothing any more, or is a subagent: what that needs stands with the agent of
+            # its session.
+            await self._read_agents(fleet, None)
         self._wake_teller.set()
 
 

@@ -135,6 +135,28 @@ def test_a_person_is_told_once_on_each_channel(
     assert "SECRET" not in run.err
 
 
+def test_what_a_subagent_needed_for_a_moment_is_not_told(
+    daemon: Daemon, connect: Callable[[], Fleet], notify: Callable[..., Run], receiver: FakeHook
+) -> None:
+    run = notify("--webhook", receiver.url)
+    say("SessionStart", source="startup")
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "t"}
+    of_subagent = {"agent_id": "sub1", "agent_type": "Explore"}
+    say("SubagentStart", **of_subagent)
+    say("PermissionRequest", **of_subagent, **call)
+    (asking,) = connect().call(AttentionList(waiting=True)).agents
+    assert asking.needs == "permission"
+    time.sleep(0.5)  # the notifier has read it, and waits for two seconds
+    say("PostToolUse", **of_subagent, **call, tool_response={})
+    assert connect().call(AttentionList(waiting=True)).agents == []
+    time.sleep(0.5)  # it has read that, too, and nothing else
+    ask("s-2")
+    until(lambda: bool(receiver.got), run)
+    assert run.end() == 0
+    (told,) = receiver.got
+    assert told["agent"] != asking.agent_id
+
+
 def test_a_restart_of_the_daemon_loses_no_state_and_tells_none_twice(
     daemon: Daemon, notify: Callable[..., Run], receiver: FakeHook
 ) -> None:
