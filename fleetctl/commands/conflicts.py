@@ -47,7 +47,11 @@ def _show_one(conflict: EditConflict) -> None:
     console.line(console.path(conflict.file) + (f"  {AT_MERGE}" if conflict.at_merge else ""))
     for edit in conflict.edits:
         where = console.path(_place(edit)) if conflict.at_merge else ""
-        console.headed(f"  {edit.agent_id}  {console.ago(edit.at)}  ", where)
+        start = f"  {edit.agent_id}  {console.ago(edit.at)}"
+        if where:
+            console.headed(f"{start}  ", where)
+        else:
+            console.line(start)
 
 
 def _place(edit: ConflictEdit) -> str:

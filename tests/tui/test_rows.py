@@ -193,7 +193,7 @@ def test_what_runs_for_an_agent_is_on_its_page() -> None:
     known |= {"session_id": "s-1", "pid": None, "cwd": "/w", "registered_at": at(), "note": None}
     known |= {"needs_since": None}
     page = details.agent(known, state_of(mission(1), told=status(line(1))), shown_at())
-    assert "Runs for it:\n  shell b1: npm run serve (1 min ago)\n  and 3 more" in page
+    assert "Running:\n  shell b1: npm run serve (last seen 1 min ago)\n  and 3 more" in page
     assert "2/5 Write the form · form.py · 4 running" in page
 
 
@@ -279,7 +279,7 @@ def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     page = details.waiting(alone, shown_at())
     assert "\n  agent_lost: bob\n" in page
     command = "fleetctl resume --mission msn-00000001 --agent NEW --take-over-from bob"
-    assert f"bring it back:         {command}\n" in f"{page}\n"
+    assert f"To restore the work:\n  {command}\n" in f"{page}\n"
 
     others = state_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
     page = details.waiting(others, shown_at())

@@ -26,13 +26,17 @@ STYLES = {
     **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
     **dict.fromkeys(("works", "in background"), "green"),
 }
+# The directory goes first: a name is needed whole, to copy it, and the text says what is asked.
 COLUMNS = (
-    Column("", cut="middle", least=12),
+    Column(""),
     Column("", styles=STYLES),
-    Column("", matters=3, times="ago"),
-    Column("", matters=4, cut="middle", least=8),
+    Column("", matters=4, times="ago"),
+    Column("", matters=3, cut="end", least=8),
     Column("", matters=5, cut="end", least=18),
 )
+
+
+_ASKING = ("permission", "question", "plan_approval")
 
 
 def state_of(agent: AgentState) -> str:
@@ -72,10 +76,31 @@ def _inside(agent: AgentState, text: str) -> str:
     return text
 
 
+def standing_of(
+    status: str, needs: str | None, text: str | None, since: str | None
+) -> list[tuple[str, str | None]]:
+    """Return how an agent stands, as named lines; ``since`` is told as people say it.
+
+    Only what stops an agent is waited for; what it said last, or why it ended, is no wait.
+    """
+    if status == "lost":
+        reason = f" ({text})" if text else ""
+        return [("Status", f"lost since {since}{reason}" if since else f"lost{reason}")]
+    asks = needs in _ASKING
+    label = "Waits for" if asks else "Reason" if needs in ("failed", "limit") else "Last answer"
+    return [
+        ("Status", console.agent_state(status, needs)),
+        ("Waits since" if asks else "Since", since),
+        (label, text),
+    ]
+
+
 def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     """Return what an agent works on, as named lines: the last thing it did, its step, its files."""
     did = plan = None
+    label = "Last action"
     if doing := agent.doing:
+        label = label if doing.ended else "Doing now"
         did = f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
     if step := agent.step:
         plan = f"{step.number} of {step.total}: {step.title}"
@@ -84,7 +109,7 @@ def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     if window and agent.window_size:
         window += f" of {agent.window_size:,}"
     return [
-        ("Did last", did),
+        (label, did),
         ("Plan", plan),
         ("Files changed", files),
         ("Window", window),
@@ -94,10 +119,10 @@ def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
 
 
 def runs_for(agent: AgentState) -> list[str]:
-    """Return what runs for an agent, a line each, with its last sign of life."""
+    """Return what runs for an agent, a line each, and when it was last seen."""
     lines = []
     for each in agent.running:
-        parts = [f"{each.kind} {each.id}", each.told, f"last sign {console.ago(each.seen_at)}"]
+        parts = [f"{each.kind} {each.id}", each.told, f"last seen {console.ago(each.seen_at)}"]
         output = f"output in {console.path(each.output)}" if each.output else None
         lines.append(", ".join(filter(None, (*parts, output))))
     return [*lines, *([f"and {agent.running_more} more"] if agent.running_more else [])]
