@@ -100,15 +100,16 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
+    # A name is needed whole: beside the longest, the harness and the time stand where they fit.
+    longest = max(len(each.id) for each in (agent, *state.agents))
     # In a narrow pane an id that begins with its harness says that already.
-    if columns >= ROOMY or (not roomy and not all(map(_names_harness, state.agents))):
+    unnamed = not roomy and not all(map(_names_harness, state.agents))
+    if columns >= ROOMY or (unnamed and columns - 23 >= longest):
         harness = 11 if roomy else 8
         end += _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
         end += [(" ", "")]
     end += _text(needs, 13 if roomy else 10, style_of(agent.status))
     room = columns - 2 - sum(width(text) for text, _ in end)
-    # A name is needed whole. Where there is no room for the time beside the longest, it goes.
-    longest = max(width(shown(each.id)) for each in (agent, *state.agents))
     if room - 7 >= longest or room < longest:
         end += _number(told, 7, "dim")
         room -= 7

@@ -187,6 +187,19 @@ def test_in_half_of_a_usual_terminal_sessions_have_their_whole_names() -> None:
     assert " claude " in plain(rows.rows_of("agents", state, shown_at(), 39)[0].line)
 
 
+@pytest.mark.parametrize("columns", [38, 60, 80, 120])
+@pytest.mark.parametrize("other", ["claude-5f3a01ab", "alice"])
+def test_a_long_name_is_whole(columns: int, other: str) -> None:
+    name = "claude-aaaa1111-bbbb2222"
+    told = [agent(each, harness="claude", needs="permission") for each in (name, other)]
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", told, None, 0)
+    shown = [plain(each.line) for each in rows.rows_of("agents", state, shown_at(), columns)]
+    assert all(width(each) == columns for each in shown)
+    assert sorted(text.split()[1] for text in shown) == sorted((name, other))
+    assert all("permission" in text for text in shown)
+
+
 def test_what_runs_for_an_agent_is_on_its_page() -> None:
     work = {"id": "b1", "kind": "shell", "told": "npm run serve", "seen_at": at(NOON - MINUTE)}
     known = agent("alice", state=told_of(running=[work], running_more=3), needs_text=None)
