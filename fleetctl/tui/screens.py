@@ -255,7 +255,7 @@ class Page(Overlay):
         body: list[Line] = [
             [(" ", ""), (part, _style(line))]
             for line in self._text
-            for part in wrapped(line, min(columns, 120) - 2)
+            for part in wrapped(line, (columns if _is_command(line) else min(columns, 120)) - 2)
         ]
         room = max(1, lines - 2)
         self._top = max(0, min(self._top, len(body) - room))
@@ -283,6 +283,11 @@ class Page(Overlay):
         """Show the beginning or the end."""
         self._top = 0 if which < 0 else 1_000_000
         self.show()
+
+
+def _is_command(line: str) -> bool:
+    """Whether a person copies the line: such a one is broken only where the screen ends."""
+    return line.lstrip().startswith("fleetctl ")
 
 
 def _style(line: str) -> str:

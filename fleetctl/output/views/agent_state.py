@@ -100,7 +100,7 @@ def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     did = plan = None
     label = "Last action"
     if doing := agent.doing:
-        label = label if doing.ended else "Doing now"
+        label = label if doing.ended or agent.status == "lost" else "Doing now"
         did = f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
     if step := agent.step:
         plan = f"{step.number} of {step.total}: {step.title}"
