@@ -18,7 +18,7 @@ from fleetd.protocol.request import Request
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from ..output import console, events, times
-from ..output.views.agent_state import standing_of
+from ..output.views.agent_state import action_label, action_of, standing_of
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
@@ -114,7 +114,7 @@ def agent(record: Any, state: WatchState, view: View) -> str:
                 _when(record.needs_since, view),
             ),
             ("Project", visible.work_of(record)[0]),
-            ("Last action", visible.work_of(record)[1]),
+            *_action(record),
             ("Mission", visible.title_of(state, record.mission_id)),
             ("Session", record.session_id),
             ("Process", record.pid),
@@ -131,6 +131,11 @@ def agent(record: Any, state: WatchState, view: View) -> str:
     told += _section("Holds", "\n".join(held))
     told += _section("Running", "\n".join(_running(record.get("state"), view)))
     return "\n".join(told)
+
+
+def _action(record: Any) -> list[tuple[str, str]]:
+    told = record.get("state")
+    return [] if told is None else [(action_label(told, record.status), action_of(told))]
 
 
 def _running(told: Any, view: View) -> list[str]:

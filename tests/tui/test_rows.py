@@ -207,7 +207,25 @@ def test_what_runs_for_an_agent_is_on_its_page() -> None:
     known |= {"needs_since": None}
     page = details.agent(known, state_of(mission(1), told=status(line(1))), shown_at())
     assert "Running:\n  shell b1: npm run serve (last seen 1 min ago)\n  and 3 more" in page
-    assert "2/5 Write the form · form.py · 4 running" in page
+    assert "Last action: 2/5 Write the form · form.py · 4 running" in page
+
+
+def test_a_page_tells_what_goes_on_apart_from_what_is_waited_for() -> None:
+    doing = {"what": "command", "text": "make", "since": at(), "ended": False}
+    told = told_of("Bash: make", doing=doing, step=None)
+    known = agent("alice", state=told, status="waiting", needs="permission")
+    known |= {"needs_text": "Bash: make", "needs_since": at(NOON - MINUTE), "session_id": "s-1"}
+    known |= {"pid": None, "cwd": "/w", "registered_at": at(), "note": None}
+    state = state_of(mission(1), told=status(line(1)))
+    page = " ".join(details.agent(known, state, shown_at()).split())
+    assert "Waits for: Bash: make" in page
+    assert "Doing now: make" in page
+    over = known | {"status": "lost", "needs": "lost", "needs_text": "process 7 is gone"}
+    page = " ".join(details.agent(record(**over), state, shown_at()).split())
+    assert "Status: lost since 1 min ago" in page
+    assert "(process 7 is gone)" in page
+    assert "Last action: make" in page
+    assert "Waits" not in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:

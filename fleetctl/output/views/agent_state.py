@@ -58,14 +58,32 @@ def doing_of(agent: AgentState) -> str:
     parts = [f"ends {console.ago(agent.reset_at)}"] if agent.reset_at else []
     if agent.text:
         parts.append(agent.text)
-    if not parts:
-        if agent.step:
-            parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
-        if agent.doing and agent.doing.what != "prompt":
-            parts.append(_inside(agent, agent.doing.text))
-    if agent.running:
-        parts.append(f"{len(agent.running) + agent.running_more} running")
-    return " · ".join(parts) or agent.mission or ""
+    return " · ".join([*(parts or _action_of(agent)), *_running_of(agent)]) or agent.mission or ""
+
+
+def action_of(agent: AgentState) -> str:
+    """Return the step of an agent, what it did last and how much runs for it."""
+    return " · ".join([*_action_of(agent), *_running_of(agent)])
+
+
+def _action_of(agent: AgentState) -> list[str]:
+    parts = []
+    if agent.step:
+        parts.append(f"{agent.step.number}/{agent.step.total} {agent.step.title}")
+    if agent.doing and agent.doing.what != "prompt":
+        parts.append(_inside(agent, agent.doing.text))
+    return parts
+
+
+def _running_of(agent: AgentState) -> list[str]:
+    count = len(agent.running) + agent.running_more
+    return [f"{count} running"] if count else []
+
+
+def action_label(agent: AgentState, status: str) -> str:
+    """Return what the last action of an agent is called: it may still go on."""
+    ended = agent.doing is None or agent.doing.ended or status == "lost"
+    return "Last action" if ended else "Doing now"
 
 
 def _inside(agent: AgentState, text: str) -> str:
@@ -98,9 +116,7 @@ def standing_of(
 def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     """Return what an agent works on, as named lines: the last thing it did, its step, its files."""
     did = plan = None
-    label = "Last action"
     if doing := agent.doing:
-        label = label if doing.ended or agent.status == "lost" else "Doing now"
         did = f"{doing.what}: {_inside(agent, doing.text)} ({console.ago(doing.since)})"
     if step := agent.step:
         plan = f"{step.number} of {step.total}: {step.title}"
@@ -109,7 +125,7 @@ def work_of(agent: AgentState) -> list[tuple[str, str | None]]:
     if window and agent.window_size:
         window += f" of {agent.window_size:,}"
     return [
-        (label, did),
+        (action_label(agent, agent.status), did),
         ("Plan", plan),
         ("Files changed", files),
         ("Window", window),
