@@ -26,12 +26,12 @@ STYLES = {
     **dict.fromkeys(("failed", "reached a limit", "lost"), "red"),
     **dict.fromkeys(("works", "in background"), "green"),
 }
-# The directory goes first: a name is needed whole, to copy it, and the text says what is asked.
+# The directory yields first: a name is needed whole, to copy it, and the text says what is asked.
 COLUMNS = (
     Column(""),
     Column("", styles=STYLES),
     Column("", matters=4, times="ago"),
-    Column("", matters=3, cut="end", least=8),
+    Column("", matters=3, cut="end", least=8, yields=True),
     Column("", matters=5, cut="end", least=18),
 )
 
