@@ -163,7 +163,8 @@ def _show_candidates(status: Status) -> None:
         if each.lost_agents:
             console.line(f"    {console.lost_agents(each)}")
         if each.checkpoint_id:
-            console.lines(f"    {command}" for command in console.resume_commands(each))
+            for command in console.resume_commands(each):
+                console.whole(f"    {command}")
             if each.lost_agents and not each.agent_id:
                 console.line(f"    {NEW_AGENT}")
 

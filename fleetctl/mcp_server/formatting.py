@@ -152,7 +152,11 @@ def agent_line(agent: Agent, me: str | None) -> str:
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
     said = agent.note.last_action if agent.note else None
     did = f" - {words(said, agent.id, me, by=agent.id)}" if said else ""
-    state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
+    state = (
+        f"{agent.status}: {agent.needs}"
+        if agent.needs not in (None, agent.status)
+        else agent.status
+    )
     name = f"{agent.id} (you)" if agent.id == me else agent.id
     return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
 

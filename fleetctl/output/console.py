@@ -117,6 +117,11 @@ def clean_block(text: str) -> str:
     return dropped(text.translate(_BLOCK))
 
 
+def whole(text: str) -> None:
+    """Print one line that a person copies, such as a command: the terminal breaks it itself."""
+    print(clean(text))
+
+
 def path(name: str) -> str:
     """Return a file's name fit for a terminal, with escapes for what nobody sees in it.
 
@@ -335,8 +340,8 @@ def titled(title: str, *, automatic: bool) -> str:
 
 
 def agent_state(status: str, needs: str | None) -> str:
-    """Return the status of an agent, with what it waits for."""
-    return f"{status}: {needs}" if needs else status
+    """Return the status of an agent, with what it waits for unless that is the same word."""
+    return f"{status}: {needs}" if needs and needs != status else status
 
 
 def last_activity(ms: int, *, silent: bool) -> str:

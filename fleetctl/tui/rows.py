@@ -100,15 +100,21 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
+    # A name is needed whole: beside the longest, the harness and the time stand where they fit.
+    longest = max(len(each.id) for each in (agent, *state.agents))
     # In a narrow pane an id that begins with its harness says that already.
-    if columns >= ROOMY or (not roomy and not all(map(_names_harness, state.agents))):
+    unnamed = not roomy and not all(map(_names_harness, state.agents))
+    if columns >= ROOMY or (unnamed and columns - 23 >= longest):
         harness = 11 if roomy else 8
         end += _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
         end += [(" ", "")]
-    end += _text(needs, 13 if roomy else 10, style_of(agent.status)) + _number(told, 7, "dim")
+    end += _text(needs, 13 if roomy else 10, style_of(agent.status))
     room = columns - 2 - sum(width(text) for text, _ in end)
+    if room - 7 >= longest or room < longest:
+        end += _number(told, 7, "dim")
+        room -= 7
     style = "strong" if agent.role == "dispatch" else ""
-    name = _text(agent.id, 18 if roomy else room, style)
+    name = _text(agent.id, max(18, min(longest, room)) if roomy else room, style)
     if roomy:
         project, action = visible.work_of(agent)
         # Without a column where no agent has a directory.
@@ -195,7 +201,7 @@ KINDS = {
     "sorties": PaneKind(visible.sorties, _sortie, "No sorties."),
     "agents": PaneKind(visible.agents, _agent, "Nobody works."),
     "locks": PaneKind(visible.locks, _lock, "Nothing is locked."),
-    "mail": PaneKind(visible.messages, _message, "No letters."),
+    "mail": PaneKind(visible.messages, _message, "No messages."),
     "checkpoints": PaneKind(visible.checkpoints, _checkpoint, "No checkpoints yet."),
     "events": PaneKind(visible.events, _event, "Nothing happened yet."),
 }

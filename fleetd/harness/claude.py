@@ -21,6 +21,7 @@ from .payload import (
     VERSION_CHARS,
     Handler,
     ToolCall,
+    asked_for,
     cut,
     event_name,
     finished,
@@ -208,15 +209,20 @@ def _subagent_ended(call: ToolCall) -> Happenings:
 
 
 def _failed(call: ToolCall) -> Happenings:
+    # The first is what the CLI showed to its user.
+    sentences = ("last_assistant_message", "error_details", "error_message")
+    said = text(call.payload, *sentences, most=ERROR_CHARS)
     told = (
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
-        text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
+        text(call.payload, *sentences[1:], most=ERROR_CHARS) or said,
     )
     message = cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"
-    reset = _RESET.search(message)
+    reset = _RESET.search(message) or _RESET.search(said or "")
+    stamp = f"|{reset[1]}" if reset else ""
     return (
         Failed(
-            message=message.replace(f"|{reset[1]}", "") if reset else message,
+            message=message.replace(stamp, ""),
+            said=said.replace(stamp, "") if said else None,
             limited=_LIMITED.search(message) is not None,
             reset_at=iso(int(reset[1]) * 1_000) if reset else None,
         ),
@@ -240,9 +246,7 @@ def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
     if asked := waits_for_user(call):
         return tuple(replace(each, beside=True) for each in asked)
-    about = call.command or next(iter(call.edits), None)
-    message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), beside=True),)
+    return (PermissionRequested(message=asked_for(call), beside=True),)
 
 
 def _elicited(call: ToolCall) -> Happenings:

@@ -133,6 +133,8 @@ _PLANNING = frozenset(("exitplanmode",))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
+# So much of a plan is looked at for the line that says what it is about.
+PLAN_CHARS = 10_000
 _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
@@ -218,13 +220,44 @@ def tool_started(call: ToolCall) -> Happenings:
 def waits_for_user(call: ToolCall) -> Happenings:
     """Return what a tool asks the user, empty for tools that do not."""
     if call.kind in _PLANNING:
-        return (PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)),)
+        return (PlanProposed(plan=_without_headings(text(call.given, "plan", most=PLAN_CHARS))),)
     if call.kind not in _ASKING:
         return ()
     asked = call.given.get("questions")
     first = asked[0] if isinstance(asked, list) and asked else call.given
     source = first if isinstance(first, dict) else call.given
     return (QuestionAsked(question=text(source, "question", "prompt", most=MESSAGE_CHARS)),)
+
+
+# What tells most of a call that is no command and no edit: one argument of it.
+_TELLING = ("url", "query", "pattern")
+_DESCRIBING = ("description", "prompt", "skill", "name")
+
+
+def _without_headings(plan: str | None) -> str | None:
+    """Return a plan from its first line that is no heading on; one of headings alone is whole."""
+    lines = (plan or "").splitlines()
+    first = (
+        n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")
+    )
+    start = next(first, 0)
+    return cut("\n".join(lines[start:]), MESSAGE_CHARS) or None
+
+
+def asked_for(call: ToolCall) -> str | None:
+    """Return what a call is to do, as a person is asked for it: its tool and what it is about.
+
+    None where the payload names neither.
+    """
+    named = text(call.given, *_TELLING, most=MESSAGE_CHARS)
+    file = next(iter(call.edits), None)
+    if file is None and named is None:
+        file = path(text(call.given, *_FILE_FIELDS, most=PATH_CHARS + 1), call.cwd)
+    if file and call.cwd:
+        file = file.removeprefix(f"{call.cwd.rstrip('/')}/")
+    about = call.command or file or named or text(call.given, *_DESCRIBING, most=MESSAGE_CHARS)
+    tool = "" if call.tool == NAMELESS else call.tool
+    return cut(": ".join(filter(None, (tool, about))), MESSAGE_CHARS) or None
 
 
 def finished(call: ToolCall) -> ToolFinished:

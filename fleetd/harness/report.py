@@ -142,13 +142,15 @@ class SubagentEnded(Happening, frozen=True):
 class Failed(Happening, frozen=True):
     """The turn broke off: an error of the model's service or of the harness itself.
 
-    ``limited`` says that the user's limit is reached; ``reset_at`` is when it ends, where the
-    harness tells that (ISO 8601 UTC).
+    ``said`` is the sentence in which the harness told its user, where there is one. ``limited``
+    says that the user's limit is reached; ``reset_at`` is when it ends, where the harness tells
+    that (ISO 8601 UTC).
     """
 
     message: str
     limited: bool = False
     reset_at: str | None = None
+    said: str | None = None
 
 
 class Noted(Happening, frozen=True):

@@ -287,6 +287,19 @@ def test_status_lists_a_lost_agent_with_open_work_at_once(done, mission):
 
     command = f"fleetctl resume --mission {mission} --agent NEW --take-over-from spec-1"
     assert out.count(f"    {command}\n    NEW: the agent that continues the work; ") == 1
+    (lost,) = done("agent", "list", "--json").json
+    gone = f"process {process.pid} is gone"
+    assert (lost["needs"], lost["needs_text"]) == ("lost", gone)
+    head, why, way, new = done("attention").out.splitlines()
+    assert head.startswith(f"spec-1  lost  {lost['needs_since']}")
+    assert (why, way) == (f"  {gone}", f"  {command}")
+    assert new.startswith("  NEW: the agent that continues the work; ")
+    shown = done("agent", "show", "spec-1").out
+    assert f"Status: lost since {lost['needs_since']} ({gone})\n" in shown
+    assert "Waits" not in shown
+    (row,) = [line for line in done("agent", "list").out.splitlines() if "spec-1" in line]
+    assert "  lost  " in row
+    assert "lost: lost" not in row
     (each,) = done("status", "--json").json["candidates"]
     assert (each["mission_id"], each["reason"]) == (mission, "agent_lost")
     assert each["inactivity_duration_ms"] < 60_000

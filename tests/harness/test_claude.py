@@ -132,6 +132,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     ),
     ("SessionEnd.other", WORK, (SessionEnded("other"),), {"cwd": f"{PROJECT}/sub"}),
 ]
+SESSION_LIMIT = "You've hit your session limit · resets 9pm"
 SILENT = [
     *("PreToolUse", "PostToolBatch", "PreCompact", "PostCompact", "Stop", "SubagentStop"),
     *("StopFailure", "Interrupt", "TaskCreated", "TaskCompleted", "Notification", "TeammateIdle"),
@@ -483,15 +484,58 @@ def test_the_end_of_a_turn_keeps_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "told"),
     [
-        ({"error": "invalid_request", "error_details": "too long"}, "invalid_request: too long"),
-        ({"error": "overloaded"}, "overloaded"),
-        ({}, "unknown"),
+        (
+            {"error": "invalid_request", "error_details": "too long"},
+            Failed("invalid_request: too long", said="too long"),
+        ),
+        ({"error": "overloaded"}, Failed("overloaded")),
+        (
+            {"error": "rate_limit", "last_assistant_message": SESSION_LIMIT},
+            Failed(f"rate_limit: {SESSION_LIMIT}", limited=True, said=SESSION_LIMIT),
+        ),
+        (
+            {"error": "rate_limit", "error_details": "429", "last_assistant_message": "Wait"},
+            Failed("rate_limit: 429", limited=True, said="Wait"),
+        ),
+        ({}, Failed("unknown")),
     ],
 )
-def test_a_turn_that_broke_off_says_why(fields: dict[str, str], message: str) -> None:
-    assert only(said("StopFailure", **fields)) == Failed(message)
+def test_a_turn_that_broke_off_says_why(fields: dict[str, str], told: Failed) -> None:
+    assert only(said("StopFailure", **fields)) == told
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "told"),
+    [
+        ("WebFetch", {"url": "https://example.org/a", "prompt": "Read"}, "https://example.org/a"),
+        ("WebSearch", {"query": "trio cancel scopes"}, "trio cancel scopes"),
+        ("Read", {"file_path": "/work/project/src/a.py"}, "src/a.py"),
+        ("Write", {"file_path": "/work/project/b.py", "content": "x"}, "b.py"),
+        ("Edit", {"file_path": "/etc/hosts", "old_string": "a"}, "/etc/hosts"),
+        ("NotebookEdit", {"notebook_path": "/work/project/n.ipynb"}, "n.ipynb"),
+        ("Grep", {"pattern": "TODO", "path": "/work/project/src"}, "TODO"),
+        ("Task", {"description": "Look for bugs", "prompt": "Look"}, "Look for bugs"),
+        ("Bash", {"command": "make", "description": "Build"}, "make"),
+    ],
+)
+def test_a_request_for_permission_says_what_the_call_is_about(
+    tool: str, given: dict[str, str], told: str
+) -> None:
+    fields = {"cwd": "/work/project", "tool_name": tool, "tool_input": given}
+    asked = only(said("PermissionRequest", **fields))
+    assert asked == PermissionRequested(f"{tool}: {told}", beside=True)
+
+
+def test_a_request_of_nobody_known_has_no_text() -> None:
+    assert only(said("PermissionRequest")) == PermissionRequested(None, beside=True)
+
+
+def test_a_plan_begins_with_what_it_says() -> None:
+    given = {"plan": "# Plan\n\n## Steps\n\nAdd a form.\n# More"}
+    _, told = said("PreToolUse", tool_name="ExitPlanMode", tool_input=given).happenings
+    assert told == PlanProposed("Add a form.\n# More")
 
 
 def test_a_limit_says_when_it_ends_if_claude_does() -> None:

@@ -15,7 +15,10 @@ from ..liveness.needs import AT_EASE, MID_TURN, one_line
 from . import running
 
 HOUR_MS = 3_600_000
-_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed))}
+# The most urgent on top. Below them are those that work, and who has finished is below all.
+_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed)) if need not in AT_EASE}
+_URGENCY["finished"] = len(_URGENCY) + 1
+_WORKS = _URGENCY["finished"] - 1
 # So many of its last events tell what an agent did, and when a person spoke to it.
 LOOKED_BACK = 1_000
 _NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
@@ -46,7 +49,7 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> list[AgentStat
 
 def _place(row: Row) -> tuple[int, str, str]:
     """Return what agents are sorted by: how urgent it is, since when, and the name."""
-    urgency = _URGENCY.get(row["needs"], len(_URGENCY))
+    urgency = _URGENCY.get(row["needs"], _WORKS)
     return urgency, row["needs_since"] or row["last_seen_at"], row["id"]
 
 

@@ -281,7 +281,9 @@ def _conflicts(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> l
     for conflict in found[:CONFLICTS]:
         who = ", ".join(edit.agent_id for edit in conflict.edits[:CONFLICTS])
         more = " and others" if len(conflict.edits) > CONFLICTS else ""
-        merge = "; will meet at merge" if conflict.at_merge else ""
+        together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
+        beside = "some in one directory, others " if together else ""
+        merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
         named.append(f"{path(conflict.file, TOLD_CHARS)} (changed by {who}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- {', '.join(named)}{more}"]

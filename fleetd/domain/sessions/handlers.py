@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from ...harness.payload import NAMELESS
 from ...harness.report import (
     AnyHappening,
     Compacted,
@@ -337,7 +338,8 @@ def _failed(hook: HookContext, told: Failed) -> None:
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
     hook.append(("agent_paused", {}))
-    hook.need(Need("limit" if told.limited else "failed", told.message, told.reset_at))
+    text = told.said or (None if told.message == NAMELESS else told.message)
+    hook.need(Need("limit" if told.limited else "failed", text, told.reset_at))
 
 
 def _noted(hook: HookContext, told: Noted) -> None:

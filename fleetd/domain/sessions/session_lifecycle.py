@@ -4,7 +4,7 @@ A session joins what somebody created for its directory, never what
 was created for another session.
 """
 
-from ...harness.report import Report, SessionStarted
+from ...harness.report import Report, SessionStarted, WorkRuns
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
@@ -212,18 +212,23 @@ def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
 
 
 def active_subagents(tx: Tx, report: Report) -> list[str]:
-    """Return the subagents of a session that are in a turn, none for a subagent's own report."""
+    """Return the subagents that were in a turn when that of their session ended.
+
+    None for a subagent's own report. One that the session lists as running goes on.
+    """
     if report.subagent:
         return []
+    listed = [each.items for each in report.happenings if isinstance(each, WorkRuns) and each.whole]
+    going_on = {item.id for items in listed for item in items}
     rows = tx.all(
-        "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
+        "SELECT s.agent_id AS id, s.subagent FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
         f" AND a.status IN {LIVING} AND (a.status = 'active' OR a.needs IS NOT NULL)"
         " ORDER BY s.agent_id",
         harness=report.harness,
         session=report.session_id,
     )
-    return [row["id"] for row in rows]
+    return [row["id"] for row in rows if row["subagent"] not in going_on]
 
 
 @agent_process_ended.subscribe

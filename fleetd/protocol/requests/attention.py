@@ -75,7 +75,10 @@ class AgentState(Record, frozen=True, kw_only=True):
 
 
 class AttentionPage(Record, frozen=True, kw_only=True):
-    """Agents, the most urgent need first, then those that waited longest."""
+    """Agents: the most urgent need first, then those that work, and ``finished`` last.
+
+    Of equal ones, the first has waited longest.
+    """
 
     agents: list[AgentState]
 

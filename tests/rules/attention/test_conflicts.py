@@ -260,6 +260,18 @@ async def test_a_briefing_has_one_line_of_it(fleet: Fleet) -> None:
     assert "### Conflicts" in (await fleet.do(RecoveryContextGet(mission_id))).prompt
 
 
+async def test_a_briefing_tells_of_a_shared_directory_beside_a_worktree(
+    fleet: Fleet, repository: Path, worktree: Path
+) -> None:
+    await edits(fleet, ALICE, repository / "src" / "a.py", cwd=str(repository))
+    await edits(fleet, CAROL, worktree / "src" / "a.py", cwd=str(worktree))
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
+    assert "; will meet at merge)" in prompt
+    await edits(fleet, BOB, repository / "src" / "a.py", cwd=str(repository))
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
+    assert "; some in one directory, others will meet at merge)" in prompt
+
+
 async def test_edits_that_meet_nobody_cost_few_statements(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "claude",
         [("PreToolUse", PLAN), ("PermissionRequest", PLAN)],
         "plan_approval",
-        "# Do it",
+        "now",
         ("PostToolUse", PLAN | {"tool_response": {}}),
     ),
     (
@@ -119,7 +119,7 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "claude",
         [("StopFailure", {"error": "rate_limit", "error_details": "You hit the limit"})],
         "limit",
-        "rate_limit: You hit the limit",
+        "You hit the limit",
         PROMPTS["claude"],
     ),
     (

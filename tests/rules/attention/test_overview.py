@@ -49,7 +49,7 @@ async def test_the_most_urgent_come_first_then_those_that_wait_longest(fleet: Fl
         await cli.tell(event, **fields)
         fleet.clock.pass_by(MINUTE)
     order = [state.agent_id.removeprefix("claude-") for state in await listed(fleet)]
-    assert order == ["may", "may-too", "asks", "failed", "limit", "finished", "works"]
+    assert order == ["may", "may-too", "asks", "failed", "limit", "works", "finished"]
     waiting = await listed(fleet, waiting=True)
     assert [state.agent_id for state in waiting] == [f"claude-{name}" for name in order[:5]]
     assert [state.agent_id for state in await listed(fleet, limit=2)] == [

@@ -8,6 +8,7 @@ from fleetd.domain.agents import agents
 from fleetd.domain.attention import running
 from fleetd.harness.report import RunningItem
 from fleetd.protocol.requests.agent import AgentDeregister
+from fleetd.protocol.requests.agent import AgentList as AgentListing
 from fleetd.protocol.requests.attention import AttentionList, RunningWork
 from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.system import SystemForget
@@ -79,6 +80,27 @@ async def test_a_turn_is_finished_when_the_last_that_ran_without_it_has_ended(
         fleet.clock.now,
     )
     assert await told_needs(fleet) == ["background", "finished"]
+
+
+async def test_a_subagent_that_the_list_names_works_on_after_the_turn(
+    fleet: Fleet, cli: Cli
+) -> None:
+    names = ("a1b2c3d4e5f6a7b8c", "b1b2c3d4e5f6a7b8c")
+    for name in names:
+        inner = {"agent_id": name, "agent_type": "explore"}
+        await cli.tell("SubagentStart", **inner)
+        await cli.tell("PreToolUse", **inner, tool_name="Read", tool_input={}, tool_use_id="1")
+
+    async def standing() -> list[str]:
+        agents = (await fleet.do(AgentListing())).agents
+        return [each.status for each in sorted(agents, key=lambda each: each.id)]
+
+    assert await standing() == ["active", "active", "active"]
+    listed = {"id": names[0], "type": "subagent", "description": "Look around"}
+    await cli.tell("Stop", background_tasks=[listed], session_crons=[])
+    assert await standing() == ["waiting", "active", "waiting"]
+    await cli.tell("Stop", background_tasks=[], session_crons=[])
+    assert await standing() == ["waiting", "waiting", "waiting"]
 
 
 async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
