@@ -127,6 +127,8 @@ def _show(page: AttentionPage, around: Status | None) -> None:
         console.line("No agent needs you.")
     for agent in page.agents:
         _show_one(agent, around)
+    if page.more:
+        console.line(f"and {page.more} more")
 
 
 def _show_one(agent: AgentState, around: Status | None) -> None:

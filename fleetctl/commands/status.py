@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import AgentState, AttentionList, Counts, MissionLine, Status, SystemStatus
+from ..client.models import AttentionList, AttentionPage, Counts, MissionLine, Status, SystemStatus
 from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.agent_state import COLUMNS, row_of
@@ -24,7 +24,7 @@ MISSIONS = (
     Column("", matters=1),
     Column("", cut="end", least=18),
 )
-MOST_AGENTS = 12
+MOST_AGENTS, MOST_LOST = 12, 3
 # Missions that were made for one session each; of more than so many the agents above tell enough.
 MOST_OF_SESSIONS = 3
 RECOVERIES = (
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         status = client.call(SystemStatus())
         asked = not args.json and status.counts is not None
-        agents = client.call(AttentionList()).agents if asked else []
+        agents = client.call(AttentionList()) if asked else None
 
     def page(status: Status) -> None:
         _show(status, agents)
@@ -79,7 +79,7 @@ def run(args: Namespace) -> int:
     return console.show(args, status, page)
 
 
-def _show(status: Status, agents: list[AgentState]) -> None:
+def _show(status: Status, agents: AttentionPage | None) -> None:
     store = status.store
     if store and store.away:
         since = f"{console.span(store.away.for_ms)} (since {store.away.since_at})"
@@ -91,7 +91,7 @@ def _show(status: Status, agents: list[AgentState]) -> None:
     )
     if store and store.lost:
         console.flow("Commits lost: ", store.lost, style="red")
-    if status.counts is not None:
+    if status.counts is not None and agents is not None:
         _show_agents(agents)
         if status.conflicts:
             files = console.plural(status.conflicts, "file")
@@ -101,14 +101,19 @@ def _show(status: Status, agents: list[AgentState]) -> None:
         _show_tables(status)
 
 
-def _show_agents(agents: list[AgentState]) -> None:
+def _show_agents(page: AttentionPage) -> None:
     console.heading("Agents")
-    if not agents:
+    if not page.agents:
         console.line("  none")
         return
-    tables.table(COLUMNS, map(row_of, agents[:MOST_AGENTS]), indent="  ")
-    if len(agents) > MOST_AGENTS:
-        console.line(f"  and {len(agents) - MOST_AGENTS} more: fleetctl agent list")
+    shown = page.agents
+    if len(shown) > MOST_AGENTS:
+        # Lost agents pile up; they must not hide those that are here.
+        lost = [each.agent_id for each in shown if each.needs == "lost"][MOST_LOST:]
+        shown = [each for each in shown if each.agent_id not in lost][:MOST_AGENTS]
+    tables.table(COLUMNS, map(row_of, shown), indent="  ")
+    if more := page.more + len(page.agents) - len(shown):
+        console.line(f"  and {more} more: fleetctl attention, fleetctl agent list")
 
 
 def _show_missions(status: Status, counts: Counts) -> None:

@@ -43,7 +43,7 @@ def repository(home: Path, name: str) -> Path:
 
 def test_nobody_needs_anybody(daemon: Daemon, done: Done) -> None:
     assert done("attention").out == "No agent needs you.\n"
-    assert done("attention", "--json").json == {"agents": []}
+    assert done("attention", "--json").json == {"agents": [], "more": 0}
 
 
 def test_who_needs_a_person_and_the_command_that_goes_there(

@@ -40,7 +40,7 @@ def test_status_lists_agents_first_those_that_wait_for_a_person(done, mission):
     assert agents[0].split()[:3] == ["claude-s-1", "needs", "permission"]
     assert agents[0].endswith("Bash: make")
     assert len(agents) == 13
-    assert agents[-1] == "  and 2 more: fleetctl agent list"
+    assert agents[-1] == "  and 2 more: fleetctl attention, fleetctl agent list"
     assert "gone-1" not in "\n".join(agents)
 
 

@@ -28,13 +28,15 @@ _Place = dict[str, str | None]
 @method(AttentionList)
 async def list_states(engine: Engine, request: AttentionList, caller: Caller) -> AttentionPage:
     """Return what agents do and need, the most urgent first."""
-    states: list[AgentState] = await engine.read(agent_states, request)
+    states: list[AgentState]
+    states, more = await engine.read(agent_states, request)
     places = await _places(engine, {each.cwd for each in states if _is_here(engine, each)})
     return AttentionPage(
         agents=[
             replace(each, **places.get(each.cwd, {})) if _is_here(engine, each) else each
             for each in states
-        ]
+        ],
+        more=more,
     )
 
 

@@ -72,7 +72,7 @@ class Daemon:
         if self.errors:
             raise self.errors.pop(0)
         found = [each for each in self.states if request.agent_id in (None, each.agent_id)]
-        return AttentionPage(agents=found)  # type: ignore[arg-type]
+        return AttentionPage(agents=found, more=0)  # type: ignore[arg-type]
 
 
 @pytest.fixture
