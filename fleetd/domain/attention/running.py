@@ -69,10 +69,13 @@ def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def runs_any(tx: Tx, agent_id: str) -> bool:
-    """Whether anything runs for an agent that its turn does not wait for."""
+    """Whether anything runs for an agent that its turn does not wait for.
+
+    A schedule only waits, and a teammate has turns of its own.
+    """
     return tx.exists(
         "SELECT 1 AS runs FROM running_work WHERE agent_id = :agent AND ended_at IS NULL"
-        " AND kind <> 'schedule'",
+        " AND kind NOT IN ('schedule', 'teammate')",
         agent=agent_id,
     )
 

@@ -87,6 +87,23 @@ async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
     ]
 
 
+@pytest.mark.parametrize("event", ["TeammateIdle", "TaskCreated", "TaskCompleted"])
+async def test_a_teammate_keeps_no_turn_going(cli: Cli, event: str) -> None:
+    await cli.tell(event, teammate_name="ann", task_id="1", task_subject="Read")
+    await cli.tell("Stop", background_tasks=[], session_crons=[])
+    assert (await cli.state()).needs == "finished"
+
+
+async def test_a_teammate_runs_from_a_sign_of_its_work_until_it_is_idle(cli: Cli) -> None:
+    for number in ("1", "2"):
+        await cli.tell("TaskCreated", teammate_name="ann", task_id=number, task_subject="Read")
+        assert [(each.id, each.kind, each.told) for each in await runs(cli)] == [
+            ("ann", "teammate", "Read")
+        ]
+        await cli.tell("TeammateIdle", teammate_name="ann", team_name="us")
+        assert await runs(cli) == []
+
+
 @pytest.mark.parametrize("end", ["SessionEnd", "deregister", "process"])
 async def test_nothing_runs_for_an_agent_that_has_left(fleet: Fleet, cli: Cli, end: str) -> None:
     await cli.tell("SubagentStart", **INNER)
