@@ -18,6 +18,8 @@ from ..core.tx import ConfirmAsks, Row, Tx
 TEXT_CHARS = 200
 # These stop an agent in the middle of its turn; after the others it is over.
 MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
+# A turn that was broken off; that it is over is nothing new.
+BROKEN_OFF: tuple[AgentNeed, ...] = ("limit", "failed")
 # What these need is no haste: the agent has done what it was asked, or goes on by itself.
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 # Some harnesses run the hooks for a permission also where they give it by themselves, at once.
@@ -68,6 +70,12 @@ def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
     if row is not None:
         tx.run(f"UPDATE agents SET status = 'active', {NO_NEED} WHERE id = :id", id=agent_id)
         tell_no_need(tx, ctx, row)
+
+
+def is_broken_off(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent's turn was broken off: any activity since then would have ended that."""
+    broken = f"SELECT 1 AS broken FROM agents WHERE id = :id AND needs IN {in_sql(BROKEN_OFF)}"
+    return tx.exists(broken, id=agent_id)
 
 
 def settle(tx: Tx, ctx: Context, agent_id: str, since: str, *, works_on: bool) -> None:

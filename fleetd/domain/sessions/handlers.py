@@ -309,16 +309,32 @@ def _answered(message: str | None) -> list[_Told]:
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
-    """End the turn; of a reminder the end is known, unless the turn was broken off by its user."""
-    if told.reminder and not session_lifecycle.is_active(hook.tx, hook.agent_id):
+    """End the turn, unless it is known to be over.
+
+    Of a reminder the end is known, unless the turn was broken off by its user. It comes while
+    nothing is asked. Nor is it news that a turn is over which an error broke off.
+    """
+    tx = hook.tx
+    if told.reminder and not session_lifecycle.may_have_stopped(tx, hook.agent_id):
+        _pause(hook, session_lifecycle.asking_subagents(tx, hook.report))
         hook.emit(HookNoted(what="idle_prompt", message=told.last_message))
         return
+    before = hook.window.agent
+    known_broken = before is not None and before["needs"] in needs.BROKEN_OFF
+    if known_broken and needs.is_broken_off(tx, hook.agent_id):
+        hook.emit(HookNoted(what="turn_ended", message=told.last_message))
+        _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
+        return
     hook.append(*_answered(told.last_message), ("agent_paused", {}))
-    for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
-        streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
+    _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
     if hook.parent is None:
         in_background = running.runs_any(hook.tx, hook.agent_id)
         hook.need(Need("background" if in_background else "finished", told.last_message))
+
+
+def _pause(hook: HookContext, agents: Iterable[str]) -> None:
+    for agent_id in agents:
+        streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=agent_id))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:

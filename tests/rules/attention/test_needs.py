@@ -282,6 +282,73 @@ async def test_a_reminder_a_minute_after_the_end_leaves_an_agent_finished(
     assert await told_needs(fleet) == ["finished"]
 
 
+BROKEN: dict[str, tuple[Step, Step]] = {
+    "opencode": (
+        ("session.error", {"error": {"name": "APIError", "data": {"message": "500"}}}),
+        ("session.idle", {"last_message": "Let me"}),
+    ),
+    "copilot": (
+        ("errorOccurred", {"error": {"message": "500"}, "errorContext": "model_call"}),
+        ("agentStop", {"stopReason": "end"}),
+    ),
+    "claude": (
+        ("StopFailure", {"error": "500"}),
+        ("Notification", {"notification_type": "idle_prompt", "message": "Claude waits"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("harness", BROKEN)
+async def test_the_end_of_a_turn_that_was_broken_off_is_no_news(
+    fleet: Fleet, harness: str
+) -> None:
+    cli = await prompted(fleet, harness)
+    (broken, fields), (end, ended) = BROKEN[harness]
+    await cli.tell(broken, **fields)
+    since = fleet.clock.now
+    fleet.clock.pass_by(SECOND)
+    await cli.tell(end, **ended)
+    state = await cli.state()
+    assert (state.needs, state.text, state.since) == ("failed", "500", since)
+    assert await told_needs(fleet) == ["failed"]
+    if harness != "claude":  # a turn that goes on, and ends
+        event, fields = PROMPTS[harness]
+        await cli.tell(event, **fields)
+        await cli.tell(end, **ended)
+        assert await cli.needs() == "finished"
+
+
+@pytest.mark.parametrize(
+    ("event", "asked", "need"),
+    [
+        ("PermissionRequest", BASH, "permission"),
+        ("PreToolUse", ASK, "question"),
+        ("PreToolUse", PLAN, "plan_approval"),
+    ],
+)
+async def test_what_a_user_refused_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet, event: str, asked: dict[str, Any], need: str
+) -> None:
+    """No hook tells of the key; this notification comes only while nothing is asked."""
+    cli = await prompted(fleet)
+    await cli.tell(event, **asked)
+    assert await cli.needs() == need
+    fleet.clock.pass_by(MINUTE)
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert await cli.needs() == "finished"
+
+
+async def test_what_a_user_refused_a_subagent_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet,
+) -> None:
+    cli = await with_subagent(fleet)
+    await cli.tell("Stop", last_assistant_message="It looks around")
+    await cli.tell("PermissionRequest", **INNER, **BASH)
+    assert (await cli.state()).needs == "permission"
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert (await cli.state()).needs == "background"
+
+
 async def test_a_question_of_which_only_a_notification_tells_does_not_bring_a_session_back(
     fleet: Fleet,
 ) -> None:
