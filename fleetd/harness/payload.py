@@ -218,7 +218,8 @@ def tool_started(call: ToolCall) -> Happenings:
 def waits_for_user(call: ToolCall) -> Happenings:
     """Return what a tool asks the user, empty for tools that do not."""
     if call.kind in _PLANNING:
-        return (PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)),)
+        plan = text(call.given, "plan", "plan_path", "plan_filename", most=MESSAGE_CHARS)
+        return (PlanProposed(plan=plan),)
     if call.kind not in _ASKING:
         return ()
     asked = call.given.get("questions")

@@ -190,10 +190,11 @@ class QuestionAnswered(Happening, frozen=True):
 class PlanProposed(Happening, frozen=True):
     """The agent waits until its user approves a plan, which ``plan`` begins with.
 
-    ``beside`` is as in QuestionAsked.
+    ``reminder`` and ``beside`` are as in QuestionAsked.
     """
 
     plan: str | None = None
+    reminder: bool = False
     beside: bool = False
 
 

@@ -398,7 +398,9 @@ def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
 
 
 def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
-    if not (told.beside and _is_answered(hook)):
+    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="plan_prompt", message=told.plan))
+    elif not (told.beside and _is_answered(hook)):
         hook.need(Need("plan_approval", told.plan))
 
 

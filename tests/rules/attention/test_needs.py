@@ -38,6 +38,17 @@ PROMPTS: dict[str, Step] = {
     "opencode": ("chat.message", {"prompt": "Go"}),
     "cursor": ("beforeSubmitPrompt", {"prompt": "Go"}),
 }
+
+
+def _permission(kind: str, **details: str) -> dict[str, Any]:
+    """Return what Gemini CLI tells with each confirmation that it asks for."""
+    return {
+        "notification_type": "ToolPermission",
+        "message": "Tool requires confirmation",
+        "details": {"type": kind, **details},
+    }
+
+
 # A CLI, what it tells, what its agent needs then, in words, and what it tells next.
 NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
     (
@@ -150,6 +161,36 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "question",
         "Which port?",
         ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",  # it asks for permission to ask, too
+        [
+            ("BeforeTool", {"tool_name": "ask_user", "tool_input": QUESTION}),
+            ("Notification", _permission("ask_user", title="Ask user")),
+        ],
+        "question",
+        "Which port?",
+        ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "exit_plan_mode", "tool_input": {"plan_path": "p.md"}}),
+            ("Notification", _permission("exit_plan_mode", title="Approve the plan")),
+        ],
+        "plan_approval",
+        "p.md",
+        ("AfterTool", {"tool_name": "exit_plan_mode", "tool_input": {}, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "run_shell_command", "tool_input": {"command": "make"}}),
+            ("Notification", _permission("exec", title="Confirm", command="make")),
+        ],
+        "permission",
+        "make",
+        ("AfterTool", {"tool_name": "run_shell_command", "tool_input": {}, "tool_response": {}}),
     ),
     (
         "gemini",
