@@ -14,6 +14,7 @@ from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.sql import LIVING, in_sql
 from ..core.tx import ConfirmAsks, Row, Tx
+from .open_calls import BEGINS_A_CALL
 
 TEXT_CHARS = 200
 # These stop an agent in the middle of its turn; after the others it is over.
@@ -153,9 +154,13 @@ def confirm_ask_of(tx: Tx, ctx: Context, harness: str, session_id: str) -> bool:
 
 
 def _confirm(tx: Tx, ctx: Context, asked: Row) -> bool:
+    """Let an agent wait for a permission unless it has gone on since; return whether it waits.
+
+    That another call begins tells nothing: calls run beside each other.
+    """
     goes_on = tx.exists(
         "SELECT 1 AS goes_on FROM events WHERE agent_id = :agent AND seq > :seq"
-        " AND activity = 1 LIMIT 1",
+        f" AND activity = 1 AND type NOT IN {in_sql(BEGINS_A_CALL)} LIMIT 1",
         agent=asked["agent_id"],
         seq=asked["seq"],
     )

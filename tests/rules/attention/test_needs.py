@@ -340,9 +340,7 @@ BROKEN: dict[str, tuple[Step, Step]] = {
 
 
 @pytest.mark.parametrize("harness", BROKEN)
-async def test_the_end_of_a_turn_that_was_broken_off_is_no_news(
-    fleet: Fleet, harness: str
-) -> None:
+async def test_the_end_of_a_turn_that_was_broken_off_is_no_news(fleet: Fleet, harness: str) -> None:
     cli = await prompted(fleet, harness)
     (broken, fields), (end, ended) = BROKEN[harness]
     await cli.tell(broken, **fields)
@@ -497,6 +495,20 @@ async def test_a_request_that_a_result_follows_was_granted_by_the_cli_itself(
     assert await cli.needs() is None
     assert await told_needs(virtual) == []
     assert virtual.sql("SELECT * FROM unconfirmed_asks") == []
+
+
+async def test_a_request_counts_although_another_call_begins_beside_it(
+    virtual: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    cli = await prompted(virtual, "codex")
+    await cli.tell("PreToolUse", **BASH)
+    await cli.tell("PermissionRequest", **BASH)
+    other = BASH | {"tool_use_id": "2"}
+    await cli.tell("PreToolUse", **other)
+    await trio.sleep(6)
+    assert await cli.needs() == "permission"
+    await cli.tell("PostToolUse", **other)
+    assert await cli.needs() is None
 
 
 @pytest.mark.parametrize("granted", [False, True])
