@@ -168,6 +168,10 @@ def _stopped(call: ToolCall) -> Happenings:
     return (*_running(call.payload), Paused(last_message=_answer(call.payload)))
 
 
+def _interrupted(call: ToolCall) -> Happenings:
+    return (*_running(call.payload), Paused(last_message=_answer(call.payload), interrupted=True))
+
+
 def _teammate(payload: Payload) -> Happenings:
     """Return the sign of life of a teammate that an event names: it works at something."""
     named = text(payload, "teammate_name")
@@ -279,7 +283,7 @@ HANDLERS: dict[str, Handler] = {
     "PreCompact": _compacting,
     "PostCompact": _compacted,
     "Stop": _stopped,
-    "Interrupt": _stopped,
+    "Interrupt": _interrupted,
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,

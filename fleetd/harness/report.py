@@ -114,11 +114,13 @@ class WindowUsed(Happening, frozen=True):
 class Paused(Happening, frozen=True):
     """The turn is over and the agent waits for its user; ``last_message`` is its answer.
 
-    A ``reminder`` comes a while later, mostly of an end that is known.
+    A ``reminder`` comes a while later, mostly of an end that is known. ``interrupted`` says that
+    the user broke the turn off.
     """
 
     last_message: str | None = None
     reminder: bool = False
+    interrupted: bool = False
 
 
 class DirectoryChanged(Happening, frozen=True):

@@ -58,6 +58,8 @@ REMEMBERED_ENDS = 2_000
 # What is noted of a notification that a permission is waited for; it does not say by whom.
 REMINDER = "permission_prompt"
 OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
+# In so many events the beginning of a turn is looked for.
+TURN_EVENTS = 1_000
 # A hook that asks is no later than this after the end of the call that it asks about.
 LATE_MS = 2_000
 
@@ -208,6 +210,8 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     kind = "command_started" if told.command else "tool_started"
     data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
     hook.append((kind, data))
+    if hook.parent is not None and hook.report.subagent is not None:
+        _still_runs(hook, hook.report.subagent)
 
 
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
@@ -328,8 +332,36 @@ def _paused(hook: HookContext, told: Paused) -> None:
     hook.append(*_answered(told.last_message), ("agent_paused", {}))
     _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
     if hook.parent is None:
-        in_background = running.runs_any(hook.tx, hook.agent_id)
+        in_background = running.runs_any(tx, hook.agent_id) and _goes_on(hook, told)
         hook.need(Need("background" if in_background else "finished", told.last_message))
+
+
+def _goes_on(hook: HookContext, told: Paused) -> bool:
+    """Whether anything still runs when a turn is over.
+
+    Where no list says so, a subagent whose end was not told is over: with the turn that its user
+    broke off, else when nothing was heard of it in the whole turn.
+    """
+    tx, at = hook.tx, hook.happened_at or hook.ctx.now
+    listed = any(isinstance(each, WorkRuns) and each.whole for each in hook.report.happenings)
+    began = None if told.interrupted else _turn_began(hook)
+    if listed or told.reminder or (began is None and not told.interrupted):
+        return True
+    running.end_subagents(tx, hook.agent_id, began, at)
+    return running.runs_any(tx, hook.agent_id)
+
+
+def _turn_began(hook: HookContext) -> str | None:
+    """Return when the user last spoke to the agent, None where that was too long ago."""
+    row = hook.tx.one(
+        "SELECT timestamp, data_json FROM events WHERE agent_id = :agent AND seq > :floor"
+        " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
+        agent=hook.agent_id,
+        floor=event_log.nth_newest_position(hook.tx, hook.agent_id, TURN_EVENTS),
+    )
+    if row is None:
+        return None
+    return str(event_log.data_of(row).get("happened_at") or row["timestamp"])
 
 
 def _pause(hook: HookContext, agents: Iterable[str]) -> None:
@@ -442,6 +474,13 @@ def _work_ended(hook: HookContext, told: WorkEnded) -> None:
     agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.end(hook.tx, agent_id, told.id, at)
     needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
+
+
+def _still_runs(hook: HookContext, subagent: str) -> None:
+    """Note that a subagent is at work, whatever was thought of its end."""
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
+    if running.reopen(hook.tx, agent_id, subagent, at):
+        needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=True)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:

@@ -1,6 +1,7 @@
 """What runs for an agent: begun, seen and ended by what its hooks tell, and bounded."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import MINUTE, Fleet
 from tests.support.hook_payloads import Cli, told_needs
 
+Step = tuple[str, dict[str, Any]]
 INNER = {"agent_id": "acb594f61d1631b05", "agent_type": "explore"}
 SHELL = {"id": "b1", "type": "shell", "command": "npm run serve"}
 
@@ -76,6 +78,70 @@ async def test_a_turn_is_finished_when_the_last_that_ran_without_it_has_ended(
         fleet.clock.now,
     )
     assert await told_needs(fleet) == ["background", "finished"]
+
+
+UNTOLD: dict[str, tuple[Step, Step, Step]] = {
+    "codex": (
+        ("UserPromptSubmit", {"prompt": "Go"}),
+        ("SubagentStart", INNER),
+        ("Stop", {}),
+    ),
+    "copilot": (
+        ("userPromptSubmitted", {"prompt": "Go"}),
+        ("subagentStart", {"agentName": "explore"}),
+        ("agentStop", {"stopReason": "end"}),
+    ),
+    "opencode": (
+        ("chat.message", {"prompt": "Go"}),
+        ("session.created", {"session_id": "inner", "parent_id": "12f459b8", "agent": "explore"}),
+        ("session.idle", {}),
+    ),
+}
+
+
+@pytest.mark.parametrize("harness", UNTOLD)
+async def test_a_subagent_of_a_cli_without_lists_is_over_after_a_turn_without_it(
+    fleet: Fleet, harness: str
+) -> None:
+    session, (prompt, start, end) = Cli(fleet, harness), UNTOLD[harness]
+    await session.tell(prompt[0], **prompt[1])
+    await session.tell(start[0], **start[1])
+    await session.tell(end[0], **end[1])
+    assert (await session.state()).needs == "background"
+    fleet.clock.pass_by(MINUTE)
+    await session.tell(prompt[0], **prompt[1])
+    await session.tell(end[0], **end[1])
+    assert (await session.state()).needs == "finished"
+    assert await runs(session) == []
+
+
+async def test_a_subagent_that_is_heard_of_runs_on_whatever_was_thought_of_its_end(
+    fleet: Fleet,
+) -> None:
+    session = Cli(fleet, "codex")
+    call = {**INNER, "tool_name": "Bash", "tool_input": {"command": "make"}}
+    await session.tell("UserPromptSubmit", prompt="Go")
+    await session.tell("SubagentStart", **INNER)
+    for number in ("1", "2"):
+        await session.tell("UserPromptSubmit", prompt="Go on")
+        await session.tell("PreToolUse", **call, tool_use_id=number)
+        await session.tell("Stop")
+        assert (await session.state()).needs == "background"
+    await session.tell("UserPromptSubmit", prompt="Go on")
+    await session.tell("Stop")
+    assert (await session.state()).needs == "finished"
+    await session.tell("PreToolUse", **call, tool_use_id="3")
+    state = await session.state()
+    assert (state.needs, [each.id for each in state.running]) == ("background", [INNER["agent_id"]])
+
+
+async def test_a_turn_that_its_user_broke_off_ends_its_subagents(fleet: Fleet) -> None:
+    session = Cli(fleet, "codex")
+    await session.tell("UserPromptSubmit", prompt="Go")
+    await session.tell("SubagentStart", **INNER)
+    await session.tell("Interrupt")
+    assert (await session.state()).needs == "finished"
+    assert await runs(session) == []
 
 
 async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
