@@ -52,9 +52,11 @@ REVIEWED = {
     "domain/erasure/erase": {
         "agents",
         "beyond",
+        "ended",
         "events",
         "m",
         "table",
+        "theirs",
         "where",
     },
     "domain/erasure/scope": {
