@@ -130,6 +130,8 @@ _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath
 # Tools that are there to wait for the user.
 _ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
 _PLANNING = frozenset(("exitplanmode",))
+# Tools that start a subagent.
+_STARTING = frozenset(("agent", "task"))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
@@ -211,7 +213,8 @@ def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -
 
 def tool_started(call: ToolCall) -> Happenings:
     """Tell that a tool call begins; some tools wait for the user."""
-    started = ToolStarted(call.tool, call.call_id, call.command, call.edits)
+    told = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
+    started = ToolStarted(call.tool, call.call_id, call.command, call.edits, told or None)
     return (started, *waits_for_user(call))
 
 

@@ -44,12 +44,16 @@ class PromptSubmitted(Happening, frozen=True):
 
 
 class ToolStarted(Happening, frozen=True):
-    """A tool call begins; ``edits`` are the files it is about to change."""
+    """A tool call begins; ``edits`` are the files it is about to change.
+
+    ``task`` is what a subagent is to do, for a call that starts one.
+    """
 
     tool: str
     call_id: str | None = None
     command: str | None = None
     edits: tuple[Path, ...] = ()
+    task: str | None = None
 
 
 class ToolFinished(Happening, frozen=True):

@@ -106,6 +106,15 @@ def runs_any(tx: Tx, agent_id: str) -> bool:
     )
 
 
+def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
+    """Return what the subagents of an agent were told, each with when the last of them began."""
+    rows = tx.all(
+        "SELECT told, began_at FROM running_work WHERE agent_id = :agent AND kind = 'subagent'",
+        agent=agent_id,
+    )
+    return {row["told"]: row["began_at"] for row in sorted(rows, key=lambda row: row["began_at"])}
+
+
 def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:
     """Return what runs for an agent, the newest first, and how much more there is."""
     rows = tx.all(f"{_LIVING} ORDER BY w.began_at DESC, w.id", agent=agent_id)

@@ -60,6 +60,8 @@ REMINDER = "permission_prompt"
 OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
 # In so many events the beginning of a turn is looked for.
 TURN_EVENTS = 1_000
+# In so many, the calls that start subagents.
+TASK_EVENTS = 100
 # A hook that asks is no later than this after the end of the call that it asks about.
 LATE_MS = 2_000
 
@@ -209,7 +211,7 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     hook.mission()
     kind = "command_started" if told.command else "tool_started"
     data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
-    hook.append((kind, data))
+    hook.append((kind, data | {"task": told.task}))
     if hook.parent is not None and hook.report.subagent is not None:
         _still_runs(hook, hook.report.subagent)
 
@@ -458,7 +460,34 @@ def _is_answered(hook: HookContext) -> bool:
 
 def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
     if hook.parent is not None and hook.report.subagent is not None:
-        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", told.kind),)))
+        words = _task_of_subagent(hook) or told.kind
+        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", words),)))
+
+
+def _task_of_subagent(hook: HookContext) -> str | None:
+    """Return what a subagent that begins is to do, by the calls of its session that start one.
+
+    Neither names the other: it is the first open call whose task no subagent began since has.
+    """
+    tx, agent_id = hook.tx, hook.leading_id
+    begun = tx.all(
+        "SELECT timestamp, data_json FROM events WHERE agent_id = :agent AND seq > :floor"
+        " AND type = 'tool_started' ORDER BY seq",
+        agent=agent_id,
+        floor=event_log.nth_newest_position(tx, agent_id, TASK_EVENTS),
+    )
+    calls = [(row["timestamp"], event_log.data_of(row)) for row in begun]
+    calls = [(at, data) for at, data in calls if "task" in data]
+    if not calls:
+        return None
+    open_calls = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
+    still = {row["call_id"] for row in open_calls}
+    taken = running.told_of_subagents(tx, agent_id)
+    for at, data in calls:
+        task, began = str(data["task"]), str(data.get("happened_at") or at)
+        if data.get("call_id") in still and taken.get(needs.one_line(task), "") < began:
+            return task
+    return None
 
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:

@@ -46,6 +46,28 @@ async def test_a_subagent_runs_from_its_start_to_its_end_and_its_hooks_are_signs
     assert await runs(cli) == []
 
 
+async def test_a_subagent_is_told_what_the_call_says_that_starts_it(fleet: Fleet, cli: Cli) -> None:
+    for number, task in enumerate(("Read the notes", "Look at the form")):
+        call = {"description": task, "prompt": "Please", "subagent_type": "explore"}
+        await cli.tell("PreToolUse", tool_name="Agent", tool_input=call, tool_use_id=f"t{number}")
+    await cli.tell("SubagentStart", agent_id="a", agent_type="explore")
+    await cli.tell("SubagentStop", agent_id="a", agent_type="explore")
+    for name in ("b", "c"):
+        await cli.tell("SubagentStart", agent_id=name, agent_type="explore")
+    [told] = fleet.sql("SELECT told FROM running_work WHERE id = 'a'")
+    assert told["told"] == "Read the notes"
+    assert {each.id: each.told for each in await runs(cli)} == {
+        "b": "Look at the form",
+        "c": "explore",
+    }
+    for name in ("b", "c"):
+        await cli.tell("SubagentStop", agent_id=name, agent_type="explore")
+    for number in range(2):
+        await cli.tell("PostToolUse", tool_name="Agent", tool_input={}, tool_use_id=f"t{number}")
+    await cli.tell("SubagentStart", agent_id="d", agent_type="explore")
+    assert [each.told for each in await runs(cli)] == ["explore"]
+
+
 async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
     fleet: Fleet, cli: Cli
 ) -> None:
