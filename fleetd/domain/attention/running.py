@@ -128,7 +128,8 @@ def _work_of(row: Row) -> RunningWork:
 
 def _last_sign(row: Row) -> str:
     """Return when work was last heard of: whatever a subagent's hooks tell is a sign of it."""
-    return max(row["seen_at"], row["heard_at"] or "")
+    seen_at: str = row["seen_at"]
+    return max(seen_at, row["heard_at"] or "")
 
 
 def _bound(tx: Tx, agent_id: str) -> None:
