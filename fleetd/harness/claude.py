@@ -58,6 +58,7 @@ from .report import (
     Source,
     SubagentEnded,
     SubagentStarted,
+    WorkEnded,
     WorkRuns,
 )
 
@@ -168,11 +169,22 @@ def _stopped(call: ToolCall) -> Happenings:
     return (*_running(call.payload), Paused(last_message=_answer(call.payload)))
 
 
+def _interrupted(call: ToolCall) -> Happenings:
+    return (*_running(call.payload), Paused(last_message=_answer(call.payload), interrupted=True))
+
+
 def _teammate(payload: Payload) -> Happenings:
-    """Return the sign of life of a teammate that an event names."""
+    """Return the sign of life of a teammate that an event names: it works at something."""
     named = text(payload, "teammate_name")
     told = text(payload, "task_subject", most=MESSAGE_CHARS)
     return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
+
+
+def _teammate_idle(call: ToolCall) -> Happenings:
+    """Tell that a teammate has done what it was asked; no event tells that it leaves."""
+    named = text(call.payload, "teammate_name")
+    noted = Noted(what="teammate_idle", message=named)
+    return (noted,) if named is None else (noted, WorkEnded(named))
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -275,7 +287,7 @@ HANDLERS: dict[str, Handler] = {
     "PreCompact": _compacting,
     "PostCompact": _compacted,
     "Stop": _stopped,
-    "Interrupt": _stopped,
+    "Interrupt": _interrupted,
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,
@@ -284,10 +296,7 @@ HANDLERS: dict[str, Handler] = {
     "Notification": _notified,
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
-    "TeammateIdle": lambda call: (
-        Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
-        *_teammate(call.payload),
-    ),
+    "TeammateIdle": _teammate_idle,
     "CwdChanged": lambda _: (DirectoryChanged(),),
     "SessionEnd": session_ended,
 }

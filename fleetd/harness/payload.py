@@ -130,6 +130,8 @@ _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath
 # Tools that are there to wait for the user.
 _ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
 _PLANNING = frozenset(("exitplanmode",))
+# Tools that start a subagent.
+_STARTING = frozenset(("agent", "task"))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
@@ -213,14 +215,16 @@ def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -
 
 def tool_started(call: ToolCall) -> Happenings:
     """Tell that a tool call begins; some tools wait for the user."""
-    started = ToolStarted(call.tool, call.call_id, call.command, call.edits)
+    told = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
+    started = ToolStarted(call.tool, call.call_id, call.command, call.edits, told or None)
     return (started, *waits_for_user(call))
 
 
 def waits_for_user(call: ToolCall) -> Happenings:
     """Return what a tool asks the user, empty for tools that do not."""
     if call.kind in _PLANNING:
-        return (PlanProposed(plan=_without_headings(text(call.given, "plan", most=PLAN_CHARS))),)
+        plan = text(call.given, "plan", "plan_path", "plan_filename", most=PLAN_CHARS)
+        return (PlanProposed(plan=_without_headings(plan)),)
     if call.kind not in _ASKING:
         return ()
     asked = call.given.get("questions")

@@ -44,12 +44,16 @@ class PromptSubmitted(Happening, frozen=True):
 
 
 class ToolStarted(Happening, frozen=True):
-    """A tool call begins; ``edits`` are the files it is about to change."""
+    """A tool call begins; ``edits`` are the files it is about to change.
+
+    ``task`` is what a subagent is to do, for a call that starts one.
+    """
 
     tool: str
     call_id: str | None = None
     command: str | None = None
     edits: tuple[Path, ...] = ()
+    task: str | None = None
 
 
 class ToolFinished(Happening, frozen=True):
@@ -116,11 +120,13 @@ class WindowUsed(Happening, frozen=True):
 class Paused(Happening, frozen=True):
     """The turn is over and the agent waits for its user; ``last_message`` is its answer.
 
-    A ``reminder`` comes a while later, mostly of an end that is known.
+    A ``reminder`` comes a while later, mostly of an end that is known. ``interrupted`` says that
+    the user broke the turn off.
     """
 
     last_message: str | None = None
     reminder: bool = False
+    interrupted: bool = False
 
 
 class DirectoryChanged(Happening, frozen=True):
@@ -194,10 +200,11 @@ class QuestionAnswered(Happening, frozen=True):
 class PlanProposed(Happening, frozen=True):
     """The agent waits until its user approves a plan, which ``plan`` begins with.
 
-    ``beside`` is as in QuestionAsked.
+    ``reminder`` and ``beside`` are as in QuestionAsked.
     """
 
     plan: str | None = None
+    reminder: bool = False
     beside: bool = False
 
 

@@ -277,7 +277,7 @@ _REPORTED = (
         "tool_started",
         ("{who} uses {tool}",),
         shown="live",
-        fields=("tool", "call_id"),
+        fields=("tool", "call_id", "task"),
         meaning="a tool call other than a command is open; it prevents silence for at most an hour",
     ),
     EventType(

@@ -31,6 +31,7 @@ from fleetd.harness.report import (
     ToolStarted,
     Unfit,
     WindowUsed,
+    WorkEnded,
     WorkRuns,
 )
 
@@ -561,7 +562,7 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     assert only(said("Notification")) == Noted("notification")
     idle, seen = said("TeammateIdle", teammate_name="b").happenings
     assert idle == Noted("teammate_idle", "b")
-    assert seen == WorkRuns((RunningItem("b", "teammate"),))
+    assert seen == WorkEnded("b")
     assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(
         "permission_denied", "Bash: no"
     )

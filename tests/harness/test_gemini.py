@@ -17,7 +17,9 @@ from fleetd.harness.report import (
     PermissionRequested,
     PlanItem,
     Planned,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -146,6 +148,30 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
             "Notification",
             {"notification_type": "ToolPermission", "message": "May it?", "details": {}},
             PermissionRequested("May it?"),
+        ),
+        *(
+            (
+                "Notification",
+                {"notification_type": "ToolPermission", "message": "It asks", "details": details},
+                PermissionRequested(about),
+            )
+            for details, about in (
+                ({"type": "exec", "command": "make", "rootCommand": "make"}, "make"),
+                ({"type": "edit", "fileName": "a.py", "filePath": "/p/a.py"}, "/p/a.py"),
+                ({"type": "mcp", "serverName": "s", "toolName": "look"}, "look"),
+                ({"type": "info", "prompt": "https://a.example"}, "https://a.example"),
+                ({"type": "new", "command": 7}, "It asks"),
+            )
+        ),
+        (
+            "Notification",
+            {"notification_type": "ToolPermission", "details": {"type": "ask_user"}},
+            QuestionAsked(reminder=True),
+        ),
+        (
+            "Notification",
+            {"notification_type": "ToolPermission", "details": {"type": "exit_plan_mode"}},
+            PlanProposed(reminder=True),
         ),
         ("BeforeTool", {}, ToolStarted("unknown")),
         ("AfterTool", {}, ToolFinished("unknown", passed=True)),

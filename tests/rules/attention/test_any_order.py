@@ -15,7 +15,8 @@ INNER = {"agent_id": "acb594f61d1631b05", "agent_type": "explore"}
 REMINDER = {"notification_type": "permission_prompt", "message": "May I?"}
 IDLE = {"notification_type": "idle_prompt", "message": "Claude is waiting for your input"}
 ASK = {"questions": [{"question": "Which port?"}]}
-ACTIVITY = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop")
+# The beginning of a call is none: calls run beside each other.
+ACTIVITY = ("PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop")
 
 
 def steps(harness: str) -> list[tuple[str, dict[str, Any]]]:
@@ -78,7 +79,7 @@ OTHERS: dict[str, tuple[list[tuple[str, dict[str, Any]]], tuple[str, ...]]] = {
             ("AfterTool", GEMINI | {"tool_response": {}}),
             ("AfterAgent", {"prompt_response": "Done"}),
         ],
-        ("BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent"),
+        ("BeforeAgent", "AfterTool", "AfterAgent"),
     ),
     "copilot": (
         [
@@ -100,7 +101,7 @@ OTHERS: dict[str, tuple[list[tuple[str, dict[str, Any]]], tuple[str, ...]]] = {
             ("tool.execute.after", OPENCODE),
             ("session.idle", {"last_message": "Done"}),
         ],
-        ("chat.message", "tool.execute.before", "tool.execute.after", "session.idle"),
+        ("chat.message", "tool.execute.after", "session.idle"),
     ),
 }
 LAST = {"gemini": "AfterTool", "copilot": "postToolUse", "opencode": "tool.execute.after"}

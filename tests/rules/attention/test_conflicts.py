@@ -116,11 +116,11 @@ async def test_a_subagent_is_its_sessions_agent(fleet: Fleet) -> None:
     assert await edits(fleet, ALICE, form, agent_id="helper", agent_type="Explore") == ""
     assert await listed(fleet) == []
     await edits(fleet, BOB, form)
-    # Whichever window of the session answers next is told, and no other one.
-    line = await edits(
-        fleet, ALICE, fleet.project / "x.py", agent_id="helper", agent_type="Explore"
-    )
-    assert agent(BOB) in line
+    # The session's own agent is told, and no subagent: nobody else reads that.
+    inner = {"agent_id": "helper", "agent_type": "Explore"}
+    assert await edits(fleet, ALICE, fleet.project / "x.py", **inner) == ""
+    assert await edits(fleet, ALICE, form, **inner) == ""
+    assert agent(BOB) in await prompts(fleet, ALICE)
     assert await prompts(fleet, ALICE) == ""
     subagent = f"{agent(ALICE)}.helper"
     assert len(await listed(fleet, agent_id=subagent)) == 1

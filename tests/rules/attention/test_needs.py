@@ -38,6 +38,17 @@ PROMPTS: dict[str, Step] = {
     "opencode": ("chat.message", {"prompt": "Go"}),
     "cursor": ("beforeSubmitPrompt", {"prompt": "Go"}),
 }
+
+
+def _permission(kind: str, **details: str) -> dict[str, Any]:
+    """Return what Gemini CLI tells with each confirmation that it asks for."""
+    return {
+        "notification_type": "ToolPermission",
+        "message": "Tool requires confirmation",
+        "details": {"type": kind, **details},
+    }
+
+
 # A CLI, what it tells, what its agent needs then, in words, and what it tells next.
 NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
     (
@@ -150,6 +161,36 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "question",
         "Which port?",
         ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",  # it asks for permission to ask, too
+        [
+            ("BeforeTool", {"tool_name": "ask_user", "tool_input": QUESTION}),
+            ("Notification", _permission("ask_user", title="Ask user")),
+        ],
+        "question",
+        "Which port?",
+        ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "exit_plan_mode", "tool_input": {"plan_path": "p.md"}}),
+            ("Notification", _permission("exit_plan_mode", title="Approve the plan")),
+        ],
+        "plan_approval",
+        "p.md",
+        ("AfterTool", {"tool_name": "exit_plan_mode", "tool_input": {}, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "run_shell_command", "tool_input": {"command": "make"}}),
+            ("Notification", _permission("exec", title="Confirm", command="make")),
+        ],
+        "permission",
+        "make",
+        ("AfterTool", {"tool_name": "run_shell_command", "tool_input": {}, "tool_response": {}}),
     ),
     (
         "gemini",
@@ -282,6 +323,71 @@ async def test_a_reminder_a_minute_after_the_end_leaves_an_agent_finished(
     assert await told_needs(fleet) == ["finished"]
 
 
+BROKEN: dict[str, tuple[Step, Step]] = {
+    "opencode": (
+        ("session.error", {"error": {"name": "APIError", "data": {"message": "500"}}}),
+        ("session.idle", {"last_message": "Let me"}),
+    ),
+    "copilot": (
+        ("errorOccurred", {"error": {"message": "500"}, "errorContext": "model_call"}),
+        ("agentStop", {"stopReason": "end"}),
+    ),
+    "claude": (
+        ("StopFailure", {"error": "500"}),
+        ("Notification", {"notification_type": "idle_prompt", "message": "Claude waits"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("harness", BROKEN)
+async def test_the_end_of_a_turn_that_was_broken_off_is_no_news(fleet: Fleet, harness: str) -> None:
+    cli = await prompted(fleet, harness)
+    (broken, fields), (end, ended) = BROKEN[harness]
+    await cli.tell(broken, **fields)
+    since = fleet.clock.now
+    fleet.clock.pass_by(SECOND)
+    await cli.tell(end, **ended)
+    state = await cli.state()
+    assert (state.needs, state.text, state.since) == ("failed", "500", since)
+    assert await told_needs(fleet) == ["failed"]
+    if harness != "claude":  # a turn that goes on, and ends
+        event, fields = PROMPTS[harness]
+        await cli.tell(event, **fields)
+        await cli.tell(end, **ended)
+        assert await cli.needs() == "finished"
+
+
+@pytest.mark.parametrize(
+    ("event", "asked", "need"),
+    [
+        ("PermissionRequest", BASH, "permission"),
+        ("PreToolUse", ASK, "question"),
+        ("PreToolUse", PLAN, "plan_approval"),
+    ],
+)
+async def test_what_a_user_refused_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet, event: str, asked: dict[str, Any], need: str
+) -> None:
+    """No hook tells of the key; this notification comes only while nothing is asked."""
+    cli = await prompted(fleet)
+    await cli.tell(event, **asked)
+    assert await cli.needs() == need
+    fleet.clock.pass_by(MINUTE)
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert await cli.needs() == "finished"
+
+
+async def test_what_a_user_refused_a_subagent_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet,
+) -> None:
+    cli = await with_subagent(fleet)
+    await cli.tell("Stop", last_assistant_message="It looks around")
+    await cli.tell("PermissionRequest", **INNER, **BASH)
+    assert (await cli.state()).needs == "permission"
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert (await cli.state()).needs == "background"
+
+
 async def test_a_question_of_which_only_a_notification_tells_does_not_bring_a_session_back(
     fleet: Fleet,
 ) -> None:
@@ -389,6 +495,20 @@ async def test_a_request_that_a_result_follows_was_granted_by_the_cli_itself(
     assert await cli.needs() is None
     assert await told_needs(virtual) == []
     assert virtual.sql("SELECT * FROM unconfirmed_asks") == []
+
+
+async def test_a_request_counts_although_another_call_begins_beside_it(
+    virtual: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    cli = await prompted(virtual, "codex")
+    await cli.tell("PreToolUse", **BASH)
+    await cli.tell("PermissionRequest", **BASH)
+    other = BASH | {"tool_use_id": "2"}
+    await cli.tell("PreToolUse", **other)
+    await trio.sleep(6)
+    assert await cli.needs() == "permission"
+    await cli.tell("PostToolUse", **other)
+    assert await cli.needs() is None
 
 
 @pytest.mark.parametrize("granted", [False, True])
