@@ -81,7 +81,7 @@ def test_claude_needs_what_it_asks_for_until_the_answer(
 
 def test_claude_needs_approval_of_its_plan_until_the_answer(claude: Desk[Claude]) -> None:
     call = Call("ExitPlanMode", {})
-    asked, asks = _answered(claude, call, "plan_approval", "# Greet all", SOON_S)
+    asked, asks = _answered(claude, call, "plan_approval", "Everybody.", SOON_S)
     looks = claude.script.aside
 
     def aside(now: Asked) -> Reply | None:
