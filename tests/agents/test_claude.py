@@ -175,10 +175,8 @@ def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
     assert claude.memory.recoveries() == []
     doctor = fleetctl("hooks", "doctor", "--live")
     assert doctor.status == 0, doctor.out
-    assert (
-        "no unknown events or fields in the last week" in doctor.out
-    )  # of unknown events and fields
-    assert "2.1.330, as when it was last heard" in doctor.out
+    assert "no unknown events or fields in the last week" in doctor.out
+    assert "2.1.330, as in its last events" in doctor.out
 
 
 def test_what_runs_beside_the_turn_is_named_after_a_compaction_until_it_ends(
