@@ -242,6 +242,8 @@ CLAUDE = Harness(
         HookEvent("PermissionRequest", later=True),
         HookEvent("CwdChanged", later=True),
         HookEvent("PermissionDenied", later=True),
+        HookEvent("Elicitation", later=True),
+        HookEvent("ElicitationResult", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.

@@ -19,6 +19,7 @@ from .payload import (
     WORD_CHARS,
     Handler,
     ToolCall,
+    asked_for,
     cut,
     decoded,
     happenings_of,
@@ -185,7 +186,7 @@ def _tool_finished(call: ToolCall) -> Happenings:
     if kind not in (None, "success"):
         shown = cut(_result(call.payload), ERROR_CHARS) or kind
         failed = tool_failed(ToolCall({**call.payload, "error": shown}, call.cwd))
-        return (*failed, Refused("permission", call.named)) if kind in REFUSED else failed
+        return (*failed, Refused("permission", asked_for(call))) if kind in REFUSED else failed
     return tool_finished(call)
 
 
@@ -229,9 +230,7 @@ def _notified(call: ToolCall) -> Happenings:
 
 def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission, which the CLI may grant by itself at once."""
-    about = call.command or next(iter(call.edits), None)
-    message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), certain=False),)
+    return (PermissionRequested(message=asked_for(call), certain=False),)
 
 
 _HANDLERS: dict[str, Handler] = {

@@ -15,6 +15,7 @@ from .payload import (
     PROMPT_CHARS,
     Handler,
     ToolCall,
+    asked_for,
     cut,
     finished,
     happenings_of,
@@ -160,7 +161,7 @@ def _tool_failed(call: ToolCall) -> Happenings:
     if found is None:
         return tool_failed(call)
     reason = cut(found[1] or "", MESSAGE_CHARS).strip() or None
-    return (*tool_failed(call), Refused("permission", call.named, reason))
+    return (*tool_failed(call), Refused("permission", asked_for(call), reason))
 
 
 def _failed(call: ToolCall) -> Happenings:

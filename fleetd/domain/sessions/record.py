@@ -10,8 +10,10 @@ from ...harness.report import (
     Noted,
     PermissionRequested,
     Planned,
+    PlanProposed,
     PromptSubmitted,
     QuestionAsked,
+    Refused,
     Report,
     SessionEnded,
     SessionStarted,
@@ -28,7 +30,7 @@ from ..core.tx import Tx
 from . import deliveries, handlers, notices, session_lifecycle, sessions
 from .sessions import Window, find_window, key_of, open_window, rename_session
 
-FROM_TRANSCRIPT = (Planned, ToolFinished, WindowUsed)
+FROM_TRANSCRIPT = (Planned, ToolFinished, Refused, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed, DirectoryChanged}
 _COMPACTED = SessionStarted("compact")
@@ -106,7 +108,7 @@ def _says_nothing(report: Report, window: Window | None) -> bool:
     session is over brings it back no more either.
     """
     kinds = {
-        Noted if isinstance(each, QuestionAsked) and each.reminder else type(each)
+        Noted if isinstance(each, QuestionAsked | PlanProposed) and each.reminder else type(each)
         for each in report.happenings
     }
     if kinds - IN_PASSING:
@@ -200,8 +202,9 @@ def _reply_due(
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
-    if hook.met_others or (hook.parent or hook.window).met_others:
-        lines += conflicts.take_notice(tx, hook.ctx, hook.leading_id)
+    # Not a subagent's: what it reads, nobody else does.
+    if hook.parent is None and (hook.met_others or hook.window.met_others):
+        lines += conflicts.take_notice(tx, hook.ctx, agent_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)

@@ -54,11 +54,13 @@ REVIEWED = {
         "beyond",
         "contains_any('mission_json', ['noted'])",
         "elsewhere",
+        "ended",
         "events",
         "m",
         "names",
         "notes",
         "table",
+        "theirs",
         "where",
     },
     "domain/erasure/scope": {
@@ -109,7 +111,7 @@ REVIEWED = {
     "domain/retention/pruning": {"also"},
     "domain/retention/events_and_locks": {"behind"},
     "domain/retention/sessions": {"over", "up_to if until else ''"},
-    "domain/sessions/session_lifecycle": {"inside_of('id', agent_ids)", "where"},
+    "domain/sessions/session_lifecycle": {"inside_of('id', agent_ids)", "where", "which"},
     "domain/sessions/session_move": {
         "inside_of('window', windows)",
         "made",
