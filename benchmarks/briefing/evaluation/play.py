@@ -54,18 +54,17 @@ Opens = Callable[[Path, Clock, Callable[[str], str], int], AbstractAsyncContextM
 
 async def briefing(session: Session, budget: int, opens: Opens) -> str:
     """Return what the hook at a session's end answers, as the agent reads it."""
-    with _directory() as root:
+    with _directory("/tmp") as root, _directory("/dev/shm") as stored:
         clock = Clock()
-        (root / ".fleetd").mkdir(mode=0o700)
-        async with opens(root / ".fleetd", clock, _ids(), budget) as door:
+        async with opens(stored, clock, _ids(), budget) as door:
             return await _Play(session, root, clock, door).run()
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
-    """Make a directory; its name has the same length in each run, as briefings hold paths."""
-    above = "/tmp" if os.access("/tmp", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="u", dir=above) as name:
+def _directory(above: str) -> Iterator[Path]:
+    """Make a directory whose name has the same length in each run, as briefings hold paths."""
+    wanted = above if os.access(above, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="u", dir=wanted) as name:
         yield Path(name).resolve()
 
 
