@@ -131,11 +131,15 @@ class _Play:
             if found := [name for name in self.door.methods if name.startswith("note.")]:
                 raise LookupError(f"no note.add among {sorted(found)}: play.py must be changed")
             return
-        params = {"kind": note.kind, "text": note.text, "because": note.because}
-        if note.by is not None:
-            params["agent_id"] = note.by
+        who = {} if note.by is None else {"agent_id": note.by}
+        said = {"kind": note.kind, "text": note.text, "because": note.because}
         mission = await self._mission(note.by or self.session.windows[MAIN].agent)
-        await self.door.ask("note.add", {**params, "mission_id": mission})
+        added = await self.door.ask("note.add", {**said, **who, "mission_id": mission})
+        if note.pinned:
+            await self.door.ask("note.pin", {"note_id": added["id"]})
+        if note.withdrawn is not None:
+            reason = {"note_id": added["id"], "reason": note.withdrawn}
+            await self.door.ask("note.withdraw", {**reason, **who})
 
     async def _mission(self, agent_id: str) -> str:
         found = await self.door.ask("agent.get", {"agent_id": agent_id})

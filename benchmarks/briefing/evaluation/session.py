@@ -46,13 +46,14 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that an agent, or a person, noted for later."""
+    """Something that an agent, or a person, noted for later; ``withdrawn`` says why no more."""
 
     kind: Literal["decision", "ruled-out", "constraint", "finding"]
     text: str
     because: str | None = None
     by: str | None = None
     pinned: bool = False
+    withdrawn: str | None = None
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
