@@ -211,7 +211,7 @@ def test_a_planted_wrong_fact_is_found_where_it_is_wrong_and_nowhere_else() -> N
 def test_each_wrong_fact_of_a_session_is_seen_when_its_briefing_states_it(name: str) -> None:
     text, facts = record.recorded(name)[9_500], session.facts(name)
     headings = ("Next Steps", "Now", "Current Blockers", "The Task", "Files Modified", "Repository")
-    more = ("Running For You", "Locks You Hold")
+    more = ("Running For You", "Locks You Hold", "Notes")
     for wrong in facts.wrong:
         for said in literals(wrong.accepts):
             planted = [
