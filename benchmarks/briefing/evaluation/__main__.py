@@ -24,7 +24,6 @@ from .sources import OURS, baselines
 def main() -> int:
     """Score and print; exit status 1 when a promise is broken."""
     asked = _options()
-    logging.disable(logging.WARNING)  # an engine tells of lost agents, which belong to sessions
     sessions = chosen(held_out=asked.held_out, only=asked.session)
     if not sessions:
         print(
@@ -32,7 +31,11 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    texts = trio.run(_briefings, sessions, asked.budget or list(BUDGETS))
+    logging.disable(logging.WARNING)  # an engine tells of lost agents, which belong to sessions
+    try:
+        texts = trio.run(_briefings, sessions, asked.budget or list(BUDGETS))
+    finally:
+        logging.disable(logging.NOTSET)
     if asked.show:
         print("\n\n".join(f"===== {name} at {budget:,}\n{text}" for name, budget, text in texts))
         return 0

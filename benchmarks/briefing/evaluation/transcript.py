@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .session import MAIN, Session
+from .session import MAIN, Session, Step
 
 _COMPACTIONS = frozenset(("PreCompact", "PreCompress", "session.compacting"))
 _OF_A_SUBAGENT = {"agent_id", "parent_id"}
@@ -31,7 +31,9 @@ def dump(session: Session, budget: int) -> str:
 
 
 def _parts(session: Session) -> Iterator[str]:
-    for step in session.steps:
+    # Gemini CLI announces a compaction before every request: the last one took place.
+    ends = [n for n, step in enumerate(session.steps) if _compacts(step)]
+    for step in session.steps[: ends[-1]]:
         if step.window != MAIN:
             continue
         if step.said is not None:
@@ -39,12 +41,14 @@ def _parts(session: Session) -> Iterator[str]:
         elif step.shown is not None:
             yield step.shown
         elif step.hook is not None:
-            event = _event(step.hook)
-            if event in _COMPACTIONS:
-                return
             # What a subagent does is in a window of its own.
-            if not step.hook.keys() & _OF_A_SUBAGENT and (part := _part(event, step.hook)):
+            own = not step.hook.keys() & _OF_A_SUBAGENT
+            if own and (part := _part(_event(step.hook), step.hook)):
                 yield part
+
+
+def _compacts(step: Step) -> bool:
+    return step.window == MAIN and step.hook is not None and _event(step.hook) in _COMPACTIONS
 
 
 def _event(hook: dict[str, Any]) -> str:
