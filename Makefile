@@ -14,7 +14,7 @@
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
-#   make eval-briefing  score what briefings say of 48 sessions, beside what else could be given
+#   make eval-briefing  score what briefings say of 51 sessions, beside what else could be given
 
 PYTHON ?= python3
 # Tests wait for disks and processes now and then: one more than there are cores keeps all busy.
