@@ -12,10 +12,13 @@ from fleetd.config import Config, Loaded, PathSettings
 from fleetd.domain.core.context import Caller
 from fleetd.engine.engine import Engine
 from fleetd.engine.lifecycle import open_engine
+from fleetd.host import git
 from fleetd.host.clock import Uptime
 from fleetd.protocol.methods import METHODS
 
 from .play import Clock, Door
+
+GIT_S = 30
 
 
 class _Door:
@@ -45,11 +48,16 @@ async def opened(
     prompt = msgspec.structs.replace(config.prompt, max_chars=budget)
     config = msgspec.structs.replace(config, paths=places, prompt=prompt)
     loaded = Loaded(config, {}, root / "config.toml", root / "spool")
-    async with open_engine(
-        loaded,
-        clock=clock,
-        uptime=lambda: Uptime(clock.awake_ms, "boot"),
-        new_id=new_id,
-        inline=True,
-    ) as engine:
-        yield _Door(engine)
+    # A busy machine must not turn a slow Git into a shorter briefing.
+    before, git.SECONDS = git.SECONDS, GIT_S
+    try:
+        async with open_engine(
+            loaded,
+            clock=clock,
+            uptime=lambda: Uptime(clock.awake_ms, "boot"),
+            new_id=new_id,
+            inline=True,
+        ) as engine:
+            yield _Door(engine)
+    finally:
+        git.SECONDS = before

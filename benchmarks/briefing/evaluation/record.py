@@ -25,6 +25,8 @@ from . import play
 from .session import BUDGETS, HERE, names, session
 
 REVISION = "dbba02c"
+# A busy machine must not turn a slow Git into a shorter briefing.
+GIT_S = 30
 RECORDED = HERE / "briefings" / REVISION
 
 
@@ -86,6 +88,8 @@ async def _opened(
     config = config_of.Config()
     prompt = msgspec.structs.replace(config.prompt, max_chars=budget)
     config = msgspec.structs.replace(config, paths=places, prompt=prompt)
+    git: Any = import_module("fleetd.git")
+    git.SECONDS = GIT_S
     uptime = import_module("fleetd.clocks").Uptime
     async with import_module("fleetd.service").open_engine(
         config_of.Loaded(config, {}, root / "config.toml", root / "spool"),
