@@ -260,6 +260,7 @@ def test_the_table_counts_facts_and_leaves_a_cell_empty_where_nothing_is_given()
     (head, _, first, *_) = results.table(given).split("\n")
     assert head == "| CLI | budget | fleetd | no briefing | own summary | fleetd dbba02c | dump |"
     assert first == "| claude | 1,000 | 100% · 0 · 7 · 86% |  |  |  | 50% · 1 · 9 · 33% |"
+    assert "| next step | 2 | 100% |  |  |  |" in results.kinds(given)
     both = results.cell([*given, result(sources.OURS, 1_000, "")])
     assert both == results.Cell(facts=0.5, wrong=1, characters=16 / 3, carrying=9 / 16)
 

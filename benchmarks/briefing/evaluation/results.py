@@ -94,8 +94,9 @@ def kinds(results: list[Result]) -> str:
         for budget in BUDGETS:
             scores = [each.score for each in ours if each.budget == budget]
             present = sum(fact.kind == kind for s in scores for fact in s.present)
-            total = present + sum(fact.kind == kind for s in scores for fact in s.missing)
-            shares.append(f"{present / total:.0%}" if total else EMPTY)
+            here = present + sum(fact.kind == kind for s in scores for fact in s.missing)
+            shares.append(f"{present / here:.0%}" if here else EMPTY)
+            total = max(total, here)
         lines.append(f"| {kind} | {total} | {' | '.join(shares)} |")
     return "\n".join(lines)
 
