@@ -105,12 +105,14 @@ def hook_lines(burst: int, count: int = HOOKS) -> list[bytes]:
 
 
 def _line(burst: int, number: int) -> bytes:
+    # A file of each session's own: twenty that change one file would be told of each other.
+    file = str(ROOT / f"module_{number % SESSIONS}.py")
     payload = {
         "session_id": f"burst-{number % SESSIONS}",
         "cwd": str(ROOT),
         "hook_event_name": "PostToolUse",
         "tool_name": "Edit",
-        "tool_input": {"file_path": str(ROOT / "README.md"), "old_string": "a", "new_string": "b"},
+        "tool_input": {"file_path": file, "old_string": "a", "new_string": "b"},
         "tool_use_id": f"use-{burst}-{number}",
     }
     params = {

@@ -81,17 +81,17 @@ class Fleet:
 
 
 @contextmanager
-def running(directory: Path, **more: str) -> Iterator[Fleet]:
+def running(directory: Path, *, module: str = "fleetd", **more: str) -> Iterator[Fleet]:
     """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere.
 
-    ``more`` goes into its environment.
+    ``module`` is run as the daemon, and ``more`` goes into its environment.
     """
     with tempfile.TemporaryDirectory(prefix="fleetd-") as short:
         socket = Path(short) / "run" / "d.sock"
         env = _environment(directory, socket) | more
         with (directory / "fleetd.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "fleetd"], env=env, stdout=log, stderr=log
+                [sys.executable, "-m", module], env=env, stdout=log, stderr=log
             )
         try:
             _wait_until_ready(process, socket, directory / "fleetd.log")

@@ -144,20 +144,14 @@ def traced() -> Iterator[Trace]:
         apsw.connection_hooks.remove(trace.follow)
 
 
-class InProcess:
-    """An engine that is asked as a client asks, without a socket."""
+class Asked:
+    """A daemon, or an engine in this process, that is asked as a client asks."""
 
-    def __init__(self, engine: Engine, directory: Path) -> None:
-        self._engine = engine
-        self._caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
-        self.directory = directory
+    directory: Path
 
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
-        request = msgspec.convert(params, METHODS[method])
-        # As it goes over the wire: some answers hold JSON as it is stored.
-        answer = await self._engine.handle(request, self._caller)
-        return msgspec.json.decode(msgspec.json.encode(answer))
+        raise NotImplementedError
 
     async def mission(self, sorties: int) -> str:
         """Start a mission whose sorties are spread over the agents; return its id."""
@@ -182,7 +176,23 @@ class InProcess:
         return str(sorties[0]["id"])
 
 
-async def requests(fleet: InProcess) -> list[Request]:
+class InProcess(Asked):
+    """An engine in this process, without a socket."""
+
+    def __init__(self, engine: Engine, directory: Path) -> None:
+        self._engine = engine
+        self._caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
+        self.directory = directory
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Call a method and return its result as plain data."""
+        request = msgspec.convert(params, METHODS[method])
+        # As it goes over the wire: some answers hold JSON as it is stored.
+        answer = await self._engine.handle(request, self._caller)
+        return msgspec.json.decode(msgspec.json.encode(answer))
+
+
+async def requests(fleet: Asked) -> list[Request]:
     """Return what is counted, in the order of the table."""
     mission = await fleet.mission(4)
     sortie = await fleet.begin(mission)
@@ -208,7 +218,7 @@ async def requests(fleet: InProcess) -> list[Request]:
     ]
 
 
-def _locks(fleet: InProcess, mission: str) -> Iterator[Request]:
+def _locks(fleet: Asked, mission: str) -> Iterator[Request]:
     held: dict[str, str] = {}
 
     async def acquire() -> None:
@@ -224,7 +234,7 @@ def _locks(fleet: InProcess, mission: str) -> Iterator[Request]:
     yield Request("lock.release", release, acquire)
 
 
-def _mail(fleet: InProcess, mission: str) -> Iterator[Request]:
+def _mail(fleet: Asked, mission: str) -> Iterator[Request]:
     sent: list[str] = []
 
     async def send() -> None:
@@ -251,7 +261,7 @@ def _mail(fleet: InProcess, mission: str) -> Iterator[Request]:
     yield Request("message.ack", ack, send_and_read)
 
 
-def _hook(fleet: InProcess) -> Request:
+def _hook(fleet: Asked) -> Request:
     session = secrets.token_hex(4)
 
     async def deliver() -> None:
@@ -275,7 +285,7 @@ def _hook(fleet: InProcess) -> Request:
     return Request("hook.deliver, PostToolUse", deliver)
 
 
-async def _checkpoints(fleet: InProcess) -> list[Request]:
+async def _checkpoints(fleet: Asked) -> list[Request]:
     missions = [await fleet.mission(sorties) for sorties in (4, 100, 4)]
     small, large, full = missions
     for _ in range(FULL):
@@ -297,7 +307,7 @@ async def _checkpoints(fleet: InProcess) -> list[Request]:
     ]
 
 
-async def _recoveries(fleet: InProcess) -> list[Request]:
+async def _recoveries(fleet: Asked) -> list[Request]:
     mission, other = await fleet.mission(100), await fleet.mission(100)
     early = await fleet.checkpoint(mission)
     await fleet.begin(mission)

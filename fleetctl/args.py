@@ -173,15 +173,21 @@ def command(
     examples: str = "",
     *,
     prints: bool = True,
+    details: str = "",
+    follows: bool = False,
 ) -> CommandParser:
     """Add a command that ends in ``run``; all that print take ``--json`` and ``--exact``.
 
-    One that does not print is given them all the same, and says what to do instead.
+    One that does not print is given them all the same, and says what to do instead. ``details``
+    stand behind the summary in the command's own help. One that ``follows`` prints a document for
+    each thing that happens.
     """
     epilog = f"examples:\n{examples}" if examples else None
-    parser = subparsers.add_parser(name, help=summary, description=summary, epilog=epilog)
+    description = f"{summary} {details}".rstrip()
+    parser = subparsers.add_parser(name, help=summary, description=description, epilog=epilog)
+    following = "; with --follow one document per line" if follows else ""
     shared = (
-        ("--json", "print exactly one JSON document"),
+        ("--json", f"print exactly one JSON document{following}"),
         ("--exact", "on a terminal too: times in ISO 8601, nothing cut"),
     )
     for option, meaning in shared:

@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,6 +23,10 @@ from tests.support.processes import Daemon, agent_process, environment
 
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
 page_checksums.available()
+
+# Whoever runs the tests in the background has SIGINT ignored, and so would every child.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Measuring doubles the time of their processes, and what they run others measure too.
 UNMEASURED = {

@@ -11,10 +11,12 @@ from .reference import NOTE
 PAGE = "docs/commands.md"
 INTRODUCTION = """\
 Everything that `fleetctl` can do, as `--help` and the man pages say it. Wherever an id is expected,
-a unique prefix with at least four hex digits does as well. `fleet` is another name of `fleetctl`.
+a unique prefix with at least four hex digits does as well. Agent names are given in full. `fleet`
+is another name of `fleetctl`.
 
-Every command but `watch` takes `--json` and then prints exactly one JSON document; `--exact` prints
-on a terminal what is printed elsewhere, with whole times and nothing cut.
+Every command but `watch` takes `--json` and then prints exactly one JSON document, with `--follow`
+one per line; `--exact` prints on a terminal what is printed elsewhere, with whole times and nothing
+cut.
 
 Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found."""
 EVERYWHERE = {"help", "json", "exact"}

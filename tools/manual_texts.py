@@ -4,11 +4,12 @@ FLEETCTL = (
     "``fleetctl`` talks to ``fleetd``, the daemon that remembers missions, sorties, file locks, "
     "mail and checkpoints for fleets of AI coding agents, and brings an agent back that lost its "
     "context. ``fleet`` is the same program by a shorter name.",
-    "Every command but ``watch`` takes ``--json`` and then prints exactly one JSON document. On a "
+    "Every command but ``watch`` takes ``--json`` and then prints exactly one JSON document, "
+    "with ``--follow`` one per line. On a "
     "terminal times are told as people say them, and what is long is shortened; a pipe gets all of "
     "it, and so "
     "does a terminal with ``--exact``. Ids may be cut to a unique beginning of four or more hex "
-    "digits. Where a mission is not named, it is the one of "
+    "digits; agent names are given in full. Where a mission is not named, it is the one of "
     "the current directory, else the only one in progress.",
 )
 FLEETD = (

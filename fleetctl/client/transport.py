@@ -25,7 +25,7 @@ NOT_RUNNING = "fleetd is not running."
 # There where systemd has started the machine; it has no such directory elsewhere.
 BOOTED = "/run/systemd/system"
 START = "fleetctl daemon start does whichever of the two this machine has."
-LOOK = "fleetctl doctor says what a start would meet."
+LOOK = "fleetctl doctor checks whether fleetd can start."
 PAUSE_S = 0.02
 
 

@@ -35,7 +35,7 @@ from ..client.pagination import all_pages
 from ..context import cwd, machine_name, machine_names, prefix_errors, select_mission
 from ..output import console, tables
 from ..output.tables import Column
-from ..output.views.agent_state import runs_for
+from ..output.views.agent_state import runs_for, standing_of, work_of
 from ..prompts import confirm, interactive
 from ._recovery import QUESTION, announcement, candidate_target, show_outcome
 
@@ -149,25 +149,26 @@ def _show(agent: Agent, machine: str, state: AgentState | None) -> None:
         (
             ("Agent", agent.id),
             ("Role", agent.role),
-            ("Status", console.agent_state(agent.status, agent.needs)),
-            ("Waits since", console.ago(agent.needs_since)),
-            ("Waits for", agent.needs_text),
+            *standing_of(
+                agent.status, agent.needs, agent.needs_text, console.ago(agent.needs_since)
+            ),
             ("Harness", agent.harness),
             ("Session", agent.session_id),
             ("Process", agent.pid),
             ("Machine", machine),
             ("Mission", agent.mission_id),
             ("Directory", console.path(agent.cwd or "")),
+            *(work_of(state) if state is not None else ()),
             ("Registered", console.ago(agent.registered_at)),
             ("Last seen", console.ago(agent.last_seen_at)),
         )
     )
     if note := agent.note:
-        console.fields((("Last action", note.last_action),))
+        console.fields((("Noted last action", note.last_action),))
         console.bullets("Next steps", note.next_steps)
         console.bullets("Blockers", note.blockers)
     if state is not None:
-        console.bullets("Runs for it", runs_for(state))
+        console.bullets("Running", runs_for(state))
 
 
 def _run_note(args: Namespace) -> int:

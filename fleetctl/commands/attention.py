@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import AgentState, AttentionList, AttentionPage, EventList, SystemStatus
+from ..client.models import (
+    AgentState,
+    AttentionList,
+    AttentionPage,
+    EventList,
+    Status,
+    SystemStatus,
+)
 from ..integrations.registry import HARNESSES
 from ..output import console
 from ..output.views.agent_state import doing_of, project_of, state_of
+from .status import NEW_AGENT
 
 if TYPE_CHECKING:
     from ..client.subscription import Link
@@ -29,10 +37,17 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "attention",
         run,
-        "Show the agents that need you, and the command that opens each session.",
+        "Show the agents that need you, and the command that continues each session.",
         EXAMPLES,
+        details="Answer in the terminal of the session. If it is closed, this command continues"
+        " it. Of a lost agent you see the command that takes over its work.",
+        follows=True,
     )
-    parser.flag("--follow", help="also print each agent that begins to need you, until Ctrl-C")
+    parser.flag(
+        "--follow",
+        help="also print each agent that begins to need you, until Ctrl-C; with --json, one"
+        " document per line",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -45,8 +60,8 @@ def run(args: Namespace) -> int:
             return 0
     with Fleet() as client:
         page = client.call(AttentionList(waiting=True))
-        elsewhere = _elsewhere(client, page)
-    return console.show(args, page, lambda page: _show(page, elsewhere))
+        around = None if args.json else _around(client, page)
+    return console.show(args, page, lambda page: _show(page, around))
 
 
 def _follow(args: Namespace) -> int:
@@ -76,19 +91,21 @@ def _follow(args: Namespace) -> int:
 def _tell_link(link: "Link") -> None:
     if link.state == "away":
         console.warn("The connection to fleetd ended; waiting until it is back.")
+    elif link.state == "back":
+        print("fleetd is back.", file=sys.stderr)
 
 
 def _tell_new(args: Namespace, client: Fleet, told: _Told) -> _Told:
     """Print who needs a person now and was not told; return what is told by then."""
     page = client.call(AttentionList(waiting=True))
-    elsewhere = _elsewhere(client, page)
+    around = None if args.json else _around(client, page)
     for agent in page.agents:
         if told.get(agent.agent_id) == _key(agent):
             continue
         if args.json:
             print(console.to_json(agent, indent=0))
         else:
-            _show_one(agent, elsewhere)
+            _show_one(agent, around)
     sys.stdout.flush()
     return {agent.agent_id: _key(agent) for agent in page.agents}
 
@@ -98,36 +115,60 @@ def _key(agent: AgentState) -> tuple[str, str]:
     return agent.needs, agent.since
 
 
-def _elsewhere(client: Fleet, page: AttentionPage) -> dict[str, str]:
-    """Return the names of other machines that agents are on, by id."""
-    if not any(agent.machine for agent in page.agents):
-        return {}
-    status = client.call(SystemStatus())
-    return {
-        each.machine_id: each.name for each in status.machines if each.machine_id != status.machine
-    }
+def _around(client: Fleet, page: AttentionPage) -> Status | None:
+    """Return the state of the daemon, where another machine or a lost agent is told of."""
+    if not any(agent.machine or agent.needs == "lost" for agent in page.agents):
+        return None
+    return client.call(SystemStatus())
 
 
-def _show(page: AttentionPage, elsewhere: dict[str, str]) -> None:
+def _show(page: AttentionPage, around: Status | None) -> None:
     if not page.agents:
         console.line("No agent needs you.")
     for agent in page.agents:
-        _show_one(agent, elsewhere)
+        _show_one(agent, around)
+    if page.more:
+        console.line(f"and {page.more} more")
 
 
-def _show_one(agent: AgentState, elsewhere: dict[str, str]) -> None:
-    state = f"{agent.agent_id}  {state_of(agent)}  {console.ago(agent.since)}  "
-    console.headed(state + (f"{project_of(agent)}  " if project_of(agent) else ""), doing_of(agent))
+def _show_one(agent: AgentState, around: Status | None) -> None:
+    """Print an agent: a line for who and where, its text whole, and the way to it."""
+    parts = (agent.agent_id, state_of(agent), console.ago(agent.since), project_of(agent))
+    console.line("  ".join(filter(None, parts)))
+    if told := doing_of(agent):
+        console.flow("  ", told)
+    if commands := _taking_over(agent, around):
+        for each in commands:
+            console.whole(f"  {each}")
+        console.line(f"  {NEW_AGENT}")
+        return
     there = way_to(agent)
-    machine = elsewhere.get(agent.machine or "")
+    machine = _machine_of(agent, around)
     if machine:
         there = f"on {machine}: {there}" if there else f"on {machine}"
     if there:
-        console.line(f"  {there}")
+        console.whole(f"  {there}")
+
+
+def _machine_of(agent: AgentState, around: Status | None) -> str | None:
+    """Return the name of the machine that an agent is on, where that is another one."""
+    machines = around.machines if around is not None else []
+    found = (each for each in machines if each.machine_id == agent.machine)
+    return next((each.name for each in found if around and each.machine_id != around.machine), None)
+
+
+def _taking_over(agent: AgentState, around: Status | None) -> list[str]:
+    """Return the commands that take over the work of a lost agent, none where none waits."""
+    if agent.needs != "lost" or around is None:
+        return []
+    waiting = (each for each in around.candidates if agent.agent_id in each.lost_agents)
+    candidate = next((each for each in waiting if each.checkpoint_id), None)
+    commands = console.resume_commands(candidate) if candidate else []
+    return [each for each in commands if each.endswith(f"--take-over-from {agent.agent_id}")]
 
 
 def way_to(agent: AgentState) -> str:
-    """Return the command that opens the session of an agent where it works."""
+    """Return the command that continues the session of an agent where it works."""
     harness = HARNESSES.get(agent.harness or "")
     parts = [f"cd {shlex.quote(agent.cwd)}"] if agent.cwd else []
     if harness and harness.resume and agent.session_id:

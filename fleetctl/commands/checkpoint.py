@@ -45,7 +45,7 @@ EXAMPLES = """\
   fleetctl checkpoint list --limit 20"""
 LIST_EXAMPLES = """\
   fleetctl checkpoint list --since 2h
-  fleetctl checkpoint list --mission msn-1a2b3c4d --agent claude-1a2b"""
+  fleetctl checkpoint list --mission msn-1a2b3c4d --agent claude-1a2b3c4d"""
 DIFF_EXAMPLES = """\
   fleetctl checkpoint diff                 # the newest checkpoint and now
   fleetctl checkpoint diff chk-1a2b3c4d    # this checkpoint and now

@@ -1,8 +1,12 @@
 """``fleetctl conflicts``: the files that several agents changed within the last hour."""
 
+import os
+from collections import defaultdict
+
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
 from ..client.models import AttentionConflicts, ConflictEdit, ConflictPage, EditConflict
+from ..context import cwd_or_root, repository_root
 from ..output import console
 
 EXAMPLES = """\
@@ -37,18 +41,46 @@ def run(args: Namespace) -> int:
 def _show(page: ConflictPage) -> None:
     if not page.conflicts:
         console.line("No two agents changed the same file within the last hour.")
+    root = os.path.realpath(repository_root(cwd_or_root()))
     for conflict in page.conflicts:
-        _show_one(conflict)
+        _show_one(conflict, root)
     if page.more:
         console.line(f"and {console.plural(page.more, 'more file')}")
 
 
-def _show_one(conflict: EditConflict) -> None:
-    console.line(console.path(conflict.file) + (f"  {AT_MERGE}" if conflict.at_merge else ""))
+def _show_one(conflict: EditConflict, root: str) -> None:
+    told = [told] if conflict.at_merge and (told := _in_one_directory(conflict)) else []
+    told += [AT_MERGE] if conflict.at_merge else []
+    console.line("  ".join(filter(None, (_name(conflict, root), "; ".join(told)))))
     for edit in conflict.edits:
-        where = console.path(_place(edit)) if conflict.at_merge else ""
-        console.headed(f"  {edit.agent_id}  {console.ago(edit.at)}  ", where)
+        start = f"  {edit.agent_id}  {console.ago(edit.at)}"
+        if conflict.at_merge:
+            console.headed(f"{start}  ", _place(edit))
+        else:
+            console.line(start)
+
+
+def _in_one_directory(conflict: EditConflict) -> str:
+    """Return which agents changed the very same file, though others did so in another worktree."""
+    agents = defaultdict(list)
+    for edit in conflict.edits:
+        agents[edit.machine, edit.path].append(edit.agent_id)
+    together = [each for each in agents.values() if len(each) > 1]
+    return "; ".join(f"{' and '.join(sorted(each))} in one directory" for each in together)
+
+
+def _name(conflict: EditConflict, root: str) -> str:
+    """Return what a file is called where the reader is: in its repository, else from ~ or /."""
+    for edit in conflict.edits:
+        if not edit.machine and edit.path.startswith(f"{root}/"):
+            return console.path(edit.path[len(root) + 1 :])
+    return _place(conflict.edits[0])
 
 
 def _place(edit: ConflictEdit) -> str:
-    return f"{edit.path} on {edit.machine}" if edit.machine else edit.path
+    """Return where an agent changed a file."""
+    if edit.machine:
+        return f"{console.path(edit.path)} on {edit.machine}"
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
+    inside = edit.path.startswith(f"{home}/")
+    return console.path(f"~{edit.path[len(home) :]}" if inside else edit.path)

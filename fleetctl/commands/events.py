@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   fleetctl events --limit 20
   fleetctl events --follow --type lock_acquired --type lock_released
-  fleetctl events --agent claude-1a2b --since 1h
+  fleetctl events --agent claude-1a2b3c4d --since 1h
   fleetctl events --since 100 --json"""
 PAGE = 1_000
 DEFAULT_LIMIT = 50
@@ -33,6 +33,7 @@ def register(subparsers: Subparsers) -> None:
         run,
         "Print the event log, oldest first: as sentences on a terminal, else with all fields.",
         EXAMPLES,
+        follows=True,
     )
     mission_option(parser, "all missions")
     parser.add_argument(
@@ -51,7 +52,9 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help=f"show at most N (default: {DEFAULT_LIMIT}; with --follow: all)",
     )
-    parser.flag("--follow", help="print new events as they happen")
+    parser.flag(
+        "--follow", help="print new events as they happen; with --json, one document per line"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -167,6 +170,8 @@ def _position(fleet: Fleet, since: int | str | None) -> int | None:
 def _tell(link: "Link") -> None:
     if link.state == "away":
         console.warn("The connection to fleetd ended; waiting until it is back.")
+    elif link.state == "back":
+        print("fleetd is back.", file=sys.stderr)
 
 
 def _print(event: Event) -> None:

@@ -65,8 +65,8 @@ def register(subparsers: Subparsers) -> None:
     checking = add_settings_command(actions, "doctor", _run_doctor, summary, example)
     checking.flag(
         "--live",
-        help="also check what agent CLIs told lately: the last event of each kind, sessions that "
-        "fell silent, and events that fleetd does not know",
+        help="also check what agent CLIs sent lately: the last event of each kind, silent "
+        "sessions, and events that fleetd does not know",
     )
 
 
@@ -116,7 +116,7 @@ def _run_status(args: Namespace) -> int:
     rows = [(*_summary_cells(seen), *heard_of.row(seen.harness)) for seen in states]
     headers = (
         Column("HARNESS"),
-        Column("HERE", matters=8, styles={"no": "dim"}),
+        Column("PROGRAM", matters=8, styles={"no": "dim"}),
         Column("HOOKS", styles={"yes": "green", "no": "dim", "?": "red"}),
         *status.COLUMNS,
     )
@@ -141,7 +141,7 @@ def _states(args: Namespace) -> list[HooksState]:
 def _summary_cells(seen: HooksState) -> tuple[str, ...]:
     old = seen.installed != "no" and (seen.updates or not seen.current)
     hooks = f"{seen.installed}, old" if old else seen.installed
-    return seen.harness, "yes" if seen.here else "no", "?" if seen.problem else hooks
+    return seen.harness, "yes" if seen.executable else "no", "?" if seen.problem else hooks
 
 
 def _details(seen: HooksState) -> None:

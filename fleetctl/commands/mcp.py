@@ -20,6 +20,7 @@ from ..integrations.apply import (
 )
 from ..integrations.hook_plan import PlannedChange
 from ..integrations.mcp import McpStatus, look, plan_install, plan_uninstall, this_command
+from ..integrations.registry import HARNESSES
 from ..output import console, tables
 from ..output.tables import Column
 
@@ -130,7 +131,7 @@ def _run_status(args: Namespace) -> int:
         return 0
     columns = (
         Column("HARNESS"),
-        Column("HERE", matters=8, styles={"no": "dim"}),
+        Column("PROGRAM", matters=8, styles={"no": "dim"}),
         Column("SERVER", styles={"yes": "green", "no": "dim", "?": "red"}),
         Column("FILE", cut="middle", least=20),
     )
@@ -150,4 +151,4 @@ def _warn_of_missing() -> None:
 def _row(seen: McpStatus) -> tuple[str, ...]:
     server = {"yes": "yes" if seen.current else "yes, old", "other": "no, another's"}
     shown = server.get(seen.installed, "?" if seen.problem else "no")
-    return seen.harness, "yes" if seen.here else "no", shown, seen.file
+    return seen.harness, "yes" if HARNESSES[seen.harness].executable() else "no", shown, seen.file

@@ -67,7 +67,7 @@ TIMELINE_EXAMPLES = """\
   fleetctl mission timeline --all --full"""
 LIST_EXAMPLES = """\
   fleetctl mission list --status in_progress
-  fleetctl mission list --agent claude-1a2b"""
+  fleetctl mission list --agent claude-1a2b3c4d"""
 ENTRIES = 40
 # Nearly always enough for the entries that are shown, and not all of a mission of weeks.
 EVENTS = 5_000

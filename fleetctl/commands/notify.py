@@ -1,6 +1,7 @@
 """``fleetctl notify``: tell a person which agent needs them, on the desktop or elsewhere."""
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from ..args import CommandParser, Namespace, Subparsers, command, group, yes_option
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
 
 RUN_EXAMPLES = """\
   fleetctl notify run
-  fleetctl notify run --for permission,question --command 'jq -r .title >> ~/needs.log'
+  fleetctl notify run --for permission --command 'jq -r .title >> ~/needs.log'
   fleetctl notify run --webhook https://hooks.example.com/services/T0/B0/XX"""
 NOT_INSTALLED = "not installed; fleetctl notify install does that"
+TEST_EXAMPLES = """\
+  fleetctl notify test
+  fleetctl notify test --command 'jq -r .title >> ~/needs.log'"""
 INSTALL_EXAMPLES = """\
   fleetctl notify install
   fleetctl notify install --desktop --apprise ntfy://my-topic
@@ -30,13 +34,23 @@ def register(subparsers: Subparsers) -> None:
         actions,
         "run",
         run,
-        "Follow fleetd and tell you once of each agent that begins to need you, until Ctrl-C. A "
-        "state that is over within 2 s is not told, and nothing within 20 s of your own prompt to "
-        "that agent. Without options: as fleetctl notify install has saved them, else on the "
-        "desktop.",
+        "Follow fleetd and send one message for each agent that begins to need you, until Ctrl-C. "
+        "A state that ends within 2 s gets no message, and you get none within 20 s of your own "
+        "prompt to that agent. Without options it uses those that fleetctl notify install saved, "
+        "else the desktop. With --json, it prints each message as one line of JSON.",
         RUN_EXAMPLES,
     )
     _options(started)
+    tried = command(
+        actions,
+        "test",
+        run_test,
+        "Send one test message over each channel, once. Exit status 1 when one fails. Without "
+        "options it uses those that fleetctl notify install saved, else the desktop.",
+        TEST_EXAMPLES,
+    )
+    tried.set_defaults(reasons=None)
+    _channels(tried)
     installed = command(
         actions,
         "install",
@@ -71,15 +85,19 @@ def _options(parser: CommandParser) -> None:
         dest="reasons",
         metavar="REASONS",
         help="reasons to tell you, with commas between: permission, question, plan_approval, "
-        "finished, limit, failed, lost (default: all but finished)",
+        "failed, limit, lost, finished (default: all but finished)",
     )
+    _channels(parser)
+
+
+def _channels(parser: CommandParser) -> None:
     parser.flag("--desktop", help="show it on the desktop (default, unless another one is named)")
     parser.add_argument(
         "--command",
         dest="command_line",
         action="append",
         metavar="CMD",
-        help="run a command of the shell, with JSON on its stdin; it is killed after 30 s",
+        help="run a command of the shell, with a line of JSON on its stdin; killed after 30 s",
     )
     parser.add_argument(
         "--webhook",
@@ -113,7 +131,9 @@ def run(args: Namespace) -> int:
 
     options = notify_options.from_arguments(args) or notify_options.from_file()
     options = options or notify_options.NotifyOptions()
-    channels, ledger = options.channels(), Ledger(options)
+    ledger, every = Ledger(options), options.channels()
+    options, missing = options.reachable()
+    channels = [each for each in every if each.name != "desktop"] if missing else every
 
     def on_told(message: "Message") -> None:
         if args.json:
@@ -135,7 +155,9 @@ def run(args: Namespace) -> int:
             for each in notifier.outboxes:
                 _say(f"{each.name}: {each.sent} sent, {each.dropped} dropped")
 
-    _say(f"Tells of {', '.join(options.reasons)}: {', '.join(options.described())}")
+    if missing:
+        _say(missing)
+    _say(_sends(options))
     try:
         trio.run(follow)
     except KeyboardInterrupt:
@@ -143,9 +165,42 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def run_test(args: Namespace) -> int:
+    """Try each channel once."""
+    import trio
+
+    from fleetd.protocol.timestamps import iso
+
+    from ..notify import options as notify_options
+    from ..notify.message import trial_message
+    from ..notify.outbox import try_once
+
+    given = notify_options.from_arguments(args)
+    options = given or notify_options.from_file() or notify_options.NotifyOptions()
+    channels, message = options.channels(), trial_message(iso(time.time_ns() // 1_000_000))
+    tried: list[dict[str, object]] = []
+
+    async def test() -> None:
+        for each in channels:
+            failed = await try_once(each, message)
+            tried.append({"channel": each.name, "error": str(failed) if failed else None})
+
+    trio.run(test)
+    said = [
+        f"{each['channel']}: " + (f"not sent: {each['error']}" if each["error"] else "sent")
+        for each in tried
+    ]
+    console.result(args, {"channels": tried}, *said)
+    return 1 if any(each["error"] for each in tried) else 0
+
+
 def _line(message: "Message") -> str:
     """Return a message on one line; the texts of agents stay out of the journal."""
     return message.title + (f" ({message.project})" if message.project else "")
+
+
+def _sends(options: "NotifyOptions") -> str:
+    return f"Sends {', '.join(options.reasons)}: to {', '.join(options.described())}"
 
 
 def _say(text: str) -> None:
@@ -191,7 +246,7 @@ def run_status(args: Namespace) -> int:
     }
     pairs: list[tuple[str, object]] = [
         ("State", state.condition or "not running"),
-        ("Tells of", ", ".join(options.reasons)),
+        ("Sends", ", ".join(options.reasons)),
         ("Channels", ", ".join(options.described())),
         ("Files", ", ".join(state.files)),
         ("Log", state.log),

@@ -62,7 +62,7 @@ EXAMPLES = """\
   echo '{"run_id": "build-42"}' | fleetctl snapshot record --json-in -"""
 LIST_EXAMPLES = """\
   fleetctl snapshot list build-42
-  fleetctl snapshot list --agent claude-1a2b --since 2h"""
+  fleetctl snapshot list --agent claude-1a2b3c4d --since 2h"""
 VERIFY_EXAMPLES = """\
   fleetctl snapshot verify
   fleetctl snapshot verify cp_20260105T120000000Z_42 --repair"""

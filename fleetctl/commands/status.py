@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import AgentState, AttentionList, Counts, MissionLine, Status, SystemStatus
+from ..client.models import AttentionList, AttentionPage, Counts, MissionLine, Status, SystemStatus
 from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.agent_state import COLUMNS, row_of
@@ -24,7 +24,7 @@ MISSIONS = (
     Column("", matters=1),
     Column("", cut="end", least=18),
 )
-MOST_AGENTS = 12
+MOST_AGENTS, MOST_LOST = 12, 3
 # Missions that were made for one session each; of more than so many the agents above tell enough.
 MOST_OF_SESSIONS = 3
 RECOVERIES = (
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         status = client.call(SystemStatus())
         asked = not args.json and status.counts is not None
-        agents = client.call(AttentionList()).agents if asked else []
+        agents = client.call(AttentionList()) if asked else None
 
     def page(status: Status) -> None:
         _show(status, agents)
@@ -79,7 +79,7 @@ def run(args: Namespace) -> int:
     return console.show(args, status, page)
 
 
-def _show(status: Status, agents: list[AgentState]) -> None:
+def _show(status: Status, agents: AttentionPage | None) -> None:
     store = status.store
     if store and store.away:
         since = f"{console.span(store.away.for_ms)} (since {store.away.since_at})"
@@ -91,7 +91,7 @@ def _show(status: Status, agents: list[AgentState]) -> None:
     )
     if store and store.lost:
         console.flow("Commits lost: ", store.lost, style="red")
-    if status.counts is not None:
+    if status.counts is not None and agents is not None:
         _show_agents(agents)
         if status.conflicts:
             files = console.plural(status.conflicts, "file")
@@ -101,27 +101,32 @@ def _show(status: Status, agents: list[AgentState]) -> None:
         _show_tables(status)
 
 
-def _show_agents(agents: list[AgentState]) -> None:
+def _show_agents(page: AttentionPage) -> None:
     console.heading("Agents")
-    if not agents:
+    if not page.agents:
         console.line("  none")
         return
-    tables.table(COLUMNS, map(row_of, agents[:MOST_AGENTS]), indent="  ")
-    if len(agents) > MOST_AGENTS:
-        console.line(f"  and {len(agents) - MOST_AGENTS} more: fleetctl agent list")
+    shown = page.agents
+    if len(shown) > MOST_AGENTS:
+        # Lost agents pile up; they must not hide those that are here.
+        lost = [each.agent_id for each in shown if each.needs == "lost"][MOST_LOST:]
+        shown = [each for each in shown if each.agent_id not in lost][:MOST_AGENTS]
+    tables.table(COLUMNS, map(row_of, shown), indent="  ")
+    if more := page.more + len(page.agents) - len(shown):
+        console.line(f"  and {more} more: fleetctl attention, fleetctl agent list")
 
 
 def _show_missions(status: Status, counts: Counts) -> None:
-    console.heading("Missions in progress")
     of_sessions = [each for each in status.missions if each.automatic and each.agents == 1]
     if len(of_sessions) <= MOST_OF_SESSIONS:
         of_sessions = []
+    silent = {each.mission_id for each in status.candidates if each.reason == "silent"}
     rows = [
         (
             each.mission_id,
             console.percent_bar(each.progress_percent),
             f"({each.completed_sorties}/{each.total_sorties})",
-            console.silence(each.silence_ms),
+            console.last_activity(each.silence_ms, silent=each.mission_id in silent),
             _agents(each),
             console.plural(each.locks, "lock"),
             console.titled(each.title, automatic=each.automatic),
@@ -129,12 +134,16 @@ def _show_missions(status: Status, counts: Counts) -> None:
         for each in status.missions
         if each not in of_sessions
     ]
+    if of_sessions and not rows:
+        count = f"{len(of_sessions)} of one session each (fleetctl mission list)"
+        console.heading(f"Missions in progress: {count}")
+        return
+    console.heading("Missions in progress")
     if rows:
         tables.table(MISSIONS, rows, indent="  ")
     if of_sessions:
-        more = "more " if rows else ""
-        console.line(f"  {len(of_sessions)} {more}of one session each: fleetctl mission list")
-    if rows or of_sessions:
+        console.line(f"  {len(of_sessions)} more of one session each: fleetctl mission list")
+    if rows:
         return
     console.line("  none")
     if console.human_readable():
@@ -159,7 +168,8 @@ def _show_candidates(status: Status) -> None:
         if each.lost_agents:
             console.line(f"    {console.lost_agents(each)}")
         if each.checkpoint_id:
-            console.lines(f"    {command}" for command in console.resume_commands(each))
+            for command in console.resume_commands(each):
+                console.whole(f"    {command}")
             if each.lost_agents and not each.agent_id:
                 console.line(f"    {NEW_AGENT}")
 

@@ -261,7 +261,7 @@ def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
     """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
     stream = sys.stderr if args.json else sys.stdout
     if plan.removals:
-        print("This goes:", file=stream)
+        print("To remove:", file=stream)
         for removal in plan.removals:
             print(console.clean(f"  {removal.what}: {removal.where}"), file=stream)
     if args.dry_run:
@@ -304,7 +304,7 @@ def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
     if plan.errors:
         console.print_error("Hint:", "Correct this, then run fleetctl uninstall again.")
     console.bullets(
-        "Left",
+        "Kept",
         [f"{each.what}: {each.where}" + (f" ({each.how})" if each.how else "") for each in left],
     )
 

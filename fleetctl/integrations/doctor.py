@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..client.models import Finding, HarnessStatus
+from ..output import console
 from . import config_file
 from .hook_command import for_doctor, program_of
 from .hooks import found
@@ -45,7 +46,7 @@ def findings(
         return
     yield _installed(harness, seen, install)
     absent = _absent(seen)
-    complaint = absent or ("" if seen.current else "it is not what this installation would write")
+    complaint = absent or ("" if seen.current else "it differs from what this fleetd writes")
     if complaint:
         yield _finding(harness, "command", f"{complaint}; {install}", ok=False)
     else:
@@ -85,7 +86,7 @@ def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
         told = f"it runs the client in Python; for the compiled one, which is faster, {install}"
         return _finding(harness, "command", told, note=True)
     clients = {"compiled": ": the compiled client", "python": ": the client in Python"}
-    told = "it is the one of this installation" + clients.get(seen.client, "")
+    told = "of this installation" + clients.get(seen.client, "")
     return _finding(harness, "command", told)
 
 
@@ -183,10 +184,11 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
         yield _finding(harness, "heard", told, note=True)
         return
     understood = heard.last_event is not None
-    what = f"{heard.last_event} at" if understood else "nothing that fleetd understood, last at"
-    told = f"{what} {heard.last_event_at}"
+    what = heard.last_event or "no event that fleetd knows, the last"
+    told = f"{what} {console.moment(heard.last_event_at)}"
     if heard.unfit:
-        told += f"; {heard.unfit} of {heard.deliveries} fit no shape: fleetd's log has one of each"
+        unreadable = f"{heard.unfit} of {heard.deliveries} events were unreadable"
+        told += f"; {unreadable}: fleetd's log has one of each"
     yield _finding(harness, "heard", told, ok=understood)
     if heard.p95_ms is not None:
         slow = heard.p95_ms >= SLOW_MS
@@ -231,8 +233,8 @@ def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
     complaint = _complaint(done, daemon=daemon, kept=kept)
     if complaint:
         return _finding(harness, "run", f"{complaint}; the command is: {command}", ok=False)
-    reached = "reached fleetd" if daemon else "kept its payload for fleetd"
-    return _finding(harness, "run", f"it succeeded and {reached}, in {took_ms:.0f} ms")
+    reached = "reached fleetd" if daemon else "wrote its event into the spool"
+    return _finding(harness, "run", f"the test run {reached} in {took_ms:.0f} ms")
 
 
 def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool, kept: bool) -> str:
@@ -243,7 +245,7 @@ def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool, kept: 
     expected = "fleetd" if daemon else ""
     # An object without members is no answer for those who want an object.
     if done.stdout.strip().removeprefix("{}") == expected:
-        return "" if daemon or kept else "it kept no payload for fleetd"
+        return "" if daemon or kept else "it wrote no event into the spool"
     if not done.stdout:
         return "it printed nothing, and did not reach fleetd"
     return f"it printed {done.stdout[:200]!r}"

@@ -19,9 +19,9 @@ SILENT = 2
 NAMES = 10
 # What is told of each kind of thing that fleetd does not know.
 _UNKNOWN = {
-    "event": "unknown events",
-    "field": "unknown fields",
-    "payload": "payloads that fit no shape",
+    "event": "these events",
+    "field": "these fields",
+    "payload": "the form of these payloads",
 }
 COLUMNS = (Column("EVENT", cut="end"), Column("LAST", times="ago"), Column("COUNT", matters=5))
 
@@ -51,7 +51,8 @@ class Live:
         harness = HARNESSES.get(self.name)
         if self._seen is not None and harness is not None and self._seen.installed != "unknown":
             yield self._settings(harness, self._seen)
-        if self._seen is not None or self.heard is not None:
+        # A sender that is no CLI has no program to ask.
+        if harness is not None and (self._seen is not None or self.heard is not None):
             yield self._versions()
         if self.heard is not None:
             yield self._sessions(self.heard)
@@ -91,11 +92,11 @@ class Live:
         except InvalidState as error:
             return self._finding("settings", error.message, ok=False)
         if not change.changes:
-            return self._finding("settings", "they are what this version would write")
+            return self._finding("settings", "up to date")
         install = f"run: fleetctl hooks install {harness.name}"
         absent = [*seen.missing, *seen.updates]
         if seen.current and not absent:
-            better = "have the compiled client run" if seen.slower else "write them differently"
+            better = "run the compiled client" if seen.slower else "write them differently"
             told = f"they work, but this version would {better}; {install}"
             return self._finding("settings", told, note=True)
         without = f", without {', '.join(absent)}" if absent else ""
@@ -106,25 +107,32 @@ class Live:
         """Compare the version that runs now with the one that was heard last."""
         before = self.heard.version if self.heard else None
         if self.version is None:
-            why = "did not tell its version" if self._executable else "is not on the PATH"
-            told = f"{self.name} {why}" + (f"; {before} when it was last heard" if before else "")
+            why = "prints no version" if self._executable else "is not on the PATH"
+            told = f"{self.name} {why}" + (
+                f"; its last events came from {before}" if before else ""
+            )
             return self._finding("version", told, note=True)
         if before is None:
-            return self._finding("version", f"{self.version}; none was heard with its events")
+            return self._finding("version", f"{self.version}; its events have no version")
         if before == self.version:
-            return self._finding("version", f"{self.version}, as when it was last heard")
-        told = f"{self.version} now, {before} when it was last heard"
+            return self._finding("version", f"{self.version}, as in its last events")
+        told = f"{self.version} now, {before} in its last events"
         return self._finding("version", told, note=True)
 
     def _sessions(self, heard: HarnessStatus) -> Finding:
         """Say whether sessions began that told nothing else."""
         count = heard.silent_sessions
         if not count:
-            told = f"they last told something at {heard.told_at}" if heard.told_at else "none yet"
+            told = f"last activity {console.moment(heard.told_at)}" if heard.told_at else "none yet"
             return self._finding("sessions", told)
+        first = (
+            f", the first of them {console.moment(heard.silent_since)}"
+            if heard.silent_since
+            else ""
+        )
         told = (
-            f"{console.plural(count, 'session')} began and told nothing after, the first at"
-            f" {heard.silent_since}; send a prompt in one of them and look again"
+            f"{console.plural(count, 'session')} started and then sent no event{first}; send a "
+            "prompt in one of them, then run this command again"
         )
         many = count >= SILENT
         return self._finding("sessions", told, ok=not many, note=not many)
@@ -136,14 +144,17 @@ class Live:
             if names:
                 shown = ", ".join(map(_counted, names[:NAMES]))
                 more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-                told = f"{what}: {shown}{more}; if no newer fleetd knows them, report them"
+                told = (
+                    f"fleetd does not know {what}: {shown}{more}. Update fleetd; if they are still "
+                    "listed, open an issue of the project."
+                )
                 yield self._finding("unknown", told, ok=False)
         if not unknown:
-            yield self._finding("unknown", "nothing within a week")
+            yield self._finding("unknown", "no unknown events or fields in the last week")
 
 
 def _counted(unknown: UnknownName) -> str:
-    return f"{_name(unknown.name)} \N{MULTIPLICATION SIGN} {unknown.count}"
+    return f"{_name(unknown.name)} ({unknown.count})"
 
 
 def _name(name: str) -> str:

@@ -63,6 +63,7 @@ class McpStatus:
     """How a CLI's settings stand; ``installed`` is yes, no, other, or unknown with a problem."""
 
     harness: str
+    # Whether its program or its directory is on this machine.
     here: bool
     file: str
     installed: str = "no"
@@ -105,7 +106,10 @@ def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
 def look(harness: Harness, project: Path | None, command: ServerCommand) -> McpStatus:
     """Look at a CLI's settings."""
     path = harness.mcp.settings_file(project)
-    seen, form = McpStatus(harness.name, harness.is_here(), str(path)), _form(harness.mcp)
+    seen, form = (
+        McpStatus(harness.name, harness.is_here(), str(path)),
+        _form(harness.mcp),
+    )
     try:
         file = config_file.read(path, BACKUP, project)
         with complaints(file):

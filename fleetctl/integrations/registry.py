@@ -241,6 +241,8 @@ CLAUDE = Harness(
         *_events("SubagentStart", "TaskCreated", "TaskCompleted", "TeammateIdle"),
         HookEvent("PermissionRequest", later=True),
         HookEvent("CwdChanged", later=True),
+        HookEvent("Elicitation", later=True),
+        HookEvent("ElicitationResult", later=True),
     ),
     plain_json=True,
     # Before, one event that a build does not know made it ignore the whole settings file.

@@ -106,6 +106,7 @@ class HooksState:
     """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
 
     harness: str
+    # Whether its program or its directory is on this machine.
     here: bool
     executable: str | None
     file: str

@@ -20,7 +20,7 @@ from fleetd.protocol.records import (
     Mission,
     Sortie,
 )
-from fleetd.protocol.requests.attention import AgentState
+from fleetd.protocol.requests.attention import AgentState, EditConflict
 from fleetd.protocol.types import CLOSED_SORTIE
 
 # Some CLIs cut an answer that is too long, others refuse it.
@@ -152,7 +152,11 @@ def agent_line(agent: Agent, me: str | None) -> str:
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
     said = agent.note.last_action if agent.note else None
     did = f" - {words(said, agent.id, me, by=agent.id)}" if said else ""
-    state = f"{agent.status}: {agent.needs}" if agent.needs else agent.status
+    state = (
+        f"{agent.status}: {agent.needs}"
+        if agent.needs not in (None, agent.status)
+        else agent.status
+    )
     name = f"{agent.id} (you)" if agent.id == me else agent.id
     return f"{name}: {agent.role}{harness}, {state}{mission}{did}"
 
@@ -176,6 +180,18 @@ def need_line(agent: AgentState, me: str | None) -> str:
     until_then = f", limit ends {agent.reset_at[:19]}Z" if agent.reset_at else ""
     need = f"{agent.needs} since {agent.since[:19]}Z{until_then}{where}"
     return f"{name}: {need}" + (f" - {text}" if text else "")
+
+
+def conflict_line(conflict: EditConflict, me: str | None) -> str:
+    """Return a file that several agents changed, and by whom, when and, if it differs, where."""
+    edits = []
+    for each in conflict.edits:
+        name = f"{each.agent_id} (you)" if each.agent_id == me else each.agent_id
+        where = f" in {path(each.path)}" if conflict.at_merge else ""
+        on = f" on {cut(each.machine)}" if each.machine else ""
+        edits.append(f"{name} at {each.at[:19]}Z{where}{on}")
+    merge = " (will meet at merge)" if conflict.at_merge else ""
+    return f"{path(conflict.file)}{merge}: {', '.join(edits)}"
 
 
 def reason(each: CheckpointSummary | Checkpoint) -> str:

@@ -9,7 +9,7 @@ from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState, NotF
 from fleetd.protocol.records import Agent, Mission, Sortie
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentNote, Lines
-from fleetd.protocol.requests.attention import AttentionList
+from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointCreate
 from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, Purpose
 from fleetd.protocol.requests.message import (
@@ -521,6 +521,20 @@ async def attention(session: Session, _asked: NoArguments) -> str:
         return formatting.listed([*lines, "No agent needs a user."])
     told = (formatting.need_line(each, me) for each in waiting)
     return formatting.listed([*lines, "Need a user:", *told])
+
+
+@tool("List the files that several agents changed within the last hour.", reads=True)
+async def conflicts(session: Session, _asked: NoArguments) -> str:
+    """Say whose changes meet, the agent's own files first."""
+    agent = await session.known()
+    me = agent.id if agent else None
+    found = await session.ask(AttentionConflicts())
+    if not found.conflicts:
+        return "No two agents changed the same file within the last hour."
+    mine = (await session.ask(AttentionConflicts(agent_id=me))).conflicts if me else []
+    ordered = [*mine, *(each for each in found.conflicts if each not in mine)]
+    lines = [formatting.conflict_line(each, me) for each in ordered]
+    return formatting.listed([*lines, *([f"… {found.more} more"] if found.more else [])])
 
 
 @tool("List the agents on this machine and their work.", reads=True)

@@ -33,8 +33,8 @@ _BUSY = (408, 425, 429)
 
 
 def payload(message: Message) -> bytes:
-    """Return a message as one JSON document."""
-    return msgspec.json.encode(message)
+    """Return a message as one line of JSON."""
+    return msgspec.json.encode(message) + b"\n"
 
 
 class Command:

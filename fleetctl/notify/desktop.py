@@ -22,6 +22,9 @@ display notification (item 2 of argv) with title (item 1 of argv)
 end run"""
 
 
+NO_BUS = "this session has no D-Bus"
+
+
 def desktop() -> Channel:
     """Return the desktop of this machine; raises InvalidState where a package is missing."""
     if sys.platform == "darwin":
@@ -74,13 +77,24 @@ class DBusDesktop:
             raise Undelivered("this session has no desktop that can be reached") from error
 
 
+def missing_desktop() -> str:
+    """Return why no notification can be shown in this session; nothing where one can."""
+    if sys.platform == "darwin":
+        return ""
+    try:
+        _session_bus()
+    except Undelivered as error:
+        return str(error)
+    return ""
+
+
 def _session_bus() -> str:
     """Return the address of the session's bus; raises Undelivered where there is none."""
     if address := os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
         return address
     bus = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere") / "bus"
     if not bus.is_socket():
-        raise Undelivered("this session has no D-Bus")
+        raise Undelivered(NO_BUS)
     return f"unix:path={bus}"
 
 

@@ -61,6 +61,26 @@ def message_of(state: AgentState) -> Message:
     )
 
 
+def trial_message(now: str) -> Message:
+    """Return a message with which a person tries a channel."""
+    text = "This is a test of fleetctl notify."
+    return Message(
+        id=f"test/permission/{now}",
+        title="test: needs permission",
+        body=text,
+        agent="test",
+        harness=None,
+        project="",
+        mission=None,
+        needs="permission",
+        since=now,
+        text=text,
+        reset_at=None,
+        cwd=None,
+        open="fleetctl attention",
+    )
+
+
 def _moment(text: str) -> str:
     """Return a time as the clock on the wall shows it; text that is none stays as it is."""
     if (ms := ms_of(text)) is None:

@@ -50,6 +50,23 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         made += _each("apprise", self.apprise, Apprise)
         return made
 
+    def reachable(self) -> "tuple[NotifyOptions, str]":
+        """Return the options without a desktop that is not there, and what is to be said of it.
+
+        Raises InvalidState where the desktop is the only channel.
+        """
+        from .desktop import missing_desktop
+
+        why = missing_desktop() if self.shows_desktop else ""
+        if not why:
+            return self, ""
+        told = f"No desktop notifications here: {why}."
+        if not (self.command or self.webhook or self.apprise):
+            raise InvalidState(
+                told, hint="Name another channel: --command CMD, --webhook URL or --apprise URL."
+            )
+        return msgspec.structs.replace(self, desktop=False), told
+
     @property
     def shows_desktop(self) -> bool:
         """Return whether the desktop is one of the channels."""

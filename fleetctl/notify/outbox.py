@@ -64,8 +64,8 @@ class Outbox:
     def put(self, message: Message) -> None:
         """Add a message, which never waits; the oldest is dropped where there is no room."""
         if len(self._waiting) >= MOST:
-            self._waiting.popleft()
-            self._drop(f"more than {MOST} wait")
+            oldest, _ = self._waiting.popleft()
+            self._drop(oldest, f"more than {MOST} wait")
         self._waiting.append((message, trio.current_time()))
         self._more.set()
 
@@ -80,35 +80,37 @@ class Outbox:
     async def _deliver(self, message: Message, told_at: float) -> None:
         pause, until = FIRST_PAUSE_S, told_at + PATIENCE_S
         while trio.current_time() < until:
-            if (failed := await self._try(message)) is None:
+            if (failed := await try_once(self._channel, message)) is None:
                 self.sent += 1
                 return
             if failed.refused or not self._channel.retries:
-                self._drop(str(failed))
+                self._drop(message, str(failed))
                 return
             if pause == FIRST_PAUSE_S:
-                self._say(f"{self.name}: not sent, and tried again: {failed}")
+                self._say(f"{self.name}: not sent, retrying: {failed}")
             await trio.sleep_until(min(trio.current_time() + pause, until))
             pause = min(2 * pause, LONGEST_PAUSE_S)
-        self._drop("it could not be sent for 10 minutes")
+        self._drop(message, "it could not be sent for 10 minutes")
 
-    async def _try(self, message: Message) -> Undelivered | None:
-        """Send a message once; return why it did not get through, None when it did."""
-        try:
-            with trio.fail_after(self._channel.timeout_s):
-                await self._channel.send(message)
-        except Undelivered as error:
-            return error
-        except trio.TooSlowError:
-            return Undelivered(f"no answer within {self._channel.timeout_s:g} s")
-        except Exception as error:  # noqa: BLE001 - no fault of one channel ends the others
-            # The text of somebody else's error may hold a URL.
-            return Undelivered(type(only(error)).__name__)
-        return None
-
-    def _drop(self, why: str) -> None:
+    def _drop(self, message: Message, why: str) -> None:
         self.dropped += 1
-        self._say(f"{self.name}: a message was dropped ({self.dropped} so far): {why}")
+        what = f"{message.agent} ({message.needs})"
+        self._say(f"{self.name}: dropped the message about {what}, {self.dropped} so far: {why}")
+
+
+async def try_once(channel: Channel, message: Message) -> Undelivered | None:
+    """Send a message once; return why it did not get through, None when it did."""
+    try:
+        with trio.fail_after(channel.timeout_s):
+            await channel.send(message)
+    except Undelivered as error:
+        return error
+    except trio.TooSlowError:
+        return Undelivered(f"no answer within {channel.timeout_s:g} s")
+    except Exception as error:  # noqa: BLE001 - no fault of one channel ends the others
+        # The text of somebody else's error may hold a URL.
+        return Undelivered(type(only(error)).__name__)
+    return None
 
 
 def only(error: BaseException) -> BaseException:

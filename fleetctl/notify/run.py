@@ -28,6 +28,7 @@ from .outbox import Channel, Outbox, only
 GATHER_S = 0.1
 RETRY_S = 1.0
 MOST_AGENTS = 1_000
+AWAY = "fleetd is not running"
 # What a daemon refuses for good.
 FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 
@@ -121,7 +122,8 @@ class Notifier:
 
     def _on_away(self, error: FleetError) -> None:
         if not self._away:
-            self._say(f"fleetd does not answer, and is asked again: {error.message}")
+            known = error.message.startswith(AWAY)
+            self._say(f"{AWAY}; retrying" + ("." if known else f": {error.message}"))
         self._away = True
 
     async def _read(self, fleet: AsyncFleet) -> None:
@@ -154,6 +156,10 @@ class Notifier:
                 observe([state], only=state.agent_id)
         else:
             observe(page.agents, only=agent_id)
+        if agent_id is not None and all(each.agent_id != agent_id for each in page.agents):
+            # It needs nothing any more, or is a subagent: what that needs stands with the agent of
+            # its session.
+            await self._read_agents(fleet, None)
         self._wake_teller.set()
 
 

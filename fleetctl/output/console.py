@@ -89,10 +89,13 @@ _VERDICTS = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
 # How much further to the right a line goes on that was broken.
 HANGING = 4
-# A mission that was silent for less time is at work.
+# A mission with an activity within this time is at work.
 ACTIVE_MS = 60_000
 # How many columns a bar of progress takes.
 BAR = 8
+# A subject that is longer gets no column of its own.
+SHORT_SUBJECT = 12
+NAMED_PROBLEMS = 5
 # What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
 STATES = {
     **dict.fromkeys(("completed", "resumed", "active", "acked", "here"), "green"),
@@ -112,6 +115,11 @@ def clean(text: str) -> str:
 def clean_block(text: str) -> str:
     """Return text fit for a terminal; line breaks and tabs stay."""
     return dropped(text.translate(_BLOCK))
+
+
+def whole(text: str) -> None:
+    """Print one line that a person copies, such as a command: the terminal breaks it itself."""
+    print(clean(text))
 
 
 def path(name: str) -> str:
@@ -208,13 +216,33 @@ def findings(args: Namespace, found: Findings) -> int:
 
 
 def _print_findings(found: Findings) -> None:
+    checks = max((width(each.check) for each in found.findings), default=0)
+    subjects = max((width(each.subject or "") for each in found.findings), default=0)
     for finding in found.findings:
         fine = "note" if finding.note else "ok"
         verdict = "fixed" if finding.fixed else fine if finding.ok else "WRONG"
         code = f"[{finding.reason_code}]" if finding.reason_code else None
-        parts = filter(None, (finding.check, finding.subject, finding.detail, code))
+        # Columns, except for subjects that are as long as a file's name.
+        subject = finding.subject or ""
+        if subjects <= SHORT_SUBJECT:
+            subject = f"{subject:<{subjects}}"
+        parts = filter(None, (f"{finding.check:<{checks}}", subject, finding.detail, code))
         flow(f"{verdict:<6} ", "  ".join(parts), style=_VERDICTS[verdict])
-    line("Everything is in order." if found.ok else "Something is wrong.")
+    line(_verdict(found))
+
+
+def _verdict(found: Findings) -> str:
+    """Return how a check ended: in order, or how many problems there are and which."""
+    if found.ok:
+        return "Everything is in order."
+    wrong = [
+        f"{each.check} ({each.subject})" if each.subject else each.check
+        for each in found.findings
+        if not each.ok
+    ]
+    named = list(dict.fromkeys(wrong))
+    more = ", …" if len(named) > NAMED_PROBLEMS else ""
+    return f"{plural(len(wrong), 'problem')}: {', '.join(named[:NAMED_PROBLEMS])}{more}."
 
 
 def lost_agents(candidate: RecoveryCandidate) -> str:
@@ -312,13 +340,18 @@ def titled(title: str, *, automatic: bool) -> str:
 
 
 def agent_state(status: str, needs: str | None) -> str:
-    """Return the status of an agent, with what it waits for."""
-    return f"{status}: {needs}" if needs else status
+    """Return the status of an agent, with what it waits for unless that is the same word."""
+    return f"{status}: {needs}" if needs and needs != status else status
 
 
-def silence(ms: int) -> str:
-    """Return how long a mission has been silent; ``active`` for less than a minute."""
-    return "active" if ms < ACTIVE_MS else f"silent {span(ms)}"
+def last_activity(ms: int, *, silent: bool) -> str:
+    """Return when something was last done on a mission; ``active`` within the last minute.
+
+    A quiet mission is ``silent`` only by the rules of the daemon.
+    """
+    if ms < ACTIVE_MS:
+        return "active"
+    return f"silent {span(ms)}" if silent else f"last activity {span(ms)} ago"
 
 
 def span(ms: int) -> str:
@@ -329,6 +362,11 @@ def span(ms: int) -> str:
 def ago(text: Text) -> Text:
     """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
     return times.ago(text, now_ms()) if text and human_readable() else text
+
+
+def moment(at: str) -> str:
+    """Return a time inside a sentence: ``3 min ago`` on a terminal, else ``at 2026-…``."""
+    return ago(at) if human_readable() else f"at {at}"
 
 
 def percent_bar(percent: int) -> str:

@@ -25,7 +25,8 @@ class Column:
     """One column: its header, and what becomes of it where there is not enough room.
 
     ``matters``: one with a lower number goes sooner, None never goes. ``cut`` says where a cell may
-    be shortened, ``end`` or ``middle``, down to ``least`` columns. ``times`` says how its times
+    be shortened, ``end`` or ``middle``, down to ``least`` columns; one that ``yields`` is shortened
+    so far before any other. ``times`` says how its times
     are told to people: ``ago`` or ``lease``. ``styles`` has a style for a value.
     """
 
@@ -35,6 +36,8 @@ class Column:
         matters: int | None = None,
         cut: str = "",
         least: int = 8,
+        *,
+        yields: bool = False,
         times: str = "",
         styles: Mapping[str, str] = {},
     ) -> None:
@@ -42,6 +45,7 @@ class Column:
         self.matters = matters
         self.cut = cut
         self.least = least
+        self.yields = yields
         self.times = times
         self.styles = styles
 
@@ -77,8 +81,10 @@ def _total(widths: Sequence[int]) -> int:
 
 def _shorten(columns: Sequence[Column], widths: list[int], room: int) -> None:
     """Make the widest text narrower until all fits, below its least width only if it must."""
-    least = [_narrowest(column, wide) for column, wide in zip(columns, widths, strict=True)]
-    for floor in (least, [1] * len(columns)):
+    each = list(zip(columns, widths, strict=True))
+    least = [_narrowest(column, wide) for column, wide in each]
+    yielding = [_narrowest(column, wide) if column.yields else wide for column, wide in each]
+    for floor in (yielding, least, [1] * len(columns)):
         while _total(widths) > room:
             able = [n for n, c in enumerate(columns) if c.cut and widths[n] > floor[n]]
             if not able:

@@ -49,7 +49,8 @@ def _log_of(manager: Service) -> Iterator[None]:
         yield
     except FleetError as error:
         error.hint = (
-            "fleetctl doctor says what a start would meet, fleetctl daemon logs what one met."
+            "fleetctl doctor checks whether fleetd can start; fleetctl daemon logs shows why it "
+            "did not."
         )
         error.values["log"] = logs.last_lines(manager, _LAST_LINES)
         raise

@@ -105,7 +105,7 @@ def install(args: Namespace, options: NotifyOptions) -> InstallReport:
 
 
 def _shown(unit: UnitFile, options: NotifyOptions, *, whole: bool) -> Iterator[str]:
-    yield f"This tells of {', '.join(options.reasons)}: {', '.join(options.described())}"
+    yield f"This sends {', '.join(options.reasons)}: to {', '.join(options.described())}"
     if unit.changes and (whole or unit.file.data is not None):
         yield from unit.diff()
     elif unit.changes:
@@ -128,7 +128,11 @@ def _enable(report: InstallReport) -> None:
             link.symlink_to(path())
     except OSError as error:
         raise Storage(f"{link} cannot be made: {error.strerror}.") from error
-    report.said.append(systemd.waiting())
+    report.said.append(
+        "systemd does not run here, so the service does not start. It starts at a login under "
+        "systemd."
+    )
+    report.said.append("Until then, run: fleetctl notify run")
 
 
 class NotifyRemoval:

@@ -212,7 +212,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, logged: in
         if status is not None:
             raise InvalidState(
                 f"fleetd ended with status {status} before it answered.",
-                hint=f"Its log is {log_file()}; fleetctl doctor says what a start would meet.",
+                hint=f"Its log is {log_file()}; fleetctl doctor checks whether fleetd can start.",
                 log=last_lines(LAST_LINES, since=logged),
             )
         time.sleep(START_PAUSE_S)

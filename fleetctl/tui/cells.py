@@ -130,10 +130,12 @@ def span(ms: int) -> str:
     return f"{seconds // DAY} d"
 
 
-def silence(ms: int) -> str:
-    """Return how long nothing was heard: ``active``, ``silent 4 min``."""
+def silence(ms: int, *, silent: bool = True) -> str:
+    """Return how long nothing was heard: ``active now``, ``silent 4 min``, ``4 min ago``."""
     told = span(ms)
-    return "active now" if told == "now" else f"silent {told}"
+    if told == "now":
+        return "active now"
+    return f"silent {told}" if silent else f"{told} ago"
 
 
 def ago(ms: int) -> str:

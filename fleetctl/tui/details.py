@@ -18,6 +18,7 @@ from fleetd.protocol.request import Request
 from ..client import Fleet
 from ..client.models import CheckpointCompare, CheckpointGet, RecoveryContextGet
 from ..output import console, events, times
+from ..output.views.agent_state import action_label, action_of, standing_of
 from ..output.views.checkpoint import show_checkpoint
 from ..output.views.checkpoint_diff import show_difference
 from . import cells, visible
@@ -45,7 +46,7 @@ def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
         ("Mission", seen.id),
         ("Status", _standing(seen)),
         ("Progress", f"{seen.percent}% ({seen.done} of {seen.total} sorties)"),
-        ("Silence", None if seen.silence_ms is None else cells.silence(seen.silence_ms)),
+        ("Last activity", _last_activity(seen)),
         ("Agents", seen.agents or None),
         ("Locks", seen.locks or None),
         ("Priority", record.get("priority")),
@@ -56,6 +57,12 @@ def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
     if seen.waits:
         told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
     return "\n".join([seen.title, "", *told])
+
+
+def _last_activity(seen: MissionSeen) -> str | None:
+    if seen.silence_ms is None:
+        return None
+    return cells.silence(seen.silence_ms, silent=seen.silent)
 
 
 def _standing(seen: MissionSeen) -> str | None:
@@ -106,35 +113,43 @@ def agent(record: Any, state: WatchState, view: View) -> str:
             ("Agent", record.id),
             ("Role", record.role),
             ("Harness", record.harness),
-            ("Status", console.agent_state(record.status, record.needs)),
-            ("Waits since", _when(record.needs_since, view)),
-            ("Waits for", record.get("needs_text")),
+            *standing_of(
+                record.status,
+                record.needs,
+                record.get("needs_text"),
+                _when(record.needs_since, view),
+            ),
             ("Project", visible.work_of(record)[0]),
-            ("Does", visible.work_of(record)[1]),
+            *_action(record),
             ("Mission", visible.title_of(state, record.mission_id)),
             ("Session", record.session_id),
             ("Process", record.pid),
             ("Directory", console.path(record.cwd or "")),
-            ("Came", _when(record.registered_at, view)),
+            ("Registered", _when(record.registered_at, view)),
             ("Last seen", _when(record.last_seen_at, view)),
         )
     ]
     if note := record.note:
-        told += _section("Last action", note.last_action)
+        told += _section("Noted last action", note.last_action)
         told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
         told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
     held = [console.path(lock.file) for lock in state.locks if lock.held_by == record.id]
     told += _section("Holds", "\n".join(held))
-    told += _section("Runs for it", "\n".join(_running(record.get("state"), view)))
+    told += _section("Running", "\n".join(_running(record.get("state"), view)))
     return "\n".join(told)
 
 
+def _action(record: Any) -> list[tuple[str, str]]:
+    told = record.get("state")
+    return [] if told is None else [(action_label(told, record.status), action_of(told))]
+
+
 def _running(told: Any, view: View) -> list[str]:
-    """Return what runs for an agent, each with its last sign of life."""
+    """Return what runs for an agent, each with when it was last seen."""
     if told is None:
         return []
     lines = [
-        f"{each.kind} {each.id}: {each.told or ''} ({cells.ago(ms)})"
+        f"{each.kind} {each.id}: {each.told or ''} (last seen {cells.ago(ms)})"
         for each, ms in ((each, view.now_ms - moment(each.seen_at)) for each in told.running)
     ]
     return [*lines, *([f"and {told.running_more} more"] if told.running_more else [])]
@@ -165,7 +180,7 @@ def message(record: Any, _state: WatchState, view: View) -> str:
         ("Subject", record.subject),
         ("Sent", _when(record.sent_at, view)),
         ("Priority", record.priority),
-        ("Letter", record.id),
+        ("Message", record.id),
     ]
     states = [
         (each.agent_id, f"{each.status} {_when(each.acked_at or each.delivered_at, view) or ''}")
@@ -209,8 +224,9 @@ def waiting(state: WatchState, view: View) -> str:
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
             for command in console.resume_commands(each):
-                told += [f"  see what it would do:  {command} --dry-run"]
-                told += [f"  bring it back:         {command}"]
+                # Each on a line of its own: there is more room for it, and it is easier to copy.
+                told += ["  To see what it would do:", f"  {command} --dry-run"]
+                told += ["  To restore the work:", f"  {command}"]
     for each in visible.under_way(state):
         title = visible.title_of(state, each.mission_id)
         who = f", {each.agent_id}" if each.agent_id else ""
@@ -223,7 +239,7 @@ _PAGES: dict[str, tuple[str, Callable[[Any, WatchState, View], str]]] = {
     "sorties": ("Sortie", sortie),
     "agents": ("Agent", agent),
     "locks": ("Lock", lock),
-    "mail": ("Letter", message),
+    "mail": ("Message", message),
     "events": ("Event", event),
 }
 
@@ -280,7 +296,7 @@ def a_prompt(title: str, **named: str | None) -> Question:
     """Return the question for a recovery prompt as an agent gets it."""
     request = RecoveryContextGet(**named)  # type: ignore[arg-type]
     return Question(
-        f"Prompt of {title}", request, lambda answer: console.clean_block(answer.prompt)
+        f"Briefing of {title}", request, lambda answer: console.clean_block(answer.prompt)
     )
 
 

@@ -71,7 +71,7 @@ def _silence(seen: MissionSeen) -> Line:
     if seen.silence_ms is None:
         return _text(seen.status.replace("_", " "), 13, "dim")
     style = "warn" if seen.waits else "" if seen.silence_ms >= 60_000 else "dim"
-    return _text(cells.silence(seen.silence_ms), 13, style)
+    return _text(cells.silence(seen.silence_ms, silent=seen.silent), 13, style)
 
 
 def _sortie(sortie: Any, _state: WatchState, _view: View, columns: int) -> Line:
@@ -100,14 +100,21 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
-    if not roomy or columns >= ROOMY:
+    # A name is needed whole: beside the longest, the harness and the time stand where they fit.
+    longest = max(len(each.id) for each in (agent, *state.agents))
+    # In a narrow pane an id that begins with its harness says that already.
+    unnamed = not roomy and not all(map(_names_harness, state.agents))
+    if columns >= ROOMY or (unnamed and columns - 23 >= longest):
         harness = 11 if roomy else 8
         end += _text(agent.harness or agent.role, harness, "dim" if not agent.harness else "")
         end += [(" ", "")]
-    end += _text(needs, 13 if roomy else 10, style_of(agent.status)) + _number(told, 6, "dim")
+    end += _text(needs, 13 if roomy else 10, style_of(agent.status))
     room = columns - 2 - sum(width(text) for text, _ in end)
+    if room - 7 >= longest or room < longest:
+        end += _number(told, 7, "dim")
+        room -= 7
     style = "strong" if agent.role == "dispatch" else ""
-    name = _text(agent.id, 18 if roomy else room, style)
+    name = _text(agent.id, max(18, min(longest, room)) if roomy else room, style)
     if roomy:
         project, action = visible.work_of(agent)
         # Without a column where no agent has a directory.
@@ -115,6 +122,10 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
             name += _GAP + _text(project, max(10, min(28, columns // 6)))
         name.append((f"  {shown(action or visible.title_of(state, agent.mission_id))}", "dim"))
     return fitted([*mark(agent.status), *fitted(name, room), *end], columns)
+
+
+def _names_harness(agent: Any) -> bool:
+    return bool(agent.harness) and str(agent.id).startswith(f"{agent.harness}-")
 
 
 def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:
@@ -190,7 +201,7 @@ KINDS = {
     "sorties": PaneKind(visible.sorties, _sortie, "No sorties."),
     "agents": PaneKind(visible.agents, _agent, "Nobody works."),
     "locks": PaneKind(visible.locks, _lock, "Nothing is locked."),
-    "mail": PaneKind(visible.messages, _message, "No letters."),
+    "mail": PaneKind(visible.messages, _message, "No messages."),
     "checkpoints": PaneKind(visible.checkpoints, _checkpoint, "No checkpoints yet."),
     "events": PaneKind(visible.events, _event, "Nothing happened yet."),
 }

@@ -27,7 +27,7 @@ KEYS = (
     ("↑↓", "move", 5),
     ("Enter", "open", 1),
     ("c", "checkpoints", 2),
-    ("p", "prompt", 2),
+    ("p", "briefing", 2),
     ("d", "diff", 3),
     ("f", "filter", 4),
     ("/", "search", 4),
@@ -40,7 +40,7 @@ PAGE_KEYS = (("↑↓", "move", 1), ("PgDn", "page", 3), ("Home/End", "", 4), ("
 LIST_KEYS = (
     ("↑↓", "move", 2),
     ("Enter", "open", 0),
-    ("p", "prompt", 1),
+    ("p", "briefing", 1),
     ("m", "mark", 1),
     ("d", "diff with marked, or the one before", 1),
     ("Esc", "back", 0),
@@ -151,8 +151,8 @@ Panes
   1 … 7                missions, sorties, agents, locks, mail, checkpoints,
                        events
   ↑ ↓, j k             the next row, the one before
-  PgUp PgDn, Home End  further
-  Enter                all that is known of the row
+  PgUp PgDn, Home End  one screen up or down, the first row, the last row
+  Enter                the details of the row
   z                    one pane on the whole screen; z or Esc again: all
   f                    only what belongs to the chosen mission
   /                    only the agents whose lines have some words: Enter
@@ -160,25 +160,25 @@ Panes
 
 The chosen mission
   c                    its checkpoints: Enter shows one, m marks one
-  p                    the prompt its agent would get in a recovery;
-                       on an agent its own, on a checkpoint from there
+  p                    its briefing; on an agent the briefing of that agent,
+                       on a checkpoint the briefing from there
   d                    what changed since its newest checkpoint; on a
                        checkpoint since the marked one, or the one before
 
-The whole
-  r                    what waits for recovery, and how to go on
-  Space                hold the picture still, or go on
+Everything
+  r                    what waits for recovery, and the commands for it
+  Space                freeze the screen, or continue
   q, Ctrl+C            leave; q or Esc leaves a page
-  The mouse is your terminal's: select and copy as ever.
+  The mouse is your terminal's: select and copy as usual.
 
 Signs
   ● at work   ○ to do, or idle   ◐ waits for its user   ■ blocked
   ✓ done   ✗ failed, or lost   ▲ waits for recovery
-  letters: ◌ queued   ◑ delivered, not dealt with   ✓ dealt with
+  messages: ◌ queued   ◑ delivered, not dealt with   ✓ dealt with
 
-Looking on changes nothing: no letter counts as read, no silence ends, nobody
-is briefed. The picture is driven by fleetd's events. When fleetd goes away it
-stays as it was, and is right again as soon as fleetd is back."""
+This view changes nothing: no message counts as read, no silence ends, and no
+agent is briefed. It follows the events of fleetd. If fleetd stops, the view
+keeps the last state, and reads everything again when fleetd returns."""
 
 
 # How the lines of pages begin that tell what differs.
@@ -255,7 +255,7 @@ class Page(Overlay):
         body: list[Line] = [
             [(" ", ""), (part, _style(line))]
             for line in self._text
-            for part in wrapped(line, min(columns, 120) - 2)
+            for part in wrapped(line, (columns if _is_command(line) else min(columns, 120)) - 2)
         ]
         room = max(1, lines - 2)
         self._top = max(0, min(self._top, len(body) - room))
@@ -283,6 +283,11 @@ class Page(Overlay):
         """Show the beginning or the end."""
         self._top = 0 if which < 0 else 1_000_000
         self.show()
+
+
+def _is_command(line: str) -> bool:
+    """Whether a person copies the line: such a one is broken only where the screen ends."""
+    return line.lstrip().startswith("fleetctl ")
 
 
 def _style(line: str) -> str:

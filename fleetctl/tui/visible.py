@@ -38,7 +38,8 @@ class View:
 class MissionSeen:
     """One mission as it is shown.
 
-    ``waits`` for recovery; ``left`` are its open sorties, where they are known.
+    ``waits`` for recovery, ``silent`` by the rules of the daemon; ``left`` are its open sorties,
+    where they are known.
     """
 
     id: str
@@ -51,6 +52,7 @@ class MissionSeen:
     agents: int = 0
     locks: int = 0
     waits: bool = False
+    silent: bool = False
     left: int | None = None
     record: Any = None
 
@@ -67,9 +69,10 @@ def missions(state: WatchState, view: View) -> list[MissionSeen]:
         seen.record = mission
         found.append(seen)
     found += [_running(line, passed) for line in running.values()]
-    waiting = {each.mission_id for each in candidates(state)}
+    waiting = {each.mission_id: each.reason for each in candidates(state)}
     for seen in found:
         seen.waits = seen.id in waiting
+        seen.silent = waiting.get(seen.id) == "silent"
         if state.sorties_of == seen.id:
             seen.left = sum(each.status not in CLOSED_SORTIE for each in state.sorties)
     return sorted(found, key=lambda seen: _RANK.get(seen.status, 2))
@@ -126,7 +129,7 @@ def _concerned(view: View, mission_id: str | None) -> bool:
 
 
 def agents(state: WatchState, view: View) -> list[Any]:
-    """Return who works, by id, and below them who has finished; not who was lost long ago.
+    """Return who needs a person, then who works, then who has finished; not who was lost long ago.
 
     Of those that a person searches for only they are left.
     """
@@ -138,8 +141,18 @@ def agents(state: WatchState, view: View) -> list[Any]:
             and _is_searched(state, view, agent)
             and (agent.status != "lost" or view.now_ms - moment(agent.last_seen_at) < LOST_MS)
         ),
-        key=lambda agent: (agent.needs == "finished", agent.role != "dispatch", str(agent.id)),
+        key=lambda agent: (_urgency(agent), agent.role != "dispatch", str(agent.id)),
     )
+
+
+_NEEDS = ("permission", "question", "plan_approval", "failed", "limit", "lost")
+
+
+def _urgency(agent: Any) -> int:
+    """Return where an agent stands: by what it needs, and below all who needs nothing more."""
+    if agent.needs == "finished":
+        return len(_NEEDS) + 1
+    return _NEEDS.index(agent.needs) if agent.needs in _NEEDS else len(_NEEDS)
 
 
 def _is_searched(state: WatchState, view: View, agent: Any) -> bool:

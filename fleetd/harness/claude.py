@@ -10,6 +10,7 @@ import json
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from ..protocol.timestamps import iso
 from ..protocol.types import RunningKind
@@ -20,6 +21,7 @@ from .payload import (
     VERSION_CHARS,
     Handler,
     ToolCall,
+    asked_for,
     cut,
     event_name,
     finished,
@@ -47,6 +49,7 @@ from .report import (
     Payload,
     PermissionRequested,
     PromptSubmitted,
+    QuestionAnswered,
     QuestionAsked,
     Report,
     RunningItem,
@@ -55,6 +58,7 @@ from .report import (
     Source,
     SubagentEnded,
     SubagentStarted,
+    WorkEnded,
     WorkRuns,
 )
 
@@ -125,12 +129,13 @@ def tool_finished(call: ToolCall) -> Happenings:
 
 
 def _backgrounded(call: ToolCall) -> Happenings:
-    named = text(call.result, "backgroundTaskId")
+    subagent_id = text(call.result, "agentId") if call.result.get("isAsync") is True else None
+    named = text(call.result, "backgroundTaskId") or subagent_id
     if named is None:
         return ()
     told = call.command or text(call.given, "description", most=MESSAGE_CHARS)
     output = path(call.result.get("outputFile"), call.cwd)
-    kind: RunningKind = "shell" if call.command else "task"
+    kind: RunningKind = "subagent" if subagent_id else "shell" if call.command else "task"
     return (WorkRuns(items=(RunningItem(named, kind, told, output),)),)
 
 
@@ -164,11 +169,22 @@ def _stopped(call: ToolCall) -> Happenings:
     return (*_running(call.payload), Paused(last_message=_answer(call.payload)))
 
 
+def _interrupted(call: ToolCall) -> Happenings:
+    return (*_running(call.payload), Paused(last_message=_answer(call.payload), interrupted=True))
+
+
 def _teammate(payload: Payload) -> Happenings:
-    """Return the sign of life of a teammate that an event names."""
+    """Return the sign of life of a teammate that an event names: it works at something."""
     named = text(payload, "teammate_name")
     told = text(payload, "task_subject", most=MESSAGE_CHARS)
     return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
+
+
+def _teammate_idle(call: ToolCall) -> Happenings:
+    """Tell that a teammate has done what it was asked; no event tells that it leaves."""
+    named = text(call.payload, "teammate_name")
+    noted = Noted(what="teammate_idle", message=named)
+    return (noted,) if named is None else (noted, WorkEnded(named))
 
 
 def _compacting(call: ToolCall) -> Happenings:
@@ -205,15 +221,20 @@ def _subagent_ended(call: ToolCall) -> Happenings:
 
 
 def _failed(call: ToolCall) -> Happenings:
+    # The first is what the CLI showed to its user.
+    sentences = ("last_assistant_message", "error_details", "error_message")
+    said = text(call.payload, *sentences, most=ERROR_CHARS)
     told = (
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
-        text(call.payload, "error_details", "error_message", most=ERROR_CHARS),
+        text(call.payload, *sentences[1:], most=ERROR_CHARS) or said,
     )
     message = cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"
-    reset = _RESET.search(message)
+    reset = _RESET.search(message) or _RESET.search(said or "")
+    stamp = f"|{reset[1]}" if reset else ""
     return (
         Failed(
-            message=message,
+            message=message.replace(stamp, ""),
+            said=said.replace(stamp, "") if said else None,
             limited=_LIMITED.search(message) is not None,
             reset_at=iso(int(reset[1]) * 1_000) if reset else None,
         ),
@@ -236,10 +257,8 @@ def _notified(call: ToolCall) -> Happenings:
 def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
     if asked := waits_for_user(call):
-        return asked
-    about = call.command or next(iter(call.edits), None)
-    message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS)),)
+        return tuple(replace(each, beside=True) for each in asked)
+    return (PermissionRequested(message=asked_for(call), beside=True),)
 
 
 def _elicited(call: ToolCall) -> Happenings:
@@ -262,12 +281,13 @@ HANDLERS: dict[str, Handler] = {
     "UserPromptSubmit": _prompted,
     "PreToolUse": tool_started,
     "Elicitation": _elicited,
+    "ElicitationResult": lambda _: (QuestionAnswered(),),
     "PostToolUse": tool_finished,
     "PostToolUseFailure": tool_failed,
     "PreCompact": _compacting,
     "PostCompact": _compacted,
     "Stop": _stopped,
-    "Interrupt": _stopped,
+    "Interrupt": _interrupted,
     "StopFailure": _failed,
     "SubagentStart": _subagent_started,
     "SubagentStop": _subagent_ended,
@@ -276,10 +296,7 @@ HANDLERS: dict[str, Handler] = {
     "Notification": _notified,
     "PermissionRequest": _asked,
     "PermissionDenied": _denied,
-    "TeammateIdle": lambda call: (
-        Noted(what="teammate_idle", message=text(call.payload, "teammate_name")),
-        *_teammate(call.payload),
-    ),
+    "TeammateIdle": _teammate_idle,
     "CwdChanged": lambda _: (DirectoryChanged(),),
     "SessionEnd": session_ended,
 }
@@ -300,7 +317,7 @@ def subagent(payload: Payload) -> str | None:
 # The events of 2.1.330 that fleetd has no use for.
 IGNORED = frozenset(
     (
-        *("ConfigChange", "CwdChanged", "DirectoryAdded", "ElicitationResult", "FileChanged"),
+        *("ConfigChange", "DirectoryAdded", "FileChanged"),
         *("InstructionsLoaded", "MessageDisplay", "PostModelSwitch", "PostToolBatch"),
         *("PreModelSwitch", "Setup", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
     )

@@ -116,7 +116,9 @@ def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission, which Codex may grant by itself at once."""
     told = HANDLERS["PermissionRequest"](call)
     return tuple(
-        replace(each, certain=False) if isinstance(each, PermissionRequested) else each
+        replace(each, certain=False, beside=False)
+        if isinstance(each, PermissionRequested)
+        else each
         for each in told
     )
 

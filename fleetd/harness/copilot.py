@@ -19,6 +19,7 @@ from .payload import (
     WORD_CHARS,
     Handler,
     ToolCall,
+    asked_for,
     cut,
     decoded,
     happenings_of,
@@ -224,9 +225,7 @@ def _notified(call: ToolCall) -> Happenings:
 
 def _asked(call: ToolCall) -> Happenings:
     """Tell of a request for permission, which the CLI may grant by itself at once."""
-    about = call.command or next(iter(call.edits), None)
-    message = f"{call.tool}: {about}" if about else call.tool
-    return (PermissionRequested(message=cut(message, MESSAGE_CHARS), certain=False),)
+    return (PermissionRequested(message=asked_for(call), certain=False),)
 
 
 _HANDLERS: dict[str, Handler] = {

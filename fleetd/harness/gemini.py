@@ -36,13 +36,16 @@ from .payload import (
 from .report import (
     Adapter,
     Answer,
+    AnyHappening,
     Compacting,
     Happenings,
     Noted,
     Paused,
     Payload,
     PermissionRequested,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionStarted,
     Source,
@@ -166,6 +169,7 @@ def _tool_finished(call: ToolCall) -> Happenings:
         edited=_edited(call) if passed is not False else (),
         passed=passed,
         error=error,
+        background=passed is None and _AWAY.match(_said(call)) is not None,
     )
     return (finished, *(planned(call) if passed else ()))
 
@@ -227,8 +231,21 @@ def _notified(call: ToolCall) -> Happenings:
     kind = text(call.payload, "notification_type") or "notification"
     message = text(call.payload, "message", most=MESSAGE_CHARS)
     if kind == "ToolPermission":
-        return (PermissionRequested(message=message),)
+        return (_asked(table(call.payload, "details"), message),)
     return (Noted(what=kind, message=message),)
+
+
+def _asked(details: Payload, message: str | None) -> AnyHappening:
+    """Tell what the user is asked; tools that are there to ask come as requests for permission."""
+    kind = text(details, "type")
+    title = text(details, "title", most=MESSAGE_CHARS)
+    # What these ask was told when the call began.
+    if kind == "ask_user":
+        return QuestionAsked(question=title, reminder=True)
+    if kind == "exit_plan_mode":
+        return PlanProposed(plan=title, reminder=True)
+    about = text(details, "command", "filePath", "toolName", "prompt", most=MESSAGE_CHARS)
+    return PermissionRequested(message=about or message)
 
 
 _HANDLERS: dict[str, Handler] = {

@@ -130,9 +130,13 @@ _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath
 # Tools that are there to wait for the user.
 _ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
 _PLANNING = frozenset(("exitplanmode",))
+# Tools that start a subagent.
+_STARTING = frozenset(("agent", "task"))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
+# So much of a plan is looked at for the line that says what it is about.
+PLAN_CHARS = 10_000
 _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
 NAMELESS = "unknown"
@@ -211,20 +215,53 @@ def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -
 
 def tool_started(call: ToolCall) -> Happenings:
     """Tell that a tool call begins; some tools wait for the user."""
-    started = ToolStarted(call.tool, call.call_id, call.command, call.edits)
+    told = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
+    started = ToolStarted(call.tool, call.call_id, call.command, call.edits, told or None)
     return (started, *waits_for_user(call))
 
 
 def waits_for_user(call: ToolCall) -> Happenings:
     """Return what a tool asks the user, empty for tools that do not."""
     if call.kind in _PLANNING:
-        return (PlanProposed(plan=text(call.given, "plan", most=MESSAGE_CHARS)),)
+        plan = text(call.given, "plan", "plan_path", "plan_filename", most=PLAN_CHARS)
+        return (PlanProposed(plan=_without_headings(plan)),)
     if call.kind not in _ASKING:
         return ()
     asked = call.given.get("questions")
     first = asked[0] if isinstance(asked, list) and asked else call.given
     source = first if isinstance(first, dict) else call.given
     return (QuestionAsked(question=text(source, "question", "prompt", most=MESSAGE_CHARS)),)
+
+
+# What tells most of a call that is no command and no edit: one argument of it.
+_TELLING = ("url", "query", "pattern")
+_DESCRIBING = ("description", "prompt", "skill", "name")
+
+
+def _without_headings(plan: str | None) -> str | None:
+    """Return a plan from its first line that is no heading on; one of headings alone is whole."""
+    lines = (plan or "").splitlines()
+    first = (
+        n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")
+    )
+    start = next(first, 0)
+    return cut("\n".join(lines[start:]), MESSAGE_CHARS) or None
+
+
+def asked_for(call: ToolCall) -> str | None:
+    """Return what a call is to do, as a person is asked for it: its tool and what it is about.
+
+    None where the payload names neither.
+    """
+    named = text(call.given, *_TELLING, most=MESSAGE_CHARS)
+    file = next(iter(call.edits), None)
+    if file is None and named is None:
+        file = path(text(call.given, *_FILE_FIELDS, most=PATH_CHARS + 1), call.cwd)
+    if file and call.cwd:
+        file = file.removeprefix(f"{call.cwd.rstrip('/')}/")
+    about = call.command or file or named or text(call.given, *_DESCRIBING, most=MESSAGE_CHARS)
+    tool = "" if call.tool == NAMELESS else call.tool
+    return cut(": ".join(filter(None, (tool, about))), MESSAGE_CHARS) or None
 
 
 def finished(call: ToolCall) -> ToolFinished:
@@ -238,6 +275,7 @@ def finished(call: ToolCall) -> ToolFinished:
         passed=passed,
         error=error,
         duration_ms=whole(call.payload, "duration_ms"),
+        background=passed is None and _is_background(call),
     )
 
 
@@ -263,7 +301,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     result = call.result
     if result.get("interrupted") is True:
         return False, "interrupted before it ended"
-    if text(result, "backgroundTaskId") or call.payload.get("is_backgrounded") is True:
+    if _is_background(call):
         return None, None
     code = result.get("exit_code", result.get("exitCode"))
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
@@ -271,6 +309,11 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
         return passed, None if passed else f"Exit code {code}"
     return (None if call.silent else True), None
+
+
+def _is_background(call: ToolCall) -> bool:
+    named = text(call.result, "backgroundTaskId") is not None
+    return named or call.payload.get("is_backgrounded") is True
 
 
 def _error(payload: Payload) -> str | None:

@@ -44,18 +44,23 @@ class PromptSubmitted(Happening, frozen=True):
 
 
 class ToolStarted(Happening, frozen=True):
-    """A tool call begins; ``edits`` are the files it is about to change."""
+    """A tool call begins; ``edits`` are the files it is about to change.
+
+    ``task`` is what a subagent is to do, for a call that starts one.
+    """
 
     tool: str
     call_id: str | None = None
     command: str | None = None
     edits: tuple[Path, ...] = ()
+    task: str | None = None
 
 
 class ToolFinished(Happening, frozen=True):
     """A tool call is over; ``passed`` is None where the harness does not say how it went.
 
-    ``command`` is set for shell commands only, ``edited`` for files that were changed.
+    ``command`` is set for shell commands only, ``edited`` for files that were changed. A command
+    in the ``background`` runs on.
     """
 
     tool: str
@@ -65,6 +70,7 @@ class ToolFinished(Happening, frozen=True):
     passed: bool | None = None
     error: str | None = None
     duration_ms: int | None = None
+    background: bool = False
 
 
 class PlanItem(msgspec.Struct, frozen=True):
@@ -114,11 +120,13 @@ class WindowUsed(Happening, frozen=True):
 class Paused(Happening, frozen=True):
     """The turn is over and the agent waits for its user; ``last_message`` is its answer.
 
-    A ``reminder`` comes a while later, mostly of an end that is known.
+    A ``reminder`` comes a while later, mostly of an end that is known. ``interrupted`` says that
+    the user broke the turn off.
     """
 
     last_message: str | None = None
     reminder: bool = False
+    interrupted: bool = False
 
 
 class DirectoryChanged(Happening, frozen=True):
@@ -140,13 +148,15 @@ class SubagentEnded(Happening, frozen=True):
 class Failed(Happening, frozen=True):
     """The turn broke off: an error of the model's service or of the harness itself.
 
-    ``limited`` says that the user's limit is reached; ``reset_at`` is when it ends, where the
-    harness tells that (ISO 8601 UTC).
+    ``said`` is the sentence in which the harness told its user, where there is one. ``limited``
+    says that the user's limit is reached; ``reset_at`` is when it ends, where the harness tells
+    that (ISO 8601 UTC).
     """
 
     message: str
     limited: bool = False
     reset_at: str | None = None
+    said: str | None = None
 
 
 class Noted(Happening, frozen=True):
@@ -161,28 +171,41 @@ class PermissionRequested(Happening, frozen=True):
 
     A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
     session's own agent or of a subagent. It is not ``certain`` where the harness says the same of
-    calls that it permits by itself, at once.
+    calls that it permits by itself, at once. ``beside`` is as in QuestionAsked.
     """
 
     message: str | None = None
     reminder: bool = False
     certain: bool = True
+    beside: bool = False
 
 
 class QuestionAsked(Happening, frozen=True):
     """The agent asks its user something and waits for the answer.
 
-    A ``reminder`` is a notification to the user, mostly of a question that is known.
+    A ``reminder`` is a notification to the user, mostly of a question that is known. ``beside``
+    says that the hook runs while the user is asked, after the one that began the call: the answer
+    may be told before.
     """
 
     question: str | None = None
     reminder: bool = False
+    beside: bool = False
+
+
+class QuestionAnswered(Happening, frozen=True):
+    """The user has answered a question; the call that asked it goes on."""
 
 
 class PlanProposed(Happening, frozen=True):
-    """The agent waits until its user approves a plan, which ``plan`` begins with."""
+    """The agent waits until its user approves a plan, which ``plan`` begins with.
+
+    ``reminder`` and ``beside`` are as in QuestionAsked.
+    """
 
     plan: str | None = None
+    reminder: bool = False
+    beside: bool = False
 
 
 class RunningItem(msgspec.Struct, frozen=True):
@@ -233,6 +256,7 @@ AnyHappening = (
     | Noted
     | PermissionRequested
     | QuestionAsked
+    | QuestionAnswered
     | PlanProposed
     | WorkRuns
     | WorkEnded

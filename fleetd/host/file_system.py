@@ -291,7 +291,7 @@ class FileSystem:
     async def run_short(
         self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS
     ) -> T:
-        """Do the same with a piece of work that looks at a few paths only, and reads no files.
+        """Do the same with a piece of work that looks at a few paths only, and reads little.
 
         It may be begun on the event loop, and again on a thread.
         """

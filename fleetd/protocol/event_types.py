@@ -269,14 +269,15 @@ _REPORTED = (
         "command_finished",
         ("{who} ran {command}", " ({result})"),
         repeated=("{who} ran {count} commands", ", {failed} failed"),
-        fields=("command", "name", "result", "error", "call_id", "duration_ms"),
-        meaning="the command ended; `result` is `PASS` or `FAIL` if known",
+        fields=("command", "name", "result", "error", "call_id", "duration_ms", "background"),
+        meaning="the command ended, or runs on in the `background`; `result` is `PASS` or `FAIL` "
+        "if known",
     ),
     EventType(
         "tool_started",
         ("{who} uses {tool}",),
         shown="live",
-        fields=("tool", "call_id"),
+        fields=("tool", "call_id", "task"),
         meaning="a tool call other than a command is open; it prevents silence for at most an hour",
     ),
     EventType(

@@ -8,6 +8,7 @@ from tests.agents.script import Call, Kind, Reply
 COMPACTION_WORDS = (
     "Your task is to create a detailed summary",  # Claude Code
     "Please create a detailed summary of the conversation",  # Copilot CLI
+    "Do not mention the summary process",  # OpenCode
 )
 EMPTY_TOKENS, FULL_TOKENS = 2_000, 190_000
 

@@ -10,7 +10,7 @@ from typing import Generic
 import pytest
 
 from tests.agents import packages
-from tests.agents.machines import Claude, Codex, Copilot, Gemini, M
+from tests.agents.machines import Claude, Codex, Copilot, Gemini, M, OpenCode
 from tests.agents.memory import Memory
 from tests.agents.packages import Package, installed
 from tests.agents.project import repository
@@ -102,6 +102,17 @@ def codex(codex_package: Package, daemon: Daemon, commands: Path) -> Iterator[De
 @pytest.fixture
 def gemini(gemini_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[Gemini]]:
     with _desk(Gemini, daemon, commands) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="session")
+def opencode_package() -> Package:
+    return installed(packages.OPENCODE)
+
+
+@pytest.fixture
+def opencode(opencode_package: Package, daemon: Daemon, commands: Path) -> Iterator[Desk[OpenCode]]:
+    with _desk(OpenCode, daemon, commands) as desk:
         yield desk
 
 

@@ -2,18 +2,26 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tests.agents import anthropic, generate, packages, responses
 from tests.agents.packages import Package
-from tests.agents.running import Outside, Run, converse, run
+from tests.agents.running import Outside, Run, converse, run, talk
 from tests.agents.server import Dialect
 
 CODEX_MODEL = "gpt-5.5"
 # The model that Codex takes by itself calls its tools from one program, in a tool named exec.
 CODEX_CODE_MODEL = "gpt-6.1-sol"
+
+# What OpenCode would look for outside.
+_OPENCODE_AWAY = (
+    "OPENCODE_DISABLE_AUTOUPDATE",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+)
 
 
 class Machine(Protocol):
@@ -39,6 +47,7 @@ M = TypeVar("M", bound=Machine)
 
 class Claude:
     harness, package, dialect = "claude", packages.CLAUDE, anthropic
+    _quiet = ("-p", "--output-format", "stream-json", "--verbose")
     allowed = "Agent,Bash,Read,Edit,Write,TaskCreate,TaskUpdate,TodoWrite,mcp__fleet"
 
     def __init__(self, url: str, proxy: Outside) -> None:
@@ -69,11 +78,46 @@ class Claude:
             lambda line: '"type":"result"' in line,
         )
 
+    def asked(self, text: str, asks: Callable[[str], None], *words: str) -> Run:
+        """Give one prompt in a session whose user is asked, and allow all that is asked.
+
+        ``asks`` gets the tool before the answer, "elicitation" for a server's own question.
+        """
+
+        def hears(said: str) -> Sequence[str] | None:
+            line = json.loads(said)
+            if line["type"] == "result":
+                return None
+            if line["type"] != "control_request":
+                return ()
+            request = line["request"]
+            asks(request.get("tool_name") or request["subtype"])
+            response = {
+                "subtype": "success",
+                "request_id": line["request_id"],
+                "response": _allowed(request),
+            }
+            return [json.dumps({"type": "control_response", "response": response})]
+
+        said = {"type": "user", "message": {"role": "user", "content": text}}
+        how = ["--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
+        argv = [*self.package.argv, *self._quiet, *how, *words]
+        return talk(argv, self._proxy, self._settings, [json.dumps(said)], hears)
+
     @property
     def _argv(self) -> list[str]:
-        quiet = ["-p", "--output-format", "stream-json", "--verbose"]
         may = ["--permission-mode", "acceptEdits", "--allowedTools", self.allowed]
-        return [*self.package.argv, *quiet, *may]
+        return [*self.package.argv, *self._quiet, *may]
+
+
+def _allowed(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a user who allows a tool, and says 8080 to each question."""
+    if request["subtype"] == "elicitation":
+        return {"action": "accept", "content": {"port": "8080"}}
+    given = request["input"]
+    answers = {each["question"]: "8080" for each in given.get("questions", ())}
+    changed = given | ({"answers": answers} if answers else {})
+    return {"behavior": "allow", "updatedInput": changed}
 
 
 class Codex:
@@ -114,9 +158,56 @@ class Codex:
     def go_on(self, text: str, **variables: str) -> Run:
         return self._run(["resume", "--last", text], variables)
 
+    def asked(self, text: str, asks: Callable[[str, dict[str, Any]], Any]) -> Run:
+        """Give one prompt in a session whose user trusts the hooks and is asked.
+
+        ``asks`` gets what is asked and its parameters, and returns the answer.
+        """
+        opened = {"cwd": str(Path.cwd()), "approvalPolicy": "untrusted", "sandbox": "read-only"}
+        said_first = {"type": "text", "text": text}
+
+        def goes_on(after: str, result: dict[str, Any]) -> Sequence[str]:
+            if after == "hooks/list":
+                return [_rpc("config/batchWrite", edits=[_trust(result)], reloadUserConfig=True)]
+            if after == "config/batchWrite":
+                return [_rpc("thread/start", **opened)]
+            if after == "thread/start":
+                thread = result["thread"]["id"]
+                return [_rpc("turn/start", threadId=thread, input=[said_first])]
+            return ()
+
+        def hears(said: str) -> Sequence[str] | None:
+            line = json.loads(said)
+            if "method" not in line:
+                return goes_on(line["id"], line["result"])
+            if line["method"] == "turn/completed":
+                return None
+            if "id" not in line:
+                return ()
+            answer = asks(line["method"], line["params"])
+            return [json.dumps({"id": line["id"], "result": answer})]
+
+        client = {"name": "tests", "version": "1"}
+        begin = _rpc("initialize", clientInfo=client, capabilities={"experimentalApi": True})
+        begun = json.dumps({"method": "initialized"})
+        first = [begin, begun, _rpc("hooks/list", cwds=[str(Path.cwd())])]
+        argv = [*self.package.argv, "app-server", "--enable", "default_mode_request_user_input"]
+        return talk(argv, self._proxy, {}, first, hears)
+
     def _run(self, words: Sequence[str], variables: dict[str, str]) -> Run:
         how = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "--json"]
         return run([*self.package.argv, *how, *words], self._proxy, variables)
+
+
+def _rpc(method: str, **params: Any) -> str:
+    return json.dumps({"id": method, "method": method, "params": params})
+
+
+def _trust(listed: dict[str, Any]) -> dict[str, Any]:
+    """Return the change of the settings that /hooks makes of trusting all hooks."""
+    hooks = [hook for each in listed["data"] for hook in each["hooks"]]
+    trusted = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in hooks}
+    return {"keyPath": "hooks.state", "mergeStrategy": "upsert", "value": trusted}
 
 
 class Gemini:
@@ -147,6 +238,40 @@ class Gemini:
 
     def go_on(self, text: str, **variables: str) -> Run:
         return self.prompt(text, "--resume", "latest", **variables)
+
+
+class OpenCode:
+    harness, package, dialect = "opencode", packages.OPENCODE, anthropic
+
+    def __init__(self, url: str, proxy: Outside) -> None:
+        self._proxy = proxy
+        limit = {"context": 180_000, "output": 8_000}
+        config = {
+            "model": "loopback/scripted",
+            "small_model": "loopback/scripted",
+            "autoupdate": False,
+            "share": "disabled",
+            "provider": {
+                "loopback": {
+                    "npm": "@ai-sdk/anthropic",
+                    "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+                    "models": {"scripted": {"tool_call": True, "limit": limit}},
+                }
+            },
+        }
+        self._settings = {
+            "OPENCODE_CONFIG_CONTENT": json.dumps(config),
+            # Beside a plugin it installs the types of plugins, and tries that for minutes.
+            "npm_config_offline": "true",
+            **dict.fromkeys(_OPENCODE_AWAY, "true"),
+        }
+
+    def prompt(self, text: str, *words: str, **variables: str) -> Run:
+        argv = [*self.package.argv, "run", "--format", "json", *words, text]
+        return run(argv, self._proxy, self._settings | variables)
+
+    def go_on(self, text: str, **variables: str) -> Run:
+        return self.prompt(text, "--continue", **variables)
 
 
 class Copilot:

@@ -7,6 +7,7 @@ from typing import Any
 from fleetctl.client import Fleet
 from fleetd.protocol.records import Agent, Event, Mission, Recovery, Sortie
 from fleetd.protocol.requests.agent import AgentGet, AgentList
+from fleetd.protocol.requests.attention import AttentionList, RunningWork
 from fleetd.protocol.requests.checkpoint import CheckpointList
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.hook import HookStatusGet
@@ -81,6 +82,23 @@ class Memory:
         """Return what of the hooks fleetd does not know: the CLI, what it is, and its name."""
         heard = self._ask(HookStatusGet()).harnesses
         return [(each.harness, name.kind, name.name) for each in heard for name in each.unknown]
+
+    def running(self) -> list[RunningWork]:
+        """Return what runs for the agents."""
+        return [each for agent in self._ask(AttentionList()).agents for each in agent.running]
+
+    def needs(self) -> str:
+        """Return what the one agent needs."""
+        (agent,) = self._ask(AttentionList()).agents
+        need: str = agent.needs
+        return need
+
+    def needs_by(self, deadline: float, need: str) -> None:
+        """Wait until the one agent needs this; by a time of the monotonic clock it must."""
+        while (now := self.needs()) != need:
+            late = time.monotonic() - deadline
+            assert late < 0, f"{now} instead of {need}\n{self.log()}"
+            time.sleep(0.02)
 
     def soon_lost(self, agent_id: str) -> None:
         """Wait until the daemon has noticed that an agent's process is gone."""

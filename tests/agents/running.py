@@ -93,19 +93,46 @@ def converse(
     is_answer: Callable[[str], bool],
 ) -> Run:
     """Run a command and type lines into it, each after the answer to the one before."""
+    first, *later = lines
+    left = iter(later)
+
+    def hears(said: str) -> Sequence[str] | None:
+        if not is_answer(said):
+            return ()
+        line = next(left, None)
+        return None if line is None else (line,)
+
+    return talk(argv, proxy, settings, [first], hears)
+
+
+def talk(
+    argv: Sequence[str],
+    proxy: Outside,
+    settings: Mapping[str, str],
+    first: Sequence[str],
+    hears: Callable[[str], Sequence[str] | None],
+) -> Run:
+    """Run a command, and type the first lines and what follows each line of its output.
+
+    None ends its input.
+    """
     with _running(argv, proxy, settings, subprocess.PIPE) as (process, ended):
         assert process.stdin is not None
         heard: list[str] = []
         with suppress(BrokenPipeError):
-            for line in lines:
-                process.stdin.write(line + "\n")
-                process.stdin.flush()
-                for said in _read(process):
-                    heard.append(said)
-                    if is_answer(said):
-                        break
+            _type(process.stdin, first)
+            for said in _read(process):
+                heard.append(said)
+                if (typed := hears(said)) is None:
+                    break
+                _type(process.stdin, typed)
             process.stdin.close()
         return ended("".join(heard) + _read(process).read())
+
+
+def _type(stdin: IO[str], lines: Sequence[str]) -> None:
+    stdin.writelines(f"{line}\n" for line in lines)
+    stdin.flush()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -42,11 +43,12 @@ def says(text: str, *, full: bool = False) -> Reply:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that the model received."""
+    """One request that the model received, and when."""
 
     kind: Kind
     path: str
     body: dict[str, Any]
+    at: float = field(default_factory=time.monotonic)
 
     @property
     def text(self) -> str:

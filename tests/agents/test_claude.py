@@ -175,8 +175,8 @@ def test_nobody_is_briefed_without_a_compaction_and_the_doctor_is_content(
     assert claude.memory.recoveries() == []
     doctor = fleetctl("hooks", "doctor", "--live")
     assert doctor.status == 0, doctor.out
-    assert "nothing within a week" in doctor.out  # of unknown events and fields
-    assert "2.1.330, as when it was last heard" in doctor.out
+    assert "no unknown events or fields in the last week" in doctor.out
+    assert "2.1.330, as in its last events" in doctor.out
 
 
 def test_what_runs_beside_the_turn_is_named_after_a_compaction_until_it_ends(
@@ -201,7 +201,13 @@ def test_what_runs_beside_the_turn_is_named_after_a_compaction_until_it_ends(
             return None
         return says("I see.") if (claude.project / "done").exists() else calls(bash(ends))
 
-    claude.script.aside = aside
+    outputs: set[str | None] = set()
+
+    def listing(asked: Asked) -> Reply | None:
+        outputs.update(each.output for each in claude.memory.running() if each.kind == "subagent")
+        return aside(asked)
+
+    claude.script.aside = listing
     claude.script.plays([calls(*helpers, shell), says("They run.")])
 
     run = claude.cli.converse(PROMPT, "/compact", "Go on", "/compact", "And now?")
@@ -217,3 +223,5 @@ def test_what_runs_beside_the_turn_is_named_after_a_compaction_until_it_ends(
         assert any(told in line and "last sign" in line for line in named), named
     assert briefings(second.text) == 1
     assert running(second.text) == []
+    assert len([each for each in outputs if each and each.endswith(".output")]) == 2
+    assert claude.memory.running() == []

@@ -102,6 +102,7 @@ def test_a_revision_is_measured_beside_the_present_one(tmp_path: Path) -> None:
         (f"{control} (command)", "x fsync"),
         (f"{control} (command)", "x itself"),
         ("fleetctl status, whole process", "x python -c pass"),
+        ("fleetctl status of six sessions, whole process", "x python -c pass"),
     ]
     assert list(tmp_path.iterdir()) == []
 

@@ -78,6 +78,9 @@ class _Home:
             if self._chance.random() < 0.3:
                 self._kill_starting()
             if life == lives - 2 and life > 1:
+                # Keys are kept for a day: what was under way has to be sent again before that.
+                self._come_back()
+                self._daemon.kill()
                 self._a_day_later()
             self._come_back()
         self._daemon.stop()

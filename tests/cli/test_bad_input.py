@@ -14,7 +14,7 @@ from fleetctl import cli
 from fleetd import __version__
 
 NOT_RUNNING = "fleetd is not running. Start it with: systemctl --user start fleetd (or run: fleetd)"
-LOOK = "fleetctl doctor says what a start would meet."
+LOOK = "fleetctl doctor checks whether fleetd can start."
 WITHOUT_SYSTEMD = "fleetd is not running. Start it with: fleetctl daemon start (or run: fleetd)"
 HINT = "fleetctl daemon start does whichever of the two this machine has."
 FOREIGN_SERVER = """

@@ -154,7 +154,7 @@ def test_an_agent_from_start_to_leaving(run, done, mission):
     )
     shown = done("agent", "show", "spec-1").out
     assert f"Harness: claude\nMission: {mission}\n" in shown
-    assert "Last action: Wrote it\n" in shown
+    assert "Noted last action: Wrote it\n" in shown
     assert "Next steps:\n  - Test\n" in shown
     note = done("agent", "show", "spec-1", "--json").json["note"]
     assert note == {"last_action": "Wrote it", "next_steps": ["Test"], "blockers": ["x"]}

@@ -2,6 +2,9 @@
 
 import json
 
+from tests.cli.test_attention import hook
+from tests.support.git import git
+
 NONE = "No two agents changed the same file within the last hour.\n"
 
 
@@ -19,6 +22,7 @@ def test_the_files_that_several_agents_changed(done, daemon, tmp_path):
         edits(done, agent, tmp_path / name)
 
     lines = done("conflicts").out.splitlines()
+    assert not any(line.endswith(" ") for line in lines)
     assert [lines[0], lines[3]] == [str(tmp_path / "b.py"), str(tmp_path / "a.py")]
     assert [line.split()[0] for line in (*lines[1:3], *lines[4:])] == ["bob", "cat", "bob", "ann"]
     (only,) = done("conflicts", "--agent", "ann", "--json").json["conflicts"]
@@ -27,7 +31,41 @@ def test_the_files_that_several_agents_changed(done, daemon, tmp_path):
     status = done("status").out.splitlines()
     assert "  Conflicts: 2 files changed by several agents (fleetctl conflicts)" in status
     assert done("status", "--json").json["conflicts"] == 2
-    assert done("conflicts", "--agent", "nobody").out == NONE
+
+
+def test_an_agent_that_is_not_known_is_not_found(run, daemon):
+    told = run("conflicts", "--agent", "nobody")
+    assert (told.status, told.out) == (4, "")
+    assert "Agent not found: nobody" in told.err
+    assert told.err == run("agent", "show", "nobody").err
+
+
+def test_names_are_as_the_reader_sees_them_and_one_directory_is_told_beside_a_worktree(
+    done, daemon, home, monkeypatch
+):
+    shop, tree = home / "shop", home / "tree"
+    shop.mkdir()
+    git(shop, "init", "--quiet", "--initial-branch=main")
+    git(shop, "commit", "--quiet", "--allow-empty", "-m", "Begin")
+    git(shop, "worktree", "add", "--quiet", str(tree))
+    for session, where in (("ann", shop), ("bob", shop), ("cat", tree)):
+        edit = {"file_path": str(where / "a.py")}
+        hook(done, session, "PostToolUse", where, tool_name="Edit", tool_input=edit)
+
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(shop)
+    first, *others = done("conflicts").out.splitlines()
+    together = "claude-ann and claude-bob in one directory; will meet at merge"
+    assert first == f"a.py  {together}"
+    places = sorted((line.split()[0], line.split()[2]) for line in others)
+    assert places == [
+        ("claude-ann", "~/shop/a.py"),
+        ("claude-bob", "~/shop/a.py"),
+        ("claude-cat", "~/tree/a.py"),
+    ]
+    monkeypatch.chdir("/")
+    first = done("conflicts").out.splitlines()[0]
+    assert first in (f"~/{name}/a.py  {together}" for name in ("shop", "tree"))
 
 
 def test_more_than_fifty_are_cut_with_a_count(done, daemon, tmp_path):

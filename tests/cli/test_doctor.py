@@ -38,7 +38,7 @@ def test_what_is_wrong_is_named_and_mended_on_request(
     assert found.status == 1
     assert verdicts(found)["WRONG"] == {"permissions"}
     assert f"{file}  mode 0644, open to others" in found.out
-    assert found.out.endswith("Something is wrong.\n")
+    assert found.out.endswith(f"1 problem: permissions ({file}).\n")
     mended = done("doctor", "--fix")
     assert verdicts(mended)["fixed"] == {"permissions"}
     assert file.stat().st_mode & 0o777 == 0o600

@@ -56,10 +56,10 @@ def test_hooks_that_are_heard_and_current_are_in_order(
     send("UserPromptSubmit", prompt="Add login")
     status, found, [told] = live(run)
     assert status == 0, found
-    assert found["settings"] == "they are what this version would write"
-    assert found["version"] == "2.1.200; none was heard with its events"
-    assert found["sessions"].startswith("they last told something at 2")
-    assert found["unknown"] == "nothing within a week"
+    assert found["settings"] == "up to date"
+    assert found["version"] == "2.1.200; its events have no version"
+    assert found["sessions"].startswith("last activity at 2")
+    assert found["unknown"] == "no unknown events or fields in the last week"
     assert [each["event"] for each in told["events"]] == ["UserPromptSubmit", "SessionStart"]
     assert (told["harness"], told["version"], told["unknown"]) == ("claude", "2.1.200", [])
     shown = run("hooks", "doctor", "--live")
@@ -82,15 +82,19 @@ def test_a_renamed_event_and_a_renamed_field_are_wrong_and_named(
     send("PreToolUse", toolName="Read")
     status, found, [told] = live(run)
     assert status == 1
-    assert found["unknown"].startswith("WRONG: unknown fields: toolName × 1; ")  # noqa: RUF001
+    assert found["unknown"].startswith("WRONG: fleetd does not know these fields: toolName (1). ")
     assert [(each["kind"], each["name"]) for each in told["unknown"]] == [
         ("event", "UserPromptSent"),
         ("field", "toolName"),
     ]
     shown = run("hooks", "doctor", "--live")
     assert shown.status == 1
-    assert "unknown events: UserPromptSent × 3; " in " ".join(shown.out.split())  # noqa: RUF001
-    assert shown.out.endswith("Something is wrong.\n")
+    words = " ".join(shown.out.split())
+    assert "fleetd does not know these events: UserPromptSent (3). Update fleetd; " in words
+    assert shown.out.endswith("\n2 problems: unknown (claude).\n")
+    # The lines are columns.
+    checked = [line for line in shown.out.splitlines() if line[:6].strip() in ("ok", "WRONG")]
+    assert len({line.index("claude") for line in checked if "  claude  " in line}) == 1
     assert run("hooks", "doctor").status == 0
 
 
@@ -102,13 +106,17 @@ def test_sessions_that_began_and_fell_silent_are_wrong(
     send("SessionStart", source="startup", session="one")
     status, found, _ = live(run)
     assert status == 0
-    assert found["sessions"].startswith("1 session began and told nothing after, the first at 2")
+    assert found["sessions"].startswith(
+        "1 session started and then sent no event, the first of them at 2"
+    )
     for session in ("two", "three"):
         send("SessionStart", source="startup", session=session)
         send("UserPromptSent", prompt="Hello", session=session)
     status, found, [told] = live(run)
     assert status == 1
-    assert found["sessions"].startswith("WRONG: 3 sessions began and told nothing after, the first")
+    assert found["sessions"].startswith(
+        "WRONG: 3 sessions started and then sent no event, the first"
+    )
     assert told["silent_sessions"] == 3
 
 
@@ -129,7 +137,7 @@ def test_settings_of_an_earlier_version_are_wrong(
     )
     done("hooks", "install", "claude", "--yes")
     status, found, _ = live(run)
-    assert (status, found["settings"]) == (0, "they are what this version would write")
+    assert (status, found["settings"]) == (0, "up to date")
     settings.write_text(settings.read_text().replace("2>/dev/null || ", "2>/dev/null; "))
     status, found, _ = live(run)
     assert status == 1
@@ -139,10 +147,10 @@ def test_settings_of_an_earlier_version_are_wrong(
 @pytest.mark.parametrize(
     ("script", "before", "told"),
     [
-        ("echo 2.1.331", "2.1.330", "2.1.331 now, 2.1.330 when it was last heard"),
-        ("echo 2.1.331", "2.1.331", "2.1.331, as when it was last heard"),
-        ("exit 3", "2.1.330", "claude did not tell its version; 2.1.330 when it was last heard"),
-        ("echo nothing", None, "claude did not tell its version"),
+        ("echo 2.1.331", "2.1.330", "2.1.331 now, 2.1.330 in its last events"),
+        ("echo 2.1.331", "2.1.331", "2.1.331, as in its last events"),
+        ("exit 3", "2.1.330", "claude prints no version; its last events came from 2.1.330"),
+        ("echo nothing", None, "claude prints no version"),
     ],
 )
 def test_the_version_now_stands_beside_the_one_that_was_heard(
@@ -177,8 +185,8 @@ def test_names_that_are_not_fit_for_a_terminal_never_reach_it_and_long_lists_are
     assert "\x1b" not in shown.out
     assert "\x07" not in shown.out
     words = " ".join(shown.out.split())
-    assert "(others) × 17, Event00 × 1" in words  # noqa: RUF001
-    assert " and 55 more;" in words
+    assert "(others) (17), Event00 (1)" in words
+    assert " and 55 more. " in words
     _, _, [told] = live(run)
     assert len(told["unknown"]) == 65
 
@@ -193,6 +201,9 @@ def test_a_cli_that_was_heard_without_hooks_of_its_own_is_told_of(
     status, _, told = live(run)
     assert status == 1
     assert [each["harness"] for each in told] == ["claude", "newcomer"]
+    # It is no CLI that fleetd could ask for its version.
+    shown = run("hooks", "doctor", "--live").out
+    assert "PATH" not in shown
     status, _, told = live(run, "claude")
     assert (status, [each["harness"] for each in told]) == (0, ["claude"])
 

@@ -91,13 +91,13 @@ def test_payloads_that_nobody_understands_are_told(
     with Fleet(daemon.socket) as client:
         client.call(HookDeliver(delivery_id="a" * 16, harness="claude", payload="{}"))
         told = findings(run("hooks", "doctor", "--json"))["heard"]
-        assert told.startswith("WRONG: nothing that fleetd understood, last at 2")
-        assert told.endswith("; 1 of 1 fit no shape: fleetd's log has one of each")
+        assert told.startswith("WRONG: no event that fleetd knows, the last at 2")
+        assert told.endswith("; 1 of 1 events were unreadable: fleetd's log has one of each")
         payload = json.dumps(PAYLOAD | {"cwd": os.getcwd()})
         client.call(HookDeliver(delivery_id="b" * 16, harness="claude", payload=payload))
     told = findings(run("hooks", "doctor", "--json"))["heard"]
     assert told.startswith("SessionStart at 2")
-    assert told.endswith("; 1 of 2 fit no shape: fleetd's log has one of each")
+    assert told.endswith("; 1 of 2 events were unreadable: fleetd's log has one of each")
 
 
 def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
@@ -115,7 +115,7 @@ def test_a_daemon_that_hangs_keeps_nobody_from_seeing_the_rest(
     assert "fleetd did not answer in time." in seen.err
     told = findings(checked)
     assert told["daemon"].startswith("WRONG: fleetd did not answer in time.")
-    assert told["run"].startswith("it succeeded and kept its payload for fleetd")
+    assert told["run"].startswith("the test run wrote its event into the spool in ")
 
 
 def test_status_tells_what_the_daemon_heard(
@@ -154,9 +154,9 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(
     hook("import sys; sys.stdin.read(); assert 'doctor' in sys.argv; print('fleetd')")
     done("hooks", "install", "claude", "--yes")
     seen = findings(done("hooks", "doctor", "claude", "--json"))
-    assert seen["run"].startswith("it succeeded and reached fleetd, in ")
+    assert seen["run"].startswith("the test run reached fleetd in ")
     assert seen["installed"] == str(settings)
-    assert seen["command"] == "it is the one of this installation: the client in Python"
+    assert seen["command"] == "of this installation: the client in Python"
     assert seen["heard"].startswith("nothing yet")
     assert done("hooks", "doctor").out.endswith("Everything is in order.\n")
 
@@ -190,9 +190,9 @@ def test_doctor_without_a_daemon_wants_the_payload_kept_and_leaves_none(
 
     hook("")
     done("hooks", "install", "claude", "--yes")
-    assert "it kept no payload for fleetd" in ran("")
+    assert "it wrote no event into the spool" in ran("")
     spool = "import os; d = os.environ['XDG_STATE_HOME'] + '/fleet/spool'; os.makedirs(d);"
-    assert "kept its payload for fleetd" in ran(spool + "open(d + '/1-a.json', 'w').close()")
+    assert "wrote its event into the spool" in ran(spool + "open(d + '/1-a.json', 'w').close()")
     assert list((home / "state").rglob("*.json")) == []
 
 
@@ -202,7 +202,7 @@ def test_doctor_notes_that_no_daemon_runs_where_hooks_keep_their_payloads(
     done("hooks", "install", "claude", "--yes")
 
     told = done("hooks", "doctor")
-    assert told.out.startswith("note   daemon  fleetd is not running")
+    assert " ".join(told.out.split()).startswith("note daemon fleetd is not running")
     assert "hooks keep their payloads in the spool until it starts" in told.out
     assert told.out.endswith("Everything is in order.\n")
 
@@ -216,7 +216,7 @@ def test_doctor_tells_a_status_and_an_output_that_an_agent_would_feel(
         file.write_text(file.read_text().replace(" 2>/dev/null || true", ending))
         launcher.path().write_text("#!/bin/sh\nprintf oh >&2\nexit 2\n")
         seen = findings(run("hooks", "doctor", "claude", "--json"))
-        assert seen["command"].startswith("WRONG: it is not what this installation would write")
+        assert seen["command"].startswith("WRONG: it differs from what this fleetd writes")
         assert told in seen["run"]
         done("hooks", "install", "claude", "--yes")
 
@@ -250,13 +250,13 @@ def test_doctor_says_which_client_is_used(
 
     done("hooks", "install", "claude", "--yes")
     seen = doctor()
-    assert seen["command"] == "it is the one of this installation: the compiled client"
-    assert seen["run"].startswith("it succeeded and reached fleetd, in ")
+    assert seen["command"] == "of this installation: the compiled client"
+    assert seen["run"].startswith("the test run reached fleetd in ")
     assert client() == "compiled"
 
     works = hook_command.runs
     monkeypatch.setattr(hook_command, "runs", lambda _program: False)
-    assert doctor()["command"].startswith("WRONG: it is not what this installation would write")
+    assert doctor()["command"].startswith("WRONG: it differs from what this fleetd writes")
     done("hooks", "install", "claude", "--yes")
     assert client() == "python"
     monkeypatch.setattr(hook_command, "runs", works)
@@ -264,14 +264,16 @@ def test_doctor_says_which_client_is_used(
         "it runs the client in Python; for the compiled one, which is faster,"
         " run: fleetctl hooks install claude"
     )
-    assert doctor()["run"].startswith("it succeeded")
+    assert doctor()["run"].startswith("the test run reached fleetd")
     assert done("hooks", "doctor").out.endswith("Everything is in order.\n")
 
     done("hooks", "install", "claude", "--yes")
     client_in_c.unlink()
     seen = doctor()
-    assert seen["command"].startswith("WRONG: it is not what this installation would write")
-    assert seen["run"].startswith("it succeeded"), "the launcher runs the client in Python"
+    assert seen["command"].startswith("WRONG: it differs from what this fleetd writes")
+    assert seen["run"].startswith("the test run reached fleetd"), (
+        "the launcher runs the client in Python"
+    )
 
 
 def test_doctor_wants_something_installed(machine: Path, run: Callable[..., Result]) -> None:

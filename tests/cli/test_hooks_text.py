@@ -324,7 +324,7 @@ def test_any_item_can_be_removed(data: st.DataObject, values: list[Any]) -> None
     assert jsonc.parse(after).value() == values[:index] + values[index + 1 :]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.data(), st.dictionaries(st.text(max_size=3), VALUES, max_size=3), HOOKS)
 def test_any_settings_come_back_after_hooks_came_and_went(
     data: st.DataObject, others: dict[str, Any], hooks: dict[str, Any]

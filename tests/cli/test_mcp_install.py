@@ -132,7 +132,7 @@ def test_all_are_installed_shown_and_taken_out(written: Path) -> None:
     assert [each["installed"] for each in shown["harnesses"]] == ["yes"] * len(names)
     assert all(each["current"] for each in shown["harnesses"])
     table = fleetctl("mcp", "status").out.splitlines()
-    assert table[0].split() == ["HARNESS", "HERE", "SERVER", "FILE"]
+    assert table[0].split() == ["HARNESS", "PROGRAM", "SERVER", "FILE"]
     assert len(table) == len(names) + 1
     # It stands in Gemini's settings beside the hooks, and each goes by itself.
     assert fleetctl("hooks", "install", "gemini", "--yes").status == 0

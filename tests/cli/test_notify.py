@@ -87,9 +87,46 @@ def test_a_wrong_command_line_is_a_usage_error(run: Run, words: list[str]) -> No
 
 def test_help_names_each_reason_and_channel(done: Run) -> None:
     shown = " ".join(done("notify", "run", "--help").out.split())
-    for each in (*REASONS, "--desktop", "--command", "--webhook", "--apprise", "all but finished"):
+    for each in (
+        *REASONS,
+        "--desktop",
+        "--command",
+        "--webhook",
+        "--apprise",
+        "failed, limit, lost, finished",
+    ):
         assert each in shown
+    assert ", ".join(REASONS) in shown
     assert "macOS" in done("notify", "install", "--help").out
+
+
+def test_a_session_without_a_desktop_is_told_at_the_start(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jeepney")
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "nothing"))
+    result = run("notify", "run")
+    assert result.status == 1
+    assert "Error: No desktop notifications here: this session has no D-Bus." in result.err
+    for option in ("--command", "--webhook", "--apprise"):
+        assert option in result.err
+
+
+def test_each_channel_can_be_tried(run: Run, done: Run, home: Path) -> None:
+    told = done("notify", "test", "--command", f"cat >> {home}/told")
+    assert told.out == "command: sent\n"
+    text = (home / "told").read_text()
+    assert text.endswith("}\n")
+    assert json.loads(text)["title"] == "test: needs permission"
+    failed = run("notify", "test", "--command", "true", "--command", "exit 3", "--json")
+    assert failed.status == 1
+    assert failed.json == {
+        "channels": [
+            {"channel": "command", "error": None},
+            {"channel": "command 2", "error": "exit status 3"},
+        ]
+    }
 
 
 # The file of options
@@ -210,7 +247,8 @@ def test_without_a_manager_that_runs_it_begins_at_the_next_login(
     installed = done("notify", "install", "--yes")
     link = unit.parent / "default.target.wants" / unit.name
     assert link.is_symlink()
-    assert "login" in installed.out
+    assert "systemd does not run here, so the service does not start." in installed.out
+    assert "Until then, run: fleetctl notify run" in installed.out
     done("notify", "uninstall", "--yes")
     assert not link.parent.exists()
 

@@ -10,6 +10,8 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fleetctl.output import console
+
 
 def test_status_of_an_idle_daemon(done, daemon):
     lines = done("status").out.splitlines()
@@ -38,7 +40,7 @@ def test_status_lists_agents_first_those_that_wait_for_a_person(done, mission):
     assert agents[0].split()[:3] == ["claude-s-1", "needs", "permission"]
     assert agents[0].endswith("Bash: make")
     assert len(agents) == 13
-    assert agents[-1] == "  and 2 more: fleetctl agent list"
+    assert agents[-1] == "  and 2 more: fleetctl attention, fleetctl agent list"
     assert "gone-1" not in "\n".join(agents)
 
 
@@ -47,6 +49,12 @@ def test_status_shows_progress_and_silence(done, mission):
 
     assert row.split()[1:4] == ["0%", "(0/2)", "active"]
     assert row.endswith("Test")
+
+
+def test_a_quiet_mission_is_silent_only_where_the_daemon_says_so():
+    assert console.last_activity(59_000, silent=True) == "active"
+    assert console.last_activity(120_000, silent=False) == "last activity 2m 0s ago"
+    assert console.last_activity(420_000, silent=True) == "silent 7m 0s"
 
 
 def hook(done, event, **more):
@@ -279,6 +287,19 @@ def test_status_lists_a_lost_agent_with_open_work_at_once(done, mission):
 
     command = f"fleetctl resume --mission {mission} --agent NEW --take-over-from spec-1"
     assert out.count(f"    {command}\n    NEW: the agent that continues the work; ") == 1
+    (lost,) = done("agent", "list", "--json").json
+    gone = f"process {process.pid} is gone"
+    assert (lost["needs"], lost["needs_text"]) == ("lost", gone)
+    head, why, way, new = done("attention").out.splitlines()
+    assert head.startswith(f"spec-1  lost  {lost['needs_since']}")
+    assert (why, way) == (f"  {gone}", f"  {command}")
+    assert new.startswith("  NEW: the agent that continues the work; ")
+    shown = done("agent", "show", "spec-1").out
+    assert f"Status: lost since {lost['needs_since']} ({gone})\n" in shown
+    assert "Waits" not in shown
+    (row,) = [line for line in done("agent", "list").out.splitlines() if "spec-1" in line]
+    assert "  lost  " in row
+    assert "lost: lost" not in row
     (each,) = done("status", "--json").json["candidates"]
     assert (each["mission_id"], each["reason"]) == (mission, "agent_lost")
     assert each["inactivity_duration_ms"] < 60_000

@@ -129,3 +129,16 @@ def test_every_list_fits_whatever_stands_in_it(name, data, room):
     assert left[0] == 0
     assert sum(widths) + GAP * (len(widths) - 1) <= room
     assert shortened(columns[0], first, widths[0]).rstrip() == first
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"), [(80, [10, 20, 40]), (70, [10, 16, 40]), (60, [10, 8, 38])]
+)
+def test_a_column_that_yields_is_shortened_before_a_text_that_is_wider(room, widths):
+    columns = (
+        Column(""),
+        Column("", cut="end", least=8, yields=True),
+        Column("", cut="end", least=18),
+    )
+    row = ["x" * wide for wide in (10, 20, 40)]
+    assert fit(columns, [row], room) == ([0, 1, 2], widths)

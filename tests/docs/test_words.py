@@ -27,7 +27,7 @@ METHOD = re.compile(
 # Options of other programs, which the text says with their names.
 FOREIGN = {
     "--enforce-locks",  # of the hook, which fleetctl hooks install writes
-    *("--continue", "--prompt", "--resume", "--user"),
+    *("--continue", "--permission-prompt-tool", "--prompt", "--resume", "--user"),
     "--token …",  # an example of what the redactor recognises
 }
 

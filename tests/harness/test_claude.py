@@ -31,6 +31,7 @@ from fleetd.harness.report import (
     ToolStarted,
     Unfit,
     WindowUsed,
+    WorkEnded,
     WorkRuns,
 )
 
@@ -114,7 +115,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     (
         "PermissionRequest.Bash",
         "12f459b8-ddba-474a-8dbb-05427ec73267",
-        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED"),),
+        (PermissionRequested("Bash: touch probe-allow.txt && echo PROBE_ALLOWED", beside=True),),
         {},
     ),
     (
@@ -132,6 +133,7 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
     ),
     ("SessionEnd.other", WORK, (SessionEnded("other"),), {"cwd": f"{PROJECT}/sub"}),
 ]
+SESSION_LIMIT = "You've hit your session limit · resets 9pm"
 SILENT = [
     *("PreToolUse", "PostToolBatch", "PreCompact", "PostCompact", "Stop", "SubagentStop"),
     *("StopFailure", "Interrupt", "TaskCreated", "TaskCompleted", "Notification", "TeammateIdle"),
@@ -277,13 +279,24 @@ def test_how_a_command_went_is_told_by_its_result(
     result: Any, passed: bool | None, error: str | None
 ) -> None:
     told, *_ = tool("Bash", {"command": "make"}, result).happenings
-    assert told == ToolFinished("Bash", command="make", passed=passed, error=error)
+    runs_on = passed is None
+    wanted = ToolFinished("Bash", command="make", passed=passed, error=error, background=runs_on)
+    assert told == wanted
 
 
 def test_what_goes_to_the_background_runs_on() -> None:
     result = {"backgroundTaskId": "b1", "outputFile": "/tmp/b1.out"}
     _, runs = tool("Bash", {"command": "npm run dev"}, result).happenings
     assert runs == WorkRuns((RunningItem("b1", "shell", "npm run dev", "/tmp/b1.out"),))
+
+
+def test_a_subagent_that_runs_on_is_known_by_what_it_was_told_and_its_output() -> None:
+    result = {"isAsync": True, "agentId": "a1", "outputFile": "/tmp/a1.output"}
+    given = {"description": "Read the notes", "prompt": "Read the notes, please"}
+    _, runs = tool("Agent", given, result).happenings
+    told = RunningItem("a1", "subagent", "Read the notes", "/tmp/a1.output")
+    assert runs == WorkRuns((told,))
+    assert len(tool("Agent", given, result | {"isAsync": False}).happenings) == 1
 
 
 def test_the_end_of_a_turn_names_all_that_runs() -> None:
@@ -472,15 +485,58 @@ def test_the_end_of_a_turn_keeps_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "told"),
     [
-        ({"error": "invalid_request", "error_details": "too long"}, "invalid_request: too long"),
-        ({"error": "overloaded"}, "overloaded"),
-        ({}, "unknown"),
+        (
+            {"error": "invalid_request", "error_details": "too long"},
+            Failed("invalid_request: too long", said="too long"),
+        ),
+        ({"error": "overloaded"}, Failed("overloaded")),
+        (
+            {"error": "rate_limit", "last_assistant_message": SESSION_LIMIT},
+            Failed(f"rate_limit: {SESSION_LIMIT}", limited=True, said=SESSION_LIMIT),
+        ),
+        (
+            {"error": "rate_limit", "error_details": "429", "last_assistant_message": "Wait"},
+            Failed("rate_limit: 429", limited=True, said="Wait"),
+        ),
+        ({}, Failed("unknown")),
     ],
 )
-def test_a_turn_that_broke_off_says_why(fields: dict[str, str], message: str) -> None:
-    assert only(said("StopFailure", **fields)) == Failed(message)
+def test_a_turn_that_broke_off_says_why(fields: dict[str, str], told: Failed) -> None:
+    assert only(said("StopFailure", **fields)) == told
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "told"),
+    [
+        ("WebFetch", {"url": "https://example.org/a", "prompt": "Read"}, "https://example.org/a"),
+        ("WebSearch", {"query": "trio cancel scopes"}, "trio cancel scopes"),
+        ("Read", {"file_path": "/work/project/src/a.py"}, "src/a.py"),
+        ("Write", {"file_path": "/work/project/b.py", "content": "x"}, "b.py"),
+        ("Edit", {"file_path": "/etc/hosts", "old_string": "a"}, "/etc/hosts"),
+        ("NotebookEdit", {"notebook_path": "/work/project/n.ipynb"}, "n.ipynb"),
+        ("Grep", {"pattern": "TODO", "path": "/work/project/src"}, "TODO"),
+        ("Task", {"description": "Look for bugs", "prompt": "Look"}, "Look for bugs"),
+        ("Bash", {"command": "make", "description": "Build"}, "make"),
+    ],
+)
+def test_a_request_for_permission_says_what_the_call_is_about(
+    tool: str, given: dict[str, str], told: str
+) -> None:
+    fields = {"cwd": "/work/project", "tool_name": tool, "tool_input": given}
+    asked = only(said("PermissionRequest", **fields))
+    assert asked == PermissionRequested(f"{tool}: {told}", beside=True)
+
+
+def test_a_request_of_nobody_known_has_no_text() -> None:
+    assert only(said("PermissionRequest")) == PermissionRequested(None, beside=True)
+
+
+def test_a_plan_begins_with_what_it_says() -> None:
+    given = {"plan": "# Plan\n\n## Steps\n\nAdd a form.\n# More"}
+    _, told = said("PreToolUse", tool_name="ExitPlanMode", tool_input=given).happenings
+    assert told == PlanProposed("Add a form.\n# More")
 
 
 def test_a_limit_says_when_it_ends_if_claude_does() -> None:
@@ -489,6 +545,7 @@ def test_a_limit_says_when_it_ends_if_claude_does() -> None:
     told = only(said("StopFailure", error="rate_limit", error_details=details))
     assert isinstance(told, Failed)
     assert (told.limited, told.reset_at) == (True, "2026-01-05T12:00:00.000Z")
+    assert told.message == "rate_limit: Claude usage limit reached"
 
 
 def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> None:
@@ -505,7 +562,7 @@ def test_who_waits_for_the_user_pauses_and_other_notifications_are_noted() -> No
     assert only(said("Notification")) == Noted("notification")
     idle, seen = said("TeammateIdle", teammate_name="b").happenings
     assert idle == Noted("teammate_idle", "b")
-    assert seen == WorkRuns((RunningItem("b", "teammate"),))
+    assert seen == WorkEnded("b")
     assert only(said("PermissionDenied", tool_name="Bash", reason="no")) == Noted(
         "permission_denied", "Bash: no"
     )

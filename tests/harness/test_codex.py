@@ -80,7 +80,7 @@ TOLD: list[tuple[str, AnyHappening, dict[str, Any]]] = [
     ("SessionStart.compact", SessionStarted("compact"), TELLS),
     ("Stop", Paused("DONE"), ENDS),
     ("SessionEnd", SessionEnded("other"), ENDS),
-    ("Interrupt", Paused(), {**INTERRUPTED, "looks_back": True}),
+    ("Interrupt", Paused(interrupted=True), {**INTERRUPTED, "looks_back": True}),
     (
         "SubagentStop",
         SubagentEnded("PONG"),
@@ -230,7 +230,7 @@ def test_other_tools_edit_nothing_and_run_no_command() -> None:
 
 def test_a_turn_that_the_user_stops_is_over_and_worth_a_look_back() -> None:
     report = said("Interrupt")
-    assert only(report) == Paused()
+    assert only(report) == Paused(interrupted=True)
     assert report.looks_back
     assert adapter.reply(report, EVERYTHING) == ""
 

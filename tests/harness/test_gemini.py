@@ -17,7 +17,9 @@ from fleetd.harness.report import (
     PermissionRequested,
     PlanItem,
     Planned,
+    PlanProposed,
     PromptSubmitted,
+    QuestionAsked,
     Report,
     SessionEnded,
     SessionStarted,
@@ -68,7 +70,9 @@ RECORDED: dict[str, tuple[AnyHappening, ...]] = {
     "AfterTool.run_shell_command.killed": (
         ToolFinished(SHELL, command="kill -9 $$", passed=False, error="Signal 9"),
     ),
-    "AfterTool.run_shell_command.background": (ToolFinished(SHELL, command="sleep 3"),),
+    "AfterTool.run_shell_command.background": (
+        ToolFinished(SHELL, command="sleep 3", background=True),
+    ),
     "AfterTool.write_todos": (
         ToolFinished("write_todos", passed=True),
         Planned(TODOS, whole=True),
@@ -145,6 +149,30 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
             {"notification_type": "ToolPermission", "message": "May it?", "details": {}},
             PermissionRequested("May it?"),
         ),
+        *(
+            (
+                "Notification",
+                {"notification_type": "ToolPermission", "message": "It asks", "details": details},
+                PermissionRequested(about),
+            )
+            for details, about in (
+                ({"type": "exec", "command": "make", "rootCommand": "make"}, "make"),
+                ({"type": "edit", "fileName": "a.py", "filePath": "/p/a.py"}, "/p/a.py"),
+                ({"type": "mcp", "serverName": "s", "toolName": "look"}, "look"),
+                ({"type": "info", "prompt": "https://a.example"}, "https://a.example"),
+                ({"type": "new", "command": 7}, "It asks"),
+            )
+        ),
+        (
+            "Notification",
+            {"notification_type": "ToolPermission", "details": {"type": "ask_user"}},
+            QuestionAsked(reminder=True),
+        ),
+        (
+            "Notification",
+            {"notification_type": "ToolPermission", "details": {"type": "exit_plan_mode"}},
+            PlanProposed(reminder=True),
+        ),
         ("BeforeTool", {}, ToolStarted("unknown")),
         ("AfterTool", {}, ToolFinished("unknown", passed=True)),
     ],
@@ -191,6 +219,7 @@ def test_a_command_passed_unless_its_exit_code_is_told(
     finished = ran(said)
     assert finished.passed is passed
     assert finished.error == (error and f"Exit code {error}")
+    assert finished.background is (isinstance(said, str) and "to background" in said)
 
 
 def test_a_command_that_was_ended_did_not_pass() -> None:

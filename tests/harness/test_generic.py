@@ -1,10 +1,13 @@
 """Harnesses that nobody asked for are recorded all the same, and told nothing they did not ask."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleetd.harness.claude import HANDLERS
 from fleetd.harness.detect import recognise
 from fleetd.harness.report import (
     Answer,
@@ -86,7 +89,7 @@ def grok(event: str, **fields: Any) -> Report:
                 "toolInput": {"command": "make"},
                 "isBackgrounded": True,
             },
-            ToolFinished("run_terminal_command", command="make"),
+            ToolFinished("run_terminal_command", command="make", background=True),
         ),
         ("pre_compact", {"trigger": "manual"}, Compacting("manual")),
         ("stop", {"lastAssistantMessage": "Done."}, Paused("Done.")),
@@ -222,3 +225,26 @@ def test_who_speaks_as_claude_in_every_respect_is_answered_as_claude() -> None:
 def test_what_fits_no_shape_says_why(payload: dict[str, Any], reason: str) -> None:
     with pytest.raises(Unfit, match=reason):
         read("house-agent", payload)
+
+
+def _documented() -> list[tuple[str, str]]:
+    """Return the names of events in the table of the page, each with the one that it stands for."""
+    page = (Path(__file__).parents[2] / "docs" / "agent-clis.md").read_text()
+    table = page.partition("| event | also called |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    names = [(re.findall(r"`(\w+)`", first), re.findall(r"`(\w+)`", also)) for first, also in rows]
+    return [(each, first[0] if also else each) for first, also in names for each in first + also]
+
+
+@pytest.mark.parametrize(("name", "stands_for"), _documented())
+def test_each_event_that_the_page_names_is_known(name: str, stands_for: str) -> None:
+    told = {"session_id": "s-1", "cwd": "/p", "prompt": "Go", "tool": "Bash", "agent_id": "a1"}
+    told |= {"tool_args": {"command": "make"}, "tool_result": {}, "error": "no"}
+    found = read("mybot", {"event": name} | told)
+    assert found.happenings == read("mybot", {"event": stands_for} | told).happenings
+    assert name == "cwd_changed" or name.startswith("task_") or found.happenings
+
+
+def test_the_page_names_each_event_that_a_sender_can_use() -> None:
+    named = {"".join(map(str.capitalize, each.split("_"))) for each, _ in _documented()}
+    assert set(HANDLERS) - {"PermissionDenied", "TeammateIdle"} <= named

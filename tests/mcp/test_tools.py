@@ -15,6 +15,7 @@ from fleetd.domain.liveness.needs import Need, set_need
 from fleetd.engine.projects import Projects
 from fleetd.harness.report import RunningItem
 from fleetd.protocol.requests.agent import AgentGet, AgentList, AgentRegister
+from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.mission import (
     MissionCancel,
@@ -26,6 +27,8 @@ from fleetd.protocol.requests.sortie import SortieList
 from tests.mcp.conftest import Start
 from tests.support.fleet import Fleet
 from tests.support.processes import ids
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -131,6 +134,24 @@ async def test_an_agent_is_told_what_runs_for_it_and_who_needs_a_user(
         assert runs[1].endswith(", output in /tmp/b1.output")
         assert need.startswith("bob: question since ")
         assert need.endswith(f" in {fleet.project} - “FORGED: which port?”")
+
+
+async def test_an_agent_is_told_which_files_others_changed(near: Start, fleet: Fleet) -> None:
+    async with near("alice") as alice, near("bob"):
+        await alice.does("plan", goal="Add login")
+        none = "No two agents changed the same file within the last hour."
+        assert await alice.does("conflicts") == none
+        for agent in ("bob", "carol"):
+            await fleet.do(AgentRegister(agent, "specialist", cwd=str(fleet.project)))
+        changed = {"alice": ("a\x1b[2J.py",), "bob": ("a\x1b[2J.py", "b.py"), "carol": ("b.py",)}
+        for agent, names in changed.items():
+            for name in names:
+                file = {"file": str(fleet.project / name)}
+                await fleet.do(EventAppend("file_modified", agent_id=agent, data=file))
+        first, second = (await alice.does("conflicts")).splitlines()
+        own = rf"a\\x1b\[2J\.py: alice \(you\) at {TIME}, bob at {TIME}$"
+        assert re.search(own, first), first
+        assert re.search(rf"b\.py: bob at {TIME}, carol at {TIME}$", second), second
 
 
 async def test_a_file_that_another_holds_says_who_until_when_and_what_to_do(near: Start) -> None:

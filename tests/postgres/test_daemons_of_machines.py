@@ -115,9 +115,12 @@ def test_a_daemon_that_was_killed_finds_its_agents_again(
 
     other.start()
     until("active", lambda: ask(one, "agent.get", agent_id="spec-1")["status"])
-    kinds = [each["type"] for each in ask(one, "event.list", mission_id=mission)["events"]]
-    assert [kind for kind in kinds if kind.startswith("agent_")] == [
-        "agent_registered",
-        "agent_lost",
-        "agent_returned",
+    events = ask(one, "event.list", mission_id=mission)["events"]
+    told = [(each["type"], each["data"].get("needs")) for each in events]
+    assert [each for each in told if each[0].startswith("agent_")] == [
+        ("agent_registered", None),
+        ("agent_lost", None),
+        ("agent_needs", "lost"),
+        ("agent_needs", "none"),
+        ("agent_returned", None),
     ]

@@ -204,11 +204,11 @@ def test_checkpoints_are_listed_marked_and_left() -> None:
 @pytest.mark.parametrize(
     ("keys", "title"),
     [
-        ("p", "Prompt of Login"),
-        ("3 p", "Prompt of alice"),
+        ("p", "Briefing of Login"),
+        ("3 p", "Briefing of alice"),
         ("d", "From chk-00000001 to now"),
         ("c enter", "Checkpoint chk-00000001"),
-        ("c p", "Prompt of chk-00000001"),
+        ("c p", "Briefing of chk-00000001"),
         ("c d", "From chk-00000002 to chk-00000001"),
         ("c end d", "From chk-00000003 to now"),
         ("c m end d", "From chk-00000003 to chk-00000001"),

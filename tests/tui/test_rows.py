@@ -167,14 +167,65 @@ def test_who_has_finished_stands_below_those_at_work() -> None:
     assert [row.key for row in shown] == ["bob", "carol", "alice"]
 
 
+def test_who_needs_a_person_most_stands_on_top() -> None:
+    state = state_of(mission(1), told=status(line(1)))
+    needs = {"a": None, "b": "background", "c": "limit", "d": "question", "e": "permission"}
+    state.take("agents", [agent(name, needs=need) for name, need in needs.items()], None, 0)
+    shown = rows.rows_of("agents", state, shown_at(), 80)
+    assert [row.key for row in shown] == ["e", "d", "c", "a", "b"]
+
+
+def test_in_half_of_a_usual_terminal_sessions_have_their_whole_names() -> None:
+    names = ("claude-5f3a01aa", "claude-5f3a01ab")
+    told = [agent(name, harness="claude", needs="permission") for name in names]
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", told, None, 0)
+    for row in rows.rows_of("agents", state, shown_at(NOON + 31 * MINUTE), 39):
+        assert f"{row.key}  " in plain(row.line)
+        assert "permission " in plain(row.line)
+    state.take("agents", [*told, agent("alice", harness="claude")], None, 0)
+    assert " claude " in plain(rows.rows_of("agents", state, shown_at(), 39)[0].line)
+
+
+@pytest.mark.parametrize("columns", [38, 60, 80, 120])
+@pytest.mark.parametrize("other", ["claude-5f3a01ab", "alice"])
+def test_a_long_name_is_whole(columns: int, other: str) -> None:
+    name = "claude-aaaa1111-bbbb2222"
+    told = [agent(each, harness="claude", needs="permission") for each in (name, other)]
+    state = state_of(mission(1), told=status(line(1)))
+    state.take("agents", told, None, 0)
+    shown = [plain(each.line) for each in rows.rows_of("agents", state, shown_at(), columns)]
+    assert all(width(each) == columns for each in shown)
+    assert sorted(text.split()[1] for text in shown) == sorted((name, other))
+    assert all("permission" in text for text in shown)
+
+
 def test_what_runs_for_an_agent_is_on_its_page() -> None:
     work = {"id": "b1", "kind": "shell", "told": "npm run serve", "seen_at": at(NOON - MINUTE)}
     known = agent("alice", state=told_of(running=[work], running_more=3), needs_text=None)
     known |= {"session_id": "s-1", "pid": None, "cwd": "/w", "registered_at": at(), "note": None}
     known |= {"needs_since": None}
     page = details.agent(known, state_of(mission(1), told=status(line(1))), shown_at())
-    assert "Runs for it:\n  shell b1: npm run serve (1 min ago)\n  and 3 more" in page
-    assert "2/5 Write the form · form.py · 4 running" in page
+    assert "Running:\n  shell b1: npm run serve (last seen 1 min ago)\n  and 3 more" in page
+    assert "Last action: 2/5 Write the form · form.py · 4 running" in page
+
+
+def test_a_page_tells_what_goes_on_apart_from_what_is_waited_for() -> None:
+    doing = {"what": "command", "text": "make", "since": at(), "ended": False}
+    told = told_of("Bash: make", doing=doing, step=None)
+    known = agent("alice", state=told, status="waiting", needs="permission")
+    known |= {"needs_text": "Bash: make", "needs_since": at(NOON - MINUTE), "session_id": "s-1"}
+    known |= {"pid": None, "cwd": "/w", "registered_at": at(), "note": None}
+    state = state_of(mission(1), told=status(line(1)))
+    page = " ".join(details.agent(known, state, shown_at()).split())
+    assert "Waits for: Bash: make" in page
+    assert "Doing now: make" in page
+    over = known | {"status": "lost", "needs": "lost", "needs_text": "process 7 is gone"}
+    page = " ".join(details.agent(record(**over), state, shown_at()).split())
+    assert "Status: lost since 1 min ago" in page
+    assert "(process 7 is gone)" in page
+    assert "Last action: make" in page
+    assert "Waits" not in page
 
 
 def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
@@ -182,8 +233,12 @@ def test_a_mission_says_how_far_it_is_and_how_silent() -> None:
     (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
     text = plain(row.line)
     assert text.startswith("● Login ")
-    assert text.rstrip().endswith(" 50%     2/4  silent 4 min")
+    # Without a word of the daemon it is not silent: its agents may wait for their user.
+    assert text.rstrip().endswith(" 50%     2/4  4 min ago")
     assert text.count("━") == text.count("─") + 1 == 7
+    told = status(line(1, "Login", silence_ms=7 * MINUTE), candidates=(candidate(1, "Login"),))
+    (row,) = rows.rows_of("missions", state_of(mission(1, "Login"), told=told), shown_at(), 79)
+    assert plain(row.line).rstrip().endswith("2/4  silent 7 min")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +314,7 @@ def test_one_whose_agent_was_lost_waits_as_agent_lost() -> None:
     page = details.waiting(alone, shown_at())
     assert "\n  agent_lost: bob\n" in page
     command = "fleetctl resume --mission msn-00000001 --agent NEW --take-over-from bob"
-    assert f"bring it back:         {command}\n" in f"{page}\n"
+    assert f"To restore the work:\n  {command}\n" in f"{page}\n"
 
     others = state_of(told=status(candidates=(candidate(1, **left, agent_id="bob"),)))
     page = details.waiting(others, shown_at())
@@ -358,4 +413,5 @@ def test_a_large_screen_shows_more_and_a_small_one_what_has_the_keys() -> None:
 def test_lengths_of_time_are_told_in_one_unit(ms: int, told: str) -> None:
     assert cells.span(ms) == told
     assert cells.silence(ms) == ("active now" if told == "now" else f"silent {told}")
+    assert cells.silence(ms, silent=False) == ("active now" if told == "now" else f"{told} ago")
     assert cells.ago(ms) == (told if told == "now" else f"{told} ago")

@@ -23,6 +23,8 @@ ABOUT_SECRETS = {
 ALLOWED = 0.001
 # A request's text is no longer than this.
 PIECE = 65_536
+# The newest; the whole history takes longer with every commit.
+COMMITS = 500
 
 
 def own_text() -> str:
@@ -42,6 +44,7 @@ def history() -> str:
         "-C",
         str(ROOT),
         "log",
+        f"--max-count={COMMITS}",
         "-p",
         "--",
         ".",

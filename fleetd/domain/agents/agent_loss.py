@@ -18,7 +18,7 @@ from ..core.event_log import emit
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
-from ..liveness.needs import MID_TURN, Need, set_need
+from ..liveness.needs import UNFINISHED, Need, set_need
 from ..liveness.silence import unheard_rows
 from ..snapshots.triggers import resume_timer
 from .agents import forget_need, mark_lost, reclaim_locks
@@ -85,13 +85,14 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     """Lose an agent whose process is gone, unless it left or came back as another process.
 
     A session that was waiting for its user when its terminal was closed has lost nothing; one that
-    waited for a permission or an answer was in the middle of its work.
+    waited for a permission or an answer was in the middle of its work, and one whose turn broke off
+    has left its work open.
     """
     row = _agent_of(tx, ctx, process, _LIVES)
     if row is None:
         return False
     reason = f"process {process.pid} is gone"
-    if row["status"] != "active" and row["needs"] not in MID_TURN:
+    if row["status"] != "active" and row["needs"] not in UNFINISHED:
         agent_process_ended(tx, ctx, row["id"], reason)
         if tx.value("SELECT status FROM agents WHERE id = :id", id=row["id"]) == "gone":
             return True

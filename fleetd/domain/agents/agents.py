@@ -250,14 +250,15 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
     triggers.on_agent_left(tx, ctx, row["id"], reason)
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
+    if row["needs"] is not None:  # before the activity, which would tell it again
+        tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
+        tell_no_need(tx, ctx, row)
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(
-        f"UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL, {NO_NEED}"
-        " WHERE id = :id",
+        "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
         id=row["id"],
     )
-    tell_no_need(tx, ctx, row)
     agent_left(tx, ctx, row["id"])
 
 

@@ -18,6 +18,7 @@ from ...protocol.requests.attention import (
 from ...protocol.timestamps import iso, to_ms
 from ..cluster.membership import agent_label
 from ..core.context import Context, EditedFile
+from ..core.ids import find
 from ..core.observers import file_edited
 from ..core.registry import method
 from ..core.sql import LIVING
@@ -203,7 +204,9 @@ def _met(tx: Tx, ctx: Context, row: Row) -> str:
 @method(AttentionConflicts)
 def list_conflicts(tx: Tx, ctx: Context, request: AttentionConflicts) -> ConflictPage:
     """List the files that several living agents changed within the last hour."""
-    whose = None if request.agent_id is None else {leading_agent(tx, request.agent_id)}
+    whose = None
+    if request.agent_id is not None:
+        whose = {leading_agent(tx, find(tx, "agent", request.agent_id)["id"])}
     found = find_conflicts(tx, ctx, whose)
     kept = found[: request.limit]
     return ConflictPage(conflicts=kept, more=len(found) - len(kept))

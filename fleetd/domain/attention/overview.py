@@ -14,8 +14,12 @@ from ..core.tx import Row, Tx
 from ..liveness.needs import AT_EASE, MID_TURN, one_line
 from . import running
 
-HOUR_MS = 3_600_000
-_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed))}
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+# The most urgent on top. Below them are those that work, then those that were lost more than a day
+# ago, and who has finished is below all.
+_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed)) if need not in AT_EASE}
+_WORKS = len(_URGENCY)
+_LONG_LOST, _URGENCY["finished"] = _WORKS + 1, _WORKS + 2
 # So many of its last events tell what an agent did, and when a person spoke to it.
 LOOKED_BACK = 1_000
 _NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
@@ -32,21 +36,40 @@ _DOINGS: dict[str, tuple[Any, str, bool]] = {
 }
 
 
-def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> list[AgentState]:
-    """Return what agents do and need, the most urgent first; without branch and worktree."""
+def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[AgentState], int]:
+    """Return what agents do and need, the most urgent first, and how many more there are.
+
+    They are without branch and worktree.
+    """
     asking = _asking(tx)
     rows = [_with_subagents(row, asking) for row in _agents(tx, request)]
     if request.waiting:
         rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
-    rows.sort(key=_place)
-    shown = rows[: request.limit]
+    shown = _sorted(ctx, rows)[: request.limit]
     hour = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx)) if shown else 0
-    return [_state(tx, row, hour) for row in shown]
+    return [_state(tx, row, hour) for row in shown], len(rows) - len(shown)
+
+
+def _sorted(ctx: Context, rows: list[Row]) -> list[Row]:
+    """Return agents in the order of the page.
+
+    Who waits for longest comes first, but of the lost ones the newest: nobody waits there.
+    """
+    since = ctx.at(-DAY_MS)
+
+    def urgency(row: Row) -> int:
+        place = _place(row)
+        return _LONG_LOST if row["needs"] == "lost" and place[1] < since else place[0]
+
+    rows.sort(key=_place)
+    lost = [row for row in rows if row["needs"] == "lost"]
+    others = [row for row in rows if row["needs"] != "lost"]
+    return sorted([*others, *reversed(lost)], key=urgency)
 
 
 def _place(row: Row) -> tuple[int, str, str]:
     """Return what agents are sorted by: how urgent it is, since when, and the name."""
-    urgency = _URGENCY.get(row["needs"], len(_URGENCY))
+    urgency = _URGENCY.get(row["needs"], _WORKS)
     return urgency, row["needs_since"] or row["last_seen_at"], row["id"]
 
 
@@ -145,14 +168,17 @@ def _window(tx: Tx, agent: Row) -> Row:
 
 
 def _doing(tx: Tx, agent_id: str, floor: int) -> Doing | None:
-    row = tx.one(
+    rows = tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :id AND seq > :floor"
-        f" AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 1",
+        f" AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 2",
         id=agent_id,
         floor=floor,
     )
-    if row is None:
+    if not rows:
         return None
+    # A call that changed a file tells of the file first, and then of its end.
+    edited = rows[0]["type"] == "tool_finished" and rows[-1]["type"] == "file_modified"
+    row = rows[-1] if edited else rows[0]
     what, field, ended = _DOINGS[row["type"]]
     told = data_of(row).get(field)
     text = one_line(told) if isinstance(told, str) else None

@@ -16,6 +16,13 @@ SHOWN = 50
 # Rows of one agent, and those of them that have ended: the oldest go first.
 KEPT = 200
 KEPT_ENDED = 50
+_LIVING = (
+    "SELECT w.*, (SELECT s.last_event_at FROM sessions own JOIN sessions s"
+    " ON s.harness = own.harness AND s.session_id = own.session_id AND s.subagent = w.id"
+    " WHERE own.agent_id = w.agent_id AND own.subagent = ''"
+    " ORDER BY s.last_event_at DESC LIMIT 1) AS heard_at"
+    " FROM running_work w WHERE w.agent_id = :agent AND w.ended_at IS NULL"
+)
 
 
 def see(tx: Tx, ctx: Context, agent_id: str, items: Iterable[RunningItem], at: str) -> None:
@@ -58,6 +65,25 @@ def end_others(tx: Tx, agent_id: str, kinds: Iterable[str], still: set[str], at:
             end(tx, agent_id, row["id"], at)
 
 
+def end_subagents(tx: Tx, agent_id: str, unheard_since: str | None, at: str) -> None:
+    """Note the end of the subagents that were not heard of since a time; of all without one."""
+    for row in tx.all(f"{_LIVING} AND w.kind = 'subagent'", agent=agent_id):
+        if unheard_since is None or _last_sign(row) < unheard_since:
+            end(tx, agent_id, row["id"], at)
+
+
+def reopen(tx: Tx, agent_id: str, work_id: str, at: str) -> bool:
+    """Note that work is under way of which an end was known; return whether it was."""
+    found = tx.one(
+        "UPDATE running_work SET ended_at = NULL, seen_at = :at WHERE agent_id = :agent"
+        " AND id = :id AND ended_at <= :at RETURNING id",
+        agent=agent_id,
+        id=work_id,
+        at=at,
+    )
+    return found is not None
+
+
 @agent_left.subscribe
 def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Note the end of everything: the session or its process is over."""
@@ -69,32 +95,41 @@ def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def runs_any(tx: Tx, agent_id: str) -> bool:
-    """Whether anything runs for an agent that its turn does not wait for."""
+    """Whether anything runs for an agent that its turn does not wait for.
+
+    A schedule only waits, and a teammate has turns of its own.
+    """
     return tx.exists(
         "SELECT 1 AS runs FROM running_work WHERE agent_id = :agent AND ended_at IS NULL"
-        " AND kind <> 'schedule'",
+        " AND kind NOT IN ('schedule', 'teammate')",
         agent=agent_id,
     )
+
+
+def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
+    """Return what the subagents of an agent were told, each with when the last of them began."""
+    rows = tx.all(
+        "SELECT told, began_at FROM running_work WHERE agent_id = :agent AND kind = 'subagent'",
+        agent=agent_id,
+    )
+    return {row["told"]: row["began_at"] for row in sorted(rows, key=lambda row: row["began_at"])}
 
 
 def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:
     """Return what runs for an agent, the newest first, and how much more there is."""
-    rows = tx.all(
-        "SELECT w.*, (SELECT s.last_event_at FROM sessions own JOIN sessions s"
-        " ON s.harness = own.harness AND s.session_id = own.session_id AND s.subagent = w.id"
-        " WHERE own.agent_id = w.agent_id AND own.subagent = ''"
-        " ORDER BY s.last_event_at DESC LIMIT 1) AS heard_at"
-        " FROM running_work w WHERE w.agent_id = :agent AND w.ended_at IS NULL"
-        " ORDER BY w.began_at DESC, w.id",
-        agent=agent_id,
-    )
+    rows = tx.all(f"{_LIVING} ORDER BY w.began_at DESC, w.id", agent=agent_id)
     return [_work_of(row) for row in rows[:SHOWN]], max(0, len(rows) - SHOWN)
 
 
 def _work_of(row: Row) -> RunningWork:
-    """Return a record; whatever a subagent's hooks tell is a sign of its life."""
     told = {name: row[name] for name in RunningWork.__struct_fields__}
-    return RunningWork(**told | {"seen_at": max(row["seen_at"], row["heard_at"] or "")})
+    return RunningWork(**told | {"seen_at": _last_sign(row)})
+
+
+def _last_sign(row: Row) -> str:
+    """Return when work was last heard of: whatever a subagent's hooks tell is a sign of it."""
+    seen_at: str = row["seen_at"]
+    return max(seen_at, row["heard_at"] or "")
 
 
 def _bound(tx: Tx, agent_id: str) -> None:

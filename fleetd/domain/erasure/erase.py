@@ -106,11 +106,26 @@ def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
 
 
 def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
-    """Take the notes that agents who stay have declared in a mission that goes.
+    """Take what agents who stay have noted, asked and begun in a mission that goes.
 
     ``events`` says which events to look at.
     """
     m = inside_of("m", scope.missions)
+    theirs = f"agent_id IN (SELECT id FROM agents WHERE mission_id IN ({m}))"
+    # What runs for an agent that works elsewhere now is of that; what has ended may be of this.
+    ended = (
+        "ended_at IS NOT NULL AND agent_id IN (SELECT agent_id FROM events"
+        f" WHERE mission_id IN ({m}) AND ({events}))"
+    )
+    tx.run(
+        f"UPDATE agents SET needs_text = NULL WHERE needs_text IS NOT NULL AND mission_id IN ({m})",
+        **params,
+    )
+    tx.run(f"UPDATE unconfirmed_asks SET text = NULL WHERE {theirs}", **params)
+    tx.run(
+        f"UPDATE running_work SET told = NULL, output = NULL WHERE {theirs} OR ({ended})",
+        **params,
+    )
     tx.run(
         f"UPDATE agents SET note_json = NULL WHERE note_json IS NOT NULL AND (mission_id IN ({m})"
         " OR id IN (SELECT agent_id FROM events WHERE type = 'agent_noted'"

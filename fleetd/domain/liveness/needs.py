@@ -14,10 +14,15 @@ from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.sql import LIVING, in_sql
 from ..core.tx import ConfirmAsks, Row, Tx
+from .open_calls import BEGINS_A_CALL
 
 TEXT_CHARS = 200
 # These stop an agent in the middle of its turn; after the others it is over.
 MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
+# A turn that was broken off; that it is over is nothing new.
+BROKEN_OFF: tuple[AgentNeed, ...] = ("limit", "failed")
+# In these the agent has not done what it was asked: its turn goes on, or broke off.
+UNFINISHED: tuple[AgentNeed, ...] = (*MID_TURN, *BROKEN_OFF)
 # What these need is no haste: the agent has done what it was asked, or goes on by itself.
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 # Some harnesses run the hooks for a permission also where they give it by themselves, at once.
@@ -68,6 +73,12 @@ def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
     if row is not None:
         tx.run(f"UPDATE agents SET status = 'active', {NO_NEED} WHERE id = :id", id=agent_id)
         tell_no_need(tx, ctx, row)
+
+
+def is_broken_off(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent's turn was broken off: any activity since then would have ended that."""
+    broken = f"SELECT 1 AS broken FROM agents WHERE id = :id AND needs IN {in_sql(BROKEN_OFF)}"
+    return tx.exists(broken, id=agent_id)
 
 
 def settle(tx: Tx, ctx: Context, agent_id: str, since: str, *, works_on: bool) -> None:
@@ -145,9 +156,13 @@ def confirm_ask_of(tx: Tx, ctx: Context, harness: str, session_id: str) -> bool:
 
 
 def _confirm(tx: Tx, ctx: Context, asked: Row) -> bool:
+    """Let an agent wait for a permission unless it has gone on since; return whether it waits.
+
+    That another call begins tells nothing: calls run beside each other.
+    """
     goes_on = tx.exists(
         "SELECT 1 AS goes_on FROM events WHERE agent_id = :agent AND seq > :seq"
-        " AND activity = 1 LIMIT 1",
+        f" AND activity = 1 AND type NOT IN {in_sql(BEGINS_A_CALL)} LIMIT 1",
         agent=asked["agent_id"],
         seq=asked["seq"],
     )

@@ -281,7 +281,9 @@ def _conflicts(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> l
     for conflict in found[:CONFLICTS]:
         who = ", ".join(edit.agent_id for edit in conflict.edits[:CONFLICTS])
         more = " and others" if len(conflict.edits) > CONFLICTS else ""
-        merge = "; will meet at merge" if conflict.at_merge else ""
+        together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
+        beside = "some in one directory, others " if together else ""
+        merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
         named.append(f"{path(conflict.file, TOLD_CHARS)} (changed by {who}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- {', '.join(named)}{more}"]
@@ -389,7 +391,8 @@ def _happened_at(data: dict[str, Any], row: Row) -> str:
 def _command(data: dict[str, Any], at: str) -> str:
     name = short(str(data.get("command") or data.get("name") or "command"), 120)
     error = f" — {quote(str(data['error']), 120)}" if data.get("error") else ""
-    return f"- {name}: {short(str(data.get('result', 'finished')), 20)}, {at}{error}"
+    ended = "started in the background" if data.get("background") is True else "finished"
+    return f"- {name}: {short(str(data.get('result') or ''), 20) or ended}, {at}{error}"
 
 
 def _prompts(tx: Tx, mission_id: str, only_agent: str | None, agent_id: str | None) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from ...harness.payload import NAMELESS
 from ...harness.report import (
     AnyHappening,
     Compacted,
@@ -17,6 +18,7 @@ from ...harness.report import (
     Planned,
     PlanProposed,
     PromptSubmitted,
+    QuestionAnswered,
     QuestionAsked,
     Report,
     RunningItem,
@@ -47,7 +49,7 @@ from ..core.tx import Tx
 from ..events import streams
 from ..liveness import needs
 from ..liveness.needs import Need
-from ..liveness.open_calls import ENDS_A_CALL
+from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..snapshots import triggers
 from . import plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
@@ -56,6 +58,13 @@ from .sessions import Window, key_of
 REMEMBERED_ENDS = 2_000
 # What is noted of a notification that a permission is waited for; it does not say by whom.
 REMINDER = "permission_prompt"
+OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
+# In so many events the beginning of a turn is looked for.
+TURN_EVENTS = 1_000
+# In so many, the calls that start subagents.
+TASK_EVENTS = 100
+# A hook that asks is no later than this after the end of the call that it asks about.
+LATE_MS = 2_000
 
 
 # An event that an agent reports: its type and its data.
@@ -203,7 +212,9 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     hook.mission()
     kind = "command_started" if told.command else "tool_started"
     data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
-    hook.append((kind, data))
+    hook.append((kind, data | {"task": told.task}))
+    if hook.parent is not None and hook.report.subagent is not None:
+        _still_runs(hook, hook.report.subagent)
 
 
 def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
@@ -247,6 +258,7 @@ def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
                 "error": told.error,
                 "call_id": call_id,
                 "duration_ms": duration_ms,
+                "background": told.background or None,
             },
         )
     if told.passed is False:
@@ -305,16 +317,60 @@ def _answered(message: str | None) -> list[_Told]:
 
 
 def _paused(hook: HookContext, told: Paused) -> None:
-    """End the turn; of a reminder the end is known, unless the turn was broken off by its user."""
-    if told.reminder and not session_lifecycle.is_active(hook.tx, hook.agent_id):
+    """End the turn, unless it is known to be over.
+
+    Of a reminder the end is known, unless the turn was broken off by its user. It comes while
+    nothing is asked. Nor is it news that a turn is over which an error broke off.
+    """
+    tx = hook.tx
+    if told.reminder and not session_lifecycle.may_have_stopped(tx, hook.agent_id):
+        _pause(hook, session_lifecycle.asking_subagents(tx, hook.report))
         hook.emit(HookNoted(what="idle_prompt", message=told.last_message))
         return
+    before = hook.window.agent
+    known_broken = before is not None and before["needs"] in needs.BROKEN_OFF
+    if known_broken and needs.is_broken_off(tx, hook.agent_id):
+        hook.emit(HookNoted(what="turn_ended", message=told.last_message))
+        _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
+        return
     hook.append(*_answered(told.last_message), ("agent_paused", {}))
-    for subagent in session_lifecycle.active_subagents(hook.tx, hook.report):
-        streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=subagent))
+    _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
     if hook.parent is None:
-        in_background = running.runs_any(hook.tx, hook.agent_id)
+        in_background = running.runs_any(tx, hook.agent_id) and _goes_on(hook, told)
         hook.need(Need("background" if in_background else "finished", told.last_message))
+
+
+def _goes_on(hook: HookContext, told: Paused) -> bool:
+    """Whether anything still runs when a turn is over.
+
+    Where no list says so, a subagent whose end was not told is over: with the turn that its user
+    broke off, else when nothing was heard of it in the whole turn.
+    """
+    tx, at = hook.tx, hook.happened_at or hook.ctx.now
+    listed = any(isinstance(each, WorkRuns) and each.whole for each in hook.report.happenings)
+    began = None if told.interrupted else _turn_began(hook)
+    if listed or told.reminder or (began is None and not told.interrupted):
+        return True
+    running.end_subagents(tx, hook.agent_id, began, at)
+    return running.runs_any(tx, hook.agent_id)
+
+
+def _turn_began(hook: HookContext) -> str | None:
+    """Return when the user last spoke to the agent, None where that was too long ago."""
+    row = hook.tx.one(
+        "SELECT timestamp, data_json FROM events WHERE agent_id = :agent AND seq > :floor"
+        " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
+        agent=hook.agent_id,
+        floor=event_log.nth_newest_position(hook.tx, hook.agent_id, TURN_EVENTS),
+    )
+    if row is None:
+        return None
+    return str(event_log.data_of(row).get("happened_at") or row["timestamp"])
+
+
+def _pause(hook: HookContext, agents: Iterable[str]) -> None:
+    for agent_id in agents:
+        streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=agent_id))
 
 
 def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
@@ -332,7 +388,8 @@ def _failed(hook: HookContext, told: Failed) -> None:
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, though nobody answered.
     hook.append(("agent_paused", {}))
-    hook.need(Need("limit" if told.limited else "failed", told.message, told.reset_at))
+    text = told.said or (None if told.message == NAMELESS else told.message)
+    hook.need(Need("limit" if told.limited else "failed", text, told.reset_at))
 
 
 def _noted(hook: HookContext, told: Noted) -> None:
@@ -345,7 +402,10 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
     """
     what = REMINDER if told.reminder else "permission_request"
+    late = told.beside and _is_answered(hook)
     noted = hook.emit(HookNoted(what=what, message=told.message))
+    if late:
+        return
     if not told.certain:
         since = hook.happened_at or hook.ctx.now
         needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
@@ -364,17 +424,73 @@ def _is_of_own_agent(hook: HookContext) -> bool:
 def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
     if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
         hook.emit(HookNoted(what="question_prompt", message=told.question))
-        return
-    hook.need(Need("question", told.question))
+    elif not (told.beside and _is_answered(hook)):
+        hook.need(Need("question", told.question))
+
+
+def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
+    row = hook.window.agent
+    if row is not None and row["needs"] == "question":
+        needs.end_need(hook.tx, hook.ctx, hook.agent_id)
 
 
 def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
-    hook.need(Need("plan_approval", told.plan))
+    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
+        hook.emit(HookNoted(what="plan_prompt", message=told.plan))
+    elif not (told.beside and _is_answered(hook)):
+        hook.need(Need("plan_approval", told.plan))
+
+
+def _is_answered(hook: HookContext) -> bool:
+    """Whether the call that a hook asks about is over: its end was told before.
+
+    The beginning of a call is always told before the question, so the newest word of a call is no
+    end while a question is open. Who tells no beginnings is believed.
+    """
+    newest = hook.tx.all(
+        "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
+        f" AND type IN {in_sql(OF_A_CALL)} ORDER BY seq DESC LIMIT 3",
+        agent=hook.agent_id,
+    )
+    if not newest or newest[0]["type"] not in ENDS_A_CALL:
+        return False
+    if newest[0]["timestamp"] < hook.ctx.at(-LATE_MS):
+        return False
+    ended, *before = (event_log.data_of(row).get("call_id") for row in newest)
+    begun = zip(newest[1:], before, strict=True)
+    return any(call_id == ended for row, call_id in begun if row["type"] in BEGINS_A_CALL)
 
 
 def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
     if hook.parent is not None and hook.report.subagent is not None:
-        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", told.kind),)))
+        words = _task_of_subagent(hook) or told.kind
+        _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", words),)))
+
+
+def _task_of_subagent(hook: HookContext) -> str | None:
+    """Return what a subagent that begins is to do, by the calls of its session that start one.
+
+    Neither names the other: it is the first open call whose task no subagent began since has.
+    """
+    tx, agent_id = hook.tx, hook.leading_id
+    begun = tx.all(
+        "SELECT timestamp, data_json FROM events WHERE agent_id = :agent AND seq > :floor"
+        " AND type = 'tool_started' ORDER BY seq",
+        agent=agent_id,
+        floor=event_log.nth_newest_position(tx, agent_id, TASK_EVENTS),
+    )
+    calls = [(row["timestamp"], event_log.data_of(row)) for row in begun]
+    calls = [(at, data) for at, data in calls if "task" in data]
+    if not calls:
+        return None
+    open_calls = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
+    still = {row["call_id"] for row in open_calls}
+    taken = running.told_of_subagents(tx, agent_id)
+    for at, data in calls:
+        task, began = str(data["task"]), str(data.get("happened_at") or at)
+        if data.get("call_id") in still and taken.get(needs.one_line(task), "") < began:
+            return task
+    return None
 
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
@@ -390,6 +506,13 @@ def _work_ended(hook: HookContext, told: WorkEnded) -> None:
     agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
     running.end(hook.tx, agent_id, told.id, at)
     needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
+
+
+def _still_runs(hook: HookContext, subagent: str) -> None:
+    """Note that a subagent is at work, whatever was thought of its end."""
+    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
+    if running.reopen(hook.tx, agent_id, subagent, at):
+        needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=True)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
@@ -413,6 +536,7 @@ _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {
     Noted: _noted,
     PermissionRequested: _permission_requested,
     QuestionAsked: _question_asked,
+    QuestionAnswered: _question_answered,
     PlanProposed: _plan_proposed,
     WorkRuns: _work_runs,
     WorkEnded: _work_ended,

@@ -10,6 +10,7 @@ from ...harness.report import (
     Noted,
     PermissionRequested,
     Planned,
+    PlanProposed,
     PromptSubmitted,
     QuestionAsked,
     Report,
@@ -106,7 +107,7 @@ def _says_nothing(report: Report, window: Window | None) -> bool:
     session is over brings it back no more either.
     """
     kinds = {
-        Noted if isinstance(each, QuestionAsked) and each.reminder else type(each)
+        Noted if isinstance(each, QuestionAsked | PlanProposed) and each.reminder else type(each)
         for each in report.happenings
     }
     if kinds - IN_PASSING:
@@ -200,8 +201,9 @@ def _reply_due(
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
-    if hook.met_others or (hook.parent or hook.window).met_others:
-        lines += conflicts.take_notice(tx, hook.ctx, hook.leading_id)
+    # Not a subagent's: what it reads, nobody else does.
+    if hook.parent is None and (hook.met_others or hook.window.met_others):
+        lines += conflicts.take_notice(tx, hook.ctx, agent_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)

@@ -4,15 +4,16 @@ A session joins what somebody created for its directory, never what
 was created for another session.
 """
 
-from ...harness.report import Report, SessionStarted
+from ...harness.report import Report, SessionStarted, WorkRuns
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
 from ..core.context import Context
 from ..core.ids import WHERE_KEY, Key, find
 from ..core.observers import agent_process_ended
-from ..core.sql import LIVING, inside_of, named_params
+from ..core.sql import LIVING, in_sql, inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
+from ..liveness.needs import MID_TURN
 from ..missions import auto_mission
 from ..missions.milestones import begin_mission
 from ..missions.selection import belongs, inherited_mission, is_automatic, mission_to_join
@@ -177,10 +178,14 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
     )
 
 
-def is_active(tx: Tx, agent_id: str) -> bool:
-    """Whether an agent is in the middle of a turn, as far as is known."""
-    active = "SELECT 1 AS active FROM agents WHERE id = :id AND status = 'active'"
-    return tx.exists(active, id=agent_id)
+def may_have_stopped(tx: Tx, agent_id: str) -> bool:
+    """Whether an agent is in the middle of a turn, as far as is known: at work, or asking."""
+    found = tx.one(
+        "SELECT id FROM agents WHERE id = :id"
+        f" AND (status = 'active' OR needs IN {in_sql(MID_TURN)})",
+        id=agent_id,
+    )
+    return found is not None
 
 
 def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
@@ -212,18 +217,31 @@ def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
 
 
 def active_subagents(tx: Tx, report: Report) -> list[str]:
-    """Return the subagents of a session that are in a turn, none for a subagent's own report."""
+    """Return the subagents that were in a turn when that of their session ended.
+
+    None for a subagent's own report. One that the session lists as running goes on.
+    """
+    listed = [each.items for each in report.happenings if isinstance(each, WorkRuns) and each.whole]
+    going_on = {item.id for items in listed for item in items}
+    rows = _subagents(tx, report, "a.status = 'active' OR a.needs IS NOT NULL")
+    return [row["id"] for row in rows if row["subagent"] not in going_on]
+
+
+def asking_subagents(tx: Tx, report: Report) -> list[str]:
+    """Return the subagents of a session that ask its user, none for a subagent's own report."""
+    return [row["id"] for row in _subagents(tx, report, f"a.needs IN {in_sql(MID_TURN)}")]
+
+
+def _subagents(tx: Tx, report: Report, which: str) -> list[Row]:
     if report.subagent:
         return []
-    rows = tx.all(
-        "SELECT s.agent_id AS id FROM sessions s JOIN agents a ON a.id = s.agent_id"
+    return tx.all(
+        "SELECT s.agent_id AS id, s.subagent FROM sessions s JOIN agents a ON a.id = s.agent_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent <> ''"
-        f" AND a.status IN {LIVING} AND (a.status = 'active' OR a.needs IS NOT NULL)"
-        " ORDER BY s.agent_id",
+        f" AND a.status IN {LIVING} AND ({which}) ORDER BY s.agent_id",
         harness=report.harness,
         session=report.session_id,
     )
-    return [row["id"] for row in rows]
 
 
 @agent_process_ended.subscribe

@@ -28,13 +28,15 @@ _Place = dict[str, str | None]
 @method(AttentionList)
 async def list_states(engine: Engine, request: AttentionList, caller: Caller) -> AttentionPage:
     """Return what agents do and need, the most urgent first."""
-    states: list[AgentState] = await engine.read(agent_states, request)
+    states: list[AgentState]
+    states, more = await engine.read(agent_states, request)
     places = await _places(engine, {each.cwd for each in states if _is_here(engine, each)})
     return AttentionPage(
         agents=[
             replace(each, **places.get(each.cwd, {})) if _is_here(engine, each) else each
             for each in states
-        ]
+        ],
+        more=more,
     )
 
 
@@ -48,7 +50,7 @@ async def _places(engine: Engine, directories: set[str | None]) -> dict[str | No
 
     async def look(cwd: str) -> None:
         with contextlib.suppress(PathUnanswered):
-            found[cwd] = await engine.files.run(partial(_place, cwd), cwd, seconds=SECONDS)
+            found[cwd] = await engine.files.run_short(partial(_place, cwd), cwd, seconds=SECONDS)
 
     async with trio.open_nursery() as nursery:
         for cwd in filter(None, directories):

@@ -75,9 +75,14 @@ class AgentState(Record, frozen=True, kw_only=True):
 
 
 class AttentionPage(Record, frozen=True, kw_only=True):
-    """Agents, the most urgent need first, then those that waited longest."""
+    """Agents: the most urgent need first, then those that work, and ``finished`` last.
+
+    Of equal ones, the first has waited longest, but of lost ones it is the newest. Agents that were
+    lost more than a day ago are below those that work. ``more`` counts the agents behind ``limit``.
+    """
 
     agents: list[AgentState]
+    more: int
 
 
 class AttentionList(Query[AttentionPage], frozen=True):

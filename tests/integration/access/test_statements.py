@@ -52,9 +52,11 @@ REVIEWED = {
     "domain/erasure/erase": {
         "agents",
         "beyond",
+        "ended",
         "events",
         "m",
         "table",
+        "theirs",
         "where",
     },
     "domain/erasure/scope": {
@@ -103,7 +105,7 @@ REVIEWED = {
     "domain/retention/pruning": {"also"},
     "domain/retention/events_and_locks": {"behind"},
     "domain/retention/sessions": {"over", "up_to if until else ''"},
-    "domain/sessions/session_lifecycle": {"inside_of('id', agent_ids)", "where"},
+    "domain/sessions/session_lifecycle": {"inside_of('id', agent_ids)", "where", "which"},
     "domain/sessions/session_move": {
         "inside_of('window', windows)",
         "made",

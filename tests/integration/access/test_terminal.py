@@ -97,6 +97,9 @@ def stored(daemon: Daemon, home: Path) -> dict[str, str]:
             mission_id=mission,
             data={"text": EVIL, "file": FILE, EVIL: [EVIL]},
         )
+        for agent in ("a", "b"):
+            edit = {"type": "file_modified", "agent_id": agent, "data": {"file": FILE}}
+            call("event.append", **edit)
         checkpoint = call("checkpoint.create", mission_id=mission, trigger_details=EVIL)
         snapshot = call(
             "snapshot.record",
@@ -113,6 +116,12 @@ def stored(daemon: Daemon, home: Path) -> dict[str, str]:
         hook(json.dumps(told))
         hook(json.dumps({**told, "session_id": f"s{event}", "cwd": here}))
     hook(json.dumps({"session_id": EVIL, "event": EVIL, "hook_event_name": EVIL}), EVIL)
+    hook(json.dumps({"session_id": "odd", "hook_event_name": "SessionStart", EVIL: EVIL}))
+    asks = {"hook_event_name": "Notification", "notification_type": "permission_prompt"}
+    hook(json.dumps({**asks, "session_id": EVIL, "cwd": f"/{EVIL}", "message": EVIL}))
+    task = {"id": EVIL, "type": "shell", "status": "running", "command": EVIL}
+    ends = {"hook_event_name": "Stop", "background_tasks": [task]}
+    hook(json.dumps({**ends, "session_id": "sUserPromptSubmit", "cwd": here}))
     return {
         "mission": mission,
         "first": first,
@@ -127,6 +136,9 @@ def stored(daemon: Daemon, home: Path) -> dict[str, str]:
 # What prints, by words in which {names} stand for ids.
 SHOWN = """
 status
+attention
+conflicts --agent a
+conflicts
 mission show
 mission list
 mission timeline
@@ -141,6 +153,7 @@ sortie progress {first} --percent 60 --notes EVIL
 agent list
 agent show a
 agent show b
+agent show claude-sUserPro
 agent note a --last-action EVIL --next-step EVIL --blocker EVIL
 agent start a
 lock list
@@ -171,8 +184,13 @@ resume --dry-run
 resume --agent a --dry-run
 hooks status
 hooks doctor claude
+hooks doctor --live
 hooks install claude --dry-run
 doctor
+notify status
+notify run --for EVIL
+notify install --dry-run --command EVIL
+notify install --dry-run --webhook https://EVIL
 config
 call event.list
 call EVIL
@@ -215,6 +233,8 @@ def test_no_command_prints_what_a_terminal_obeys(
             shown += "evil" in text
         if json_last and said.status == 0 and words[0] != "events":
             json.loads(said.out)
+        shows = words[0] not in ("attention", "conflicts") or "evil" in said.out
+        assert shows, words
     assert shown > 30
 
 

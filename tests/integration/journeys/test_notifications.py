@@ -111,7 +111,7 @@ def test_a_person_is_told_once_on_each_channel(
         run = notify(
             *("--desktop", "--webhook", receiver.url),
             *("--webhook", "http://127.0.0.1:1/SECRET", "--command", "sleep 600"),
-            *("--command", f"cat >> {home}/told; echo >> {home}/told"),
+            *("--command", f"cat >> {home}/told"),
         )
         ask(command="npm publish <b>\x1b[2J")
         until(lambda: len(receiver.got) == 1, run)
@@ -130,9 +130,31 @@ def test_a_person_is_told_once_on_each_channel(
     assert "npm publish &lt;b&gt;" in first
     assert "\x1b" not in first
     assert [each["id"] for each in run.told] == [each["id"] for each in receiver.got]
-    assert "webhook 2: not sent, and tried again: Connection refused" in run.err
+    assert "webhook 2: not sent, retrying: Connection refused" in run.err
     assert "webhook: 2 sent, 0 dropped" in run.err
     assert "SECRET" not in run.err
+
+
+def test_what_a_subagent_needed_for_a_moment_is_not_told(
+    daemon: Daemon, connect: Callable[[], Fleet], notify: Callable[..., Run], receiver: FakeHook
+) -> None:
+    run = notify("--webhook", receiver.url)
+    say("SessionStart", source="startup")
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "t"}
+    of_subagent = {"agent_id": "sub1", "agent_type": "Explore"}
+    say("SubagentStart", **of_subagent)
+    say("PermissionRequest", **of_subagent, **call)
+    (asking,) = connect().call(AttentionList(waiting=True)).agents
+    assert asking.needs == "permission"
+    time.sleep(0.5)  # the notifier has read it, and waits for two seconds
+    say("PostToolUse", **of_subagent, **call, tool_response={})
+    assert connect().call(AttentionList(waiting=True)).agents == []
+    time.sleep(0.5)  # it has read that, too, and nothing else
+    ask("s-2")
+    until(lambda: bool(receiver.got), run)
+    assert run.end() == 0
+    (told,) = receiver.got
+    assert told["agent"] != asking.agent_id
 
 
 def test_a_restart_of_the_daemon_loses_no_state_and_tells_none_twice(
@@ -143,7 +165,7 @@ def test_a_restart_of_the_daemon_loses_no_state_and_tells_none_twice(
     until(lambda: len(receiver.got) == 1, run)
     daemon.kill()
     ask("s-2")  # into the spool
-    until(lambda: "fleetd does not answer" in run.err, run)
+    until(lambda: "fleetd is not running" in run.err, run)
     daemon.start()
     ask("s-3")
     until(lambda: len(receiver.got) == 3, run)
@@ -187,7 +209,7 @@ def test_a_notifier_waits_for_a_daemon_that_is_not_there(
     home: Path, notify: Callable[..., Run], receiver: FakeHook
 ) -> None:
     run = notify("--webhook", receiver.url)
-    until(lambda: "fleetd does not answer, and is asked again" in run.err, run)
+    until(lambda: "fleetd is not running; retrying.\n" in run.err, run)
     daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
     daemon.start()
     try:

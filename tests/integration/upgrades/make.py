@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Old:
     """A connection to the old daemon that knows nothing but JSON lines."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -53,6 +55,30 @@ class Old:
             print(f"  {method}: {reply['error']['message']}")
             return None
         return reply["result"]
+
+
+def by_nobody(work: Callable[[], None]) -> None:
+    """Do work in a process without a parent, so that its session has no agent's process.
+
+    Otherwise the daemon of later days would find that process gone, and the session lost.
+    """
+    done, working = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        between = os.getpid()
+        try:
+            if os.fork() == 0:
+                os.close(done)
+                while os.getppid() == between:
+                    time.sleep(0.01)
+                work()
+                os.write(working, b"done")
+        finally:
+            os._exit(0)
+    os.waitpid(parent, 0)
+    os.close(working)
+    assert os.read(done, 4) == b"done"
+    os.close(done)
 
 
 def fill(old: Old, project: Path) -> None:
@@ -114,7 +140,7 @@ def fill(old: Old, project: Path) -> None:
         "recovery.restore", mission_id=mission, requested_by="cli", agent_id="bob", scope="agent"
     )
     _end_others(old, project)
-    _hooks(old, project / "hooked")
+    by_nobody(lambda: _hooks(Old(old.path), project / "hooked"))
     recorded_run = {"run_id": "run-1", "source": "manual", "status": "in_progress"}
     old.call("snapshot.record", **recorded_run, agent_id="alice", note="Half way")
     old.call("snapshot.record", run_id="run-1", source="manual", status="failed")

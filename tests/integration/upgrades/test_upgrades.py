@@ -178,6 +178,23 @@ def test_a_mission_from_before_is_recovered(old: dict[str, Any], upgraded: Daemo
     upgraded.stop()
 
 
+@pytest.mark.parametrize("old", [HERE / "schema-9.tar.xz"], ids=["schema-9"], indirect=True)
+def test_who_was_lost_before_needs_a_person(
+    old: dict[str, Any], home: Path, upgraded: Daemon
+) -> None:
+    file = home / "data" / "squawk.db"
+    with closing(page_checksums.opened(str(file), flags=apsw.SQLITE_OPEN_READWRITE)) as before:
+        before.execute("UPDATE agents SET status = 'lost' WHERE id IN ('alice', 'bob')")
+        before.execute("UPDATE agents SET succeeded_by = 'alice' WHERE id = 'bob'")
+    upgraded.start()
+    with Fleet(upgraded.socket) as client:
+        agents = client.call_raw("attention.list", {"waiting": True})["agents"]
+    [alice] = [each for each in agents if each["agent_id"] in ("alice", "bob")]
+    assert (alice["agent_id"], alice["needs"]) == ("alice", "lost")
+    assert alice["since"] == old["agents"]["alice"]["last_seen_at"]
+    upgraded.stop()
+
+
 @oldest
 def test_an_upgrade_that_is_killed_in_the_middle_goes_on_at_the_next_start(
     old: dict[str, Any], home: Path, upgraded: Daemon

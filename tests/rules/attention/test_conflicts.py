@@ -116,11 +116,11 @@ async def test_a_subagent_is_its_sessions_agent(fleet: Fleet) -> None:
     assert await edits(fleet, ALICE, form, agent_id="helper", agent_type="Explore") == ""
     assert await listed(fleet) == []
     await edits(fleet, BOB, form)
-    # Whichever window of the session answers next is told, and no other one.
-    line = await edits(
-        fleet, ALICE, fleet.project / "x.py", agent_id="helper", agent_type="Explore"
-    )
-    assert agent(BOB) in line
+    # The session's own agent is told, and no subagent: nobody else reads that.
+    inner = {"agent_id": "helper", "agent_type": "Explore"}
+    assert await edits(fleet, ALICE, fleet.project / "x.py", **inner) == ""
+    assert await edits(fleet, ALICE, form, **inner) == ""
+    assert agent(BOB) in await prompts(fleet, ALICE)
     assert await prompts(fleet, ALICE) == ""
     subagent = f"{agent(ALICE)}.helper"
     assert len(await listed(fleet, agent_id=subagent)) == 1
@@ -258,6 +258,18 @@ async def test_a_briefing_has_one_line_of_it(fleet: Fleet) -> None:
     # That of nobody in particular is of the whole mission.
     mission_id = (await fleet.do(AgentGet(agent(ALICE)))).mission_id
     assert "### Conflicts" in (await fleet.do(RecoveryContextGet(mission_id))).prompt
+
+
+async def test_a_briefing_tells_of_a_shared_directory_beside_a_worktree(
+    fleet: Fleet, repository: Path, worktree: Path
+) -> None:
+    await edits(fleet, ALICE, repository / "src" / "a.py", cwd=str(repository))
+    await edits(fleet, CAROL, worktree / "src" / "a.py", cwd=str(worktree))
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
+    assert "; will meet at merge)" in prompt
+    await edits(fleet, BOB, repository / "src" / "a.py", cwd=str(repository))
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
+    assert "; some in one directory, others will meet at merge)" in prompt
 
 
 async def test_edits_that_meet_nobody_cost_few_statements(

@@ -38,6 +38,17 @@ PROMPTS: dict[str, Step] = {
     "opencode": ("chat.message", {"prompt": "Go"}),
     "cursor": ("beforeSubmitPrompt", {"prompt": "Go"}),
 }
+
+
+def _permission(kind: str, **details: str) -> dict[str, Any]:
+    """Return what Gemini CLI tells with each confirmation that it asks for."""
+    return {
+        "notification_type": "ToolPermission",
+        "message": "Tool requires confirmation",
+        "details": {"type": kind, **details},
+    }
+
+
 # A CLI, what it tells, what its agent needs then, in words, and what it tells next.
 NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
     (
@@ -77,7 +88,7 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "claude",
         [("PreToolUse", PLAN), ("PermissionRequest", PLAN)],
         "plan_approval",
-        "# Do it",
+        "now",
         ("PostToolUse", PLAN | {"tool_response": {}}),
     ),
     (
@@ -86,6 +97,13 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "question",
         "Your name?",
         ("PostToolUse", BASH | {"tool_response": {}}),
+    ),
+    (
+        "claude",
+        [("Elicitation", {"message": "Your name?"})],
+        "question",
+        "Your name?",
+        ("ElicitationResult", {"action": "accept", "content": {"name": "Ann"}}),
     ),
     (
         "claude",
@@ -112,7 +130,7 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "claude",
         [("StopFailure", {"error": "rate_limit", "error_details": "You hit the limit"})],
         "limit",
-        "rate_limit: You hit the limit",
+        "You hit the limit",
         PROMPTS["claude"],
     ),
     (
@@ -143,6 +161,36 @@ NEEDS: list[tuple[str, list[Step], str, str | None, Step]] = [
         "question",
         "Which port?",
         ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",  # it asks for permission to ask, too
+        [
+            ("BeforeTool", {"tool_name": "ask_user", "tool_input": QUESTION}),
+            ("Notification", _permission("ask_user", title="Ask user")),
+        ],
+        "question",
+        "Which port?",
+        ("AfterTool", {"tool_name": "ask_user", "tool_input": QUESTION, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "exit_plan_mode", "tool_input": {"plan_path": "p.md"}}),
+            ("Notification", _permission("exit_plan_mode", title="Approve the plan")),
+        ],
+        "plan_approval",
+        "p.md",
+        ("AfterTool", {"tool_name": "exit_plan_mode", "tool_input": {}, "tool_response": {}}),
+    ),
+    (
+        "gemini",
+        [
+            ("BeforeTool", {"tool_name": "run_shell_command", "tool_input": {"command": "make"}}),
+            ("Notification", _permission("exec", title="Confirm", command="make")),
+        ],
+        "permission",
+        "make",
+        ("AfterTool", {"tool_name": "run_shell_command", "tool_input": {}, "tool_response": {}}),
     ),
     (
         "gemini",
@@ -275,6 +323,71 @@ async def test_a_reminder_a_minute_after_the_end_leaves_an_agent_finished(
     assert await told_needs(fleet) == ["finished"]
 
 
+BROKEN: dict[str, tuple[Step, Step]] = {
+    "opencode": (
+        ("session.error", {"error": {"name": "APIError", "data": {"message": "500"}}}),
+        ("session.idle", {"last_message": "Let me"}),
+    ),
+    "copilot": (
+        ("errorOccurred", {"error": {"message": "500"}, "errorContext": "model_call"}),
+        ("agentStop", {"stopReason": "end"}),
+    ),
+    "claude": (
+        ("StopFailure", {"error": "500"}),
+        ("Notification", {"notification_type": "idle_prompt", "message": "Claude waits"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("harness", BROKEN)
+async def test_the_end_of_a_turn_that_was_broken_off_is_no_news(fleet: Fleet, harness: str) -> None:
+    cli = await prompted(fleet, harness)
+    (broken, fields), (end, ended) = BROKEN[harness]
+    await cli.tell(broken, **fields)
+    since = fleet.clock.now
+    fleet.clock.pass_by(SECOND)
+    await cli.tell(end, **ended)
+    state = await cli.state()
+    assert (state.needs, state.text, state.since) == ("failed", "500", since)
+    assert await told_needs(fleet) == ["failed"]
+    if harness != "claude":  # a turn that goes on, and ends
+        event, fields = PROMPTS[harness]
+        await cli.tell(event, **fields)
+        await cli.tell(end, **ended)
+        assert await cli.needs() == "finished"
+
+
+@pytest.mark.parametrize(
+    ("event", "asked", "need"),
+    [
+        ("PermissionRequest", BASH, "permission"),
+        ("PreToolUse", ASK, "question"),
+        ("PreToolUse", PLAN, "plan_approval"),
+    ],
+)
+async def test_what_a_user_refused_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet, event: str, asked: dict[str, Any], need: str
+) -> None:
+    """No hook tells of the key; this notification comes only while nothing is asked."""
+    cli = await prompted(fleet)
+    await cli.tell(event, **asked)
+    assert await cli.needs() == need
+    fleet.clock.pass_by(MINUTE)
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert await cli.needs() == "finished"
+
+
+async def test_what_a_user_refused_a_subagent_with_a_key_is_asked_no_more_when_the_cli_idles(
+    fleet: Fleet,
+) -> None:
+    cli = await with_subagent(fleet)
+    await cli.tell("Stop", last_assistant_message="It looks around")
+    await cli.tell("PermissionRequest", **INNER, **BASH)
+    assert (await cli.state()).needs == "permission"
+    await cli.tell("Notification", notification_type="idle_prompt", message="Claude waits")
+    assert (await cli.state()).needs == "background"
+
+
 async def test_a_question_of_which_only_a_notification_tells_does_not_bring_a_session_back(
     fleet: Fleet,
 ) -> None:
@@ -283,6 +396,14 @@ async def test_a_question_of_which_only_a_notification_tells_does_not_bring_a_se
     await cli.tell("Notification", notification_type="agent_needs_input", message="You there?")
     assert (await fleet.do(AgentGet(cli.agent_id))).status == "gone"
     assert (await fleet.do(AttentionList())).agents == []
+
+
+async def test_the_end_of_a_session_ends_its_need_once(fleet: Fleet) -> None:
+    cli = await prompted(fleet)
+    await cli.tell("Stop", last_assistant_message="Done")
+    await cli.tell("SessionEnd", reason="exit")
+    assert (await fleet.do(AgentGet(cli.agent_id))).needs is None
+    assert await told_needs(fleet) == ["finished", "none"]
 
 
 async def test_the_same_need_told_twice_is_one_with_its_first_time(fleet: Fleet) -> None:
@@ -295,6 +416,30 @@ async def test_the_same_need_told_twice_is_one_with_its_first_time(fleet: Fleet)
     state = await cli.state()
     assert (state.since, state.text) == (since, "Bash: make")
     assert await told_needs(fleet) == ["permission"]
+
+
+@pytest.mark.parametrize("asked", [BASH, ASK, PLAN])
+async def test_a_request_told_after_its_answer_asks_for_nothing(
+    fleet: Fleet, asked: dict[str, Any]
+) -> None:
+    """Claude Code runs this hook while it asks: who answers at once is faster."""
+    cli = await prompted(fleet)
+    for number in ("1", "2"):
+        await cli.tell("PreToolUse", **asked | {"tool_use_id": number})
+        await cli.tell("PostToolUse", **asked | {"tool_use_id": number})
+    without_id = {name: asked[name] for name in ("tool_name", "tool_input")}
+    await cli.tell("PermissionRequest", **without_id)
+    assert await cli.needs() is None
+    await cli.tell("PreToolUse", **asked | {"tool_use_id": "4"})
+    await cli.tell("PermissionRequest", **without_id)
+    assert await cli.needs() is not None
+
+
+async def test_a_request_counts_where_no_beginning_of_its_call_is_told(fleet: Fleet) -> None:
+    cli = await prompted(fleet, "droid")
+    await cli.tell("PostToolUse", **BASH)
+    await cli.tell("PermissionRequest", **BASH)
+    assert await cli.needs() == "permission"
 
 
 # --- requests that a CLI may grant by itself -----------------------------------------------------
@@ -350,6 +495,20 @@ async def test_a_request_that_a_result_follows_was_granted_by_the_cli_itself(
     assert await cli.needs() is None
     assert await told_needs(virtual) == []
     assert virtual.sql("SELECT * FROM unconfirmed_asks") == []
+
+
+async def test_a_request_counts_although_another_call_begins_beside_it(
+    virtual: Fleet, autojump_clock: trio.testing.MockClock
+) -> None:
+    cli = await prompted(virtual, "codex")
+    await cli.tell("PreToolUse", **BASH)
+    await cli.tell("PermissionRequest", **BASH)
+    other = BASH | {"tool_use_id": "2"}
+    await cli.tell("PreToolUse", **other)
+    await trio.sleep(6)
+    assert await cli.needs() == "permission"
+    await cli.tell("PostToolUse", **other)
+    assert await cli.needs() is None
 
 
 @pytest.mark.parametrize("granted", [False, True])
@@ -486,7 +645,8 @@ async def test_a_heartbeat_of_an_agent_that_was_lost_ends_its_need(fleet: Fleet)
     ("told", "status"),
     [
         (("Stop", {}), "gone"),
-        (("StopFailure", {"error": "overloaded"}), "gone"),
+        (("StopFailure", {"error": "overloaded"}), "lost"),
+        (("StopFailure", {"error": "rate_limit"}), "lost"),
         (("PreToolUse", BASH), "lost"),
         (("PermissionRequest", BASH), "lost"),
         (("PreToolUse", ASK), "lost"),
@@ -505,6 +665,8 @@ async def test_a_process_that_ends_after_the_turn_leaves_and_one_in_its_middle_i
     agent = await fleet.do(AgentGet(cli.agent_id))
     assert (agent.status, agent.needs) == (status, "lost" if status == "lost" else None)
     assert (await told_needs(fleet))[-1] == ("lost" if status == "lost" else "none")
+    [mission] = fleet.sql("SELECT status FROM missions")
+    assert mission["status"] == ("in_progress" if status == "lost" else "completed")
 
 
 @pytest.mark.parametrize(("told", "need"), [("Stop", "finished"), ("PostToolUse", None)])

@@ -49,7 +49,7 @@ async def test_the_most_urgent_come_first_then_those_that_wait_longest(fleet: Fl
         await cli.tell(event, **fields)
         fleet.clock.pass_by(MINUTE)
     order = [state.agent_id.removeprefix("claude-") for state in await listed(fleet)]
-    assert order == ["may", "may-too", "asks", "failed", "limit", "finished", "works"]
+    assert order == ["may", "may-too", "asks", "failed", "limit", "works", "finished"]
     waiting = await listed(fleet, waiting=True)
     assert [state.agent_id for state in waiting] == [f"claude-{name}" for name in order[:5]]
     assert [state.agent_id for state in await listed(fleet, limit=2)] == [
@@ -102,6 +102,38 @@ async def test_who_is_gone_or_lost_with_a_mission_that_is_over_is_not_listed(fle
     await fleet.do(MissionComplete(mission.id))
     assert await listed(fleet) == []
     assert await listed(fleet, agent_id="nobody") == []
+
+
+async def test_of_lost_agents_the_newest_is_first_and_the_old_ones_hide_nobody_at_work(
+    fleet: Fleet,
+) -> None:
+    mission = await fleet.mission(0)
+    await fleet.agents(mission, "long-ago", "before", "now", "works")
+    lost = {"long-ago": fleet.clock.now}
+    fleet.clock.pass_by(24 * HOUR)
+    lost["before"] = fleet.clock.now
+    fleet.clock.pass_by(MINUTE)
+    lost["now"] = fleet.clock.now
+    for agent_id, at in lost.items():
+        fleet.sql(
+            "UPDATE agents SET status = 'lost', needs = 'lost', needs_since = :at WHERE id = :id",
+            at=at,
+            id=agent_id,
+        )
+    order = [state.agent_id for state in await listed(fleet)]
+    assert order == ["now", "before", "works", "long-ago"]
+    page = await fleet.do(AttentionList(limit=3))
+    assert ([state.agent_id for state in page.agents], page.more) == (order[:3], 1)
+
+
+async def test_a_call_that_changed_a_file_is_told_by_the_file(fleet: Fleet) -> None:
+    cli = Cli(fleet)
+    edit = {"file_path": f"{fleet.project}/a.py"}
+    for event in ("PreToolUse", "PostToolUse"):
+        await cli.tell(event, tool_name="Edit", tool_input=edit, tool_use_id="t")
+    doing = (await cli.state()).doing
+    assert doing is not None
+    assert (doing.what, doing.text, doing.ended) == ("edit", f"{fleet.project}/a.py", True)
 
 
 async def test_what_was_done_long_ago_is_looked_for_so_far_only(fleet: Fleet) -> None:
@@ -234,7 +266,7 @@ async def _steps(fleet: Fleet) -> int:
     steps = StatementSteps()
 
     def rule(tx, ctx):  # type: ignore[no-untyped-def]
-        return agent_states(tx, ctx, AttentionList())
+        return agent_states(tx, ctx, AttentionList())[0]
 
     for connection in apsw.connections():
         steps.watch(connection)

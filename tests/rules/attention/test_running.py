@@ -1,6 +1,7 @@
 """What runs for an agent: begun, seen and ended by what its hooks tell, and bounded."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -8,11 +9,14 @@ from fleetd.domain.agents import agents
 from fleetd.domain.attention import running
 from fleetd.harness.report import RunningItem
 from fleetd.protocol.requests.agent import AgentDeregister
+from fleetd.protocol.requests.agent import AgentList as AgentListing
 from fleetd.protocol.requests.attention import AttentionList, RunningWork
+from fleetd.protocol.requests.recovery import RecoveryContextGet
 from fleetd.protocol.requests.system import SystemForget
 from tests.support.fleet import MINUTE, Fleet
 from tests.support.hook_payloads import Cli, told_needs
 
+Step = tuple[str, dict[str, Any]]
 INNER = {"agent_id": "acb594f61d1631b05", "agent_type": "explore"}
 SHELL = {"id": "b1", "type": "shell", "command": "npm run serve"}
 
@@ -44,6 +48,28 @@ async def test_a_subagent_runs_from_its_start_to_its_end_and_its_hooks_are_signs
     assert await runs(cli) == []
 
 
+async def test_a_subagent_is_told_what_the_call_says_that_starts_it(fleet: Fleet, cli: Cli) -> None:
+    for number, task in enumerate(("Read the notes", "Look at the form")):
+        call = {"description": task, "prompt": "Please", "subagent_type": "explore"}
+        await cli.tell("PreToolUse", tool_name="Agent", tool_input=call, tool_use_id=f"t{number}")
+    await cli.tell("SubagentStart", agent_id="a", agent_type="explore")
+    await cli.tell("SubagentStop", agent_id="a", agent_type="explore")
+    for name in ("b", "c"):
+        await cli.tell("SubagentStart", agent_id=name, agent_type="explore")
+    [told] = fleet.sql("SELECT told FROM running_work WHERE id = 'a'")
+    assert told["told"] == "Read the notes"
+    assert {each.id: each.told for each in await runs(cli)} == {
+        "b": "Look at the form",
+        "c": "explore",
+    }
+    for name in ("b", "c"):
+        await cli.tell("SubagentStop", agent_id=name, agent_type="explore")
+    for number in range(2):
+        await cli.tell("PostToolUse", tool_name="Agent", tool_input={}, tool_use_id=f"t{number}")
+    await cli.tell("SubagentStart", agent_id="d", agent_type="explore")
+    assert [each.told for each in await runs(cli)] == ["explore"]
+
+
 async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
     fleet: Fleet, cli: Cli
 ) -> None:
@@ -52,6 +78,8 @@ async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
     await cli.tell("PostToolUse", **given, tool_response=response)
     [work] = await runs(cli)
     assert (work.kind, work.told, work.output) == ("shell", "npm run serve", "/tmp/b1.output")
+    prompt = (await fleet.do(RecoveryContextGet(agent_id=cli.agent_id))).prompt
+    assert f"- npm run serve: started in the background, {fleet.clock.now}" in prompt
     await cli.tell("Stop", background_tasks=[SHELL], session_crons=[])
     assert (await cli.state()).needs == "background"
     assert [each.output for each in await runs(cli)] == ["/tmp/b1.output"]
@@ -78,6 +106,91 @@ async def test_a_turn_is_finished_when_the_last_that_ran_without_it_has_ended(
     assert await told_needs(fleet) == ["background", "finished"]
 
 
+async def test_a_subagent_that_the_list_names_works_on_after_the_turn(
+    fleet: Fleet, cli: Cli
+) -> None:
+    names = ("a1b2c3d4e5f6a7b8c", "b1b2c3d4e5f6a7b8c")
+    for name in names:
+        inner = {"agent_id": name, "agent_type": "explore"}
+        await cli.tell("SubagentStart", **inner)
+        await cli.tell("PreToolUse", **inner, tool_name="Read", tool_input={}, tool_use_id="1")
+
+    async def standing() -> list[str]:
+        agents = (await fleet.do(AgentListing())).agents
+        return [each.status for each in sorted(agents, key=lambda each: each.id)]
+
+    assert await standing() == ["active", "active", "active"]
+    listed = {"id": names[0], "type": "subagent", "description": "Look around"}
+    await cli.tell("Stop", background_tasks=[listed], session_crons=[])
+    assert await standing() == ["waiting", "active", "waiting"]
+    await cli.tell("Stop", background_tasks=[], session_crons=[])
+    assert await standing() == ["waiting", "waiting", "waiting"]
+
+
+UNTOLD: dict[str, tuple[Step, Step, Step]] = {
+    "codex": (
+        ("UserPromptSubmit", {"prompt": "Go"}),
+        ("SubagentStart", INNER),
+        ("Stop", {}),
+    ),
+    "copilot": (
+        ("userPromptSubmitted", {"prompt": "Go"}),
+        ("subagentStart", {"agentName": "explore"}),
+        ("agentStop", {"stopReason": "end"}),
+    ),
+    "opencode": (
+        ("chat.message", {"prompt": "Go"}),
+        ("session.created", {"session_id": "inner", "parent_id": "12f459b8", "agent": "explore"}),
+        ("session.idle", {}),
+    ),
+}
+
+
+@pytest.mark.parametrize("harness", UNTOLD)
+async def test_a_subagent_of_a_cli_without_lists_is_over_after_a_turn_without_it(
+    fleet: Fleet, harness: str
+) -> None:
+    session, (prompt, start, end) = Cli(fleet, harness), UNTOLD[harness]
+    await session.tell(prompt[0], **prompt[1])
+    await session.tell(start[0], **start[1])
+    await session.tell(end[0], **end[1])
+    assert (await session.state()).needs == "background"
+    fleet.clock.pass_by(MINUTE)
+    await session.tell(prompt[0], **prompt[1])
+    await session.tell(end[0], **end[1])
+    assert (await session.state()).needs == "finished"
+    assert await runs(session) == []
+
+
+async def test_a_subagent_that_is_heard_of_runs_on_whatever_was_thought_of_its_end(
+    fleet: Fleet,
+) -> None:
+    session = Cli(fleet, "codex")
+    call = {**INNER, "tool_name": "Bash", "tool_input": {"command": "make"}}
+    await session.tell("UserPromptSubmit", prompt="Go")
+    await session.tell("SubagentStart", **INNER)
+    for number in ("1", "2"):
+        await session.tell("UserPromptSubmit", prompt="Go on")
+        await session.tell("PreToolUse", **call, tool_use_id=number)
+        await session.tell("Stop")
+        assert (await session.state()).needs == "background"
+    await session.tell("UserPromptSubmit", prompt="Go on")
+    await session.tell("Stop")
+    assert (await session.state()).needs == "finished"
+    await session.tell("PreToolUse", **call, tool_use_id="3")
+    state = await session.state()
+    assert (state.needs, [each.id for each in state.running]) == ("background", [INNER["agent_id"]])
+
+
+async def test_a_turn_that_its_user_broke_off_ends_its_subagents(fleet: Fleet) -> None:
+    session = Cli(fleet, "codex")
+    await session.tell("UserPromptSubmit", prompt="Go")
+    await session.tell("SubagentStart", **INNER)
+    await session.tell("Interrupt")
+    assert (await session.state()).needs == "finished"
+    assert await runs(session) == []
+
+
 async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
     crons = [{"id": "c1", "schedule": "*/5 * * * *", "prompt": "Look"}]
     await cli.tell("Stop", background_tasks=[], session_crons=crons)
@@ -85,6 +198,23 @@ async def test_a_schedule_keeps_no_turn_going(cli: Cli) -> None:
     assert [(each.kind, each.told) for each in await runs(cli)] == [
         ("schedule", "*/5 * * * *: Look")
     ]
+
+
+@pytest.mark.parametrize("event", ["TeammateIdle", "TaskCreated", "TaskCompleted"])
+async def test_a_teammate_keeps_no_turn_going(cli: Cli, event: str) -> None:
+    await cli.tell(event, teammate_name="ann", task_id="1", task_subject="Read")
+    await cli.tell("Stop", background_tasks=[], session_crons=[])
+    assert (await cli.state()).needs == "finished"
+
+
+async def test_a_teammate_runs_from_a_sign_of_its_work_until_it_is_idle(cli: Cli) -> None:
+    for number in ("1", "2"):
+        await cli.tell("TaskCreated", teammate_name="ann", task_id=number, task_subject="Read")
+        assert [(each.id, each.kind, each.told) for each in await runs(cli)] == [
+            ("ann", "teammate", "Read")
+        ]
+        await cli.tell("TeammateIdle", teammate_name="ann", team_name="us")
+        assert await runs(cli) == []
 
 
 @pytest.mark.parametrize("end", ["SessionEnd", "deregister", "process"])

@@ -10,10 +10,13 @@ from trio.testing import MockClock
 
 from fleetd.domain.artifacts.ingest import repair_row
 from fleetd.domain.artifacts.outbox import purge
+from fleetd.domain.attention import running
 from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
+from fleetd.domain.liveness import needs
 from fleetd.engine.lifecycle import ERASURE_RETRY_S
+from fleetd.harness.report import RunningItem
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentNote, AgentRegister
 from fleetd.protocol.requests.checkpoint import (
@@ -127,6 +130,46 @@ async def test_an_agent_that_works_elsewhere_stays_without_its_note(fleet: Fleet
     assert (alice.note, alice.mission_id) == (None, None)
     assert (await fleet.sorties(second))[0].assigned_to == "alice"
     assert SECRET not in str(fleet.dump())
+
+
+async def test_an_agent_that_stays_asks_and_runs_nothing_of_a_forgotten_mission(
+    fleet: Fleet,
+) -> None:
+    first, second = await fleet.mission(1), await fleet.mission(2, title="Second")
+    await fleet.work(second, 0, "alice")
+    await fleet.work(second, 1, "bob")
+
+    async def tell(agent: str, work: str) -> None:
+        item = RunningItem(work, "shell", f"make {SECRET}", f"/tmp/{SECRET}")
+        await fleet.engine.write(running.see, agent, [item], fleet.clock.now)
+        await fleet.engine.write(needs.ask, agent, SECRET, fleet.clock.now, 10**6)
+        asks = needs.Need("permission", SECRET)
+        await fleet.engine.write(needs.set_need, agent, asks, fleet.clock.now)
+
+    for agent in ("alice", "bob"):
+        await fleet.do(AgentRegister(agent, "specialist", mission_id=first.id))
+        await fleet.do(EventAppend("prompt_submitted", agent_id=agent))
+        await tell(agent, "earlier")
+    await fleet.engine.write(running.end_all, "bob")
+    await fleet.do(AgentRegister("bob", "specialist", mission_id=second.id))
+    await tell("bob", "now")
+
+    await fleet.do(SystemForget(first.id))
+
+    alice, bob = [await fleet.do(AgentGet(each)) for each in ("alice", "bob")]
+    assert (alice.needs, alice.needs_text) == ("permission", None)
+    assert (bob.needs, bob.needs_text) == ("permission", SECRET)
+    told = {
+        (row["agent_id"], row["id"], row["told"] is None, row["output"] is None)
+        for row in fleet.sql("SELECT * FROM running_work")
+    }
+    assert told == {
+        ("alice", "earlier", True, True),
+        ("bob", "earlier", True, True),
+        ("bob", "now", False, False),
+    }
+    asked = fleet.sql("SELECT agent_id, text FROM unconfirmed_asks")
+    assert {row["agent_id"]: row["text"] for row in asked} == {"alice": None, "bob": SECRET}
 
 
 async def test_a_session_goes_with_its_own_missions_and_leaves_the_shared_ones(

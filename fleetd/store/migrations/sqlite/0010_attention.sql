@@ -1,6 +1,9 @@
 -- What an agent needs of a person, in words, and when a limit that it met ends.
 ALTER TABLE agents ADD COLUMN needs_text TEXT;
 ALTER TABLE agents ADD COLUMN needs_reset_at TEXT;
+-- Who is lost already is lost for a person, too.
+UPDATE agents SET needs = 'lost', needs_since = last_seen_at
+    WHERE status = 'lost' AND succeeded_by IS NULL;
 -- A request for permission that counts unless its agent goes on at once.
 CREATE TABLE unconfirmed_asks (
     agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
