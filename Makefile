@@ -14,6 +14,7 @@
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
+#   make eval-briefing  score what briefings say of 51 sessions, beside what else could be given
 
 PYTHON ?= python3
 # Tests wait for disks and processes now and then: one more than there are cores keeps all busy.
@@ -21,7 +22,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-shared clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -100,6 +101,9 @@ bench-shared: $(VENV)/.installed-dev
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }
 	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
+
+eval-briefing: $(VENV)/.installed
+	@$(BIN)/python -m benchmarks.briefing.evaluation $(ARGS)
 
 recording: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.recording

@@ -1,0 +1,1 @@
+"""What a briefing is worth to the agent that reads it."""

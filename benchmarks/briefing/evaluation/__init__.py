@@ -1,0 +1,1 @@
+"""Offline: which facts of a session stand in its briefing, and what else stands there."""

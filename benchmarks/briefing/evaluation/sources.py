@@ -1,0 +1,31 @@
+"""What an agent could be given after a compaction: our briefing, and what it is compared with."""
+
+from collections.abc import Callable
+from functools import partial
+
+from . import record, transcript
+from .session import Session
+
+OURS = "fleetd"
+NOTHING = "no briefing"
+SUMMARY = "own summary"
+PAST = f"fleetd {record.REVISION}"
+DUMP = "dump"
+SOURCES = (OURS, NOTHING, SUMMARY, PAST, DUMP)
+
+Told = Callable[[int], str | None]
+"""Returns what a source gives within a budget, None where it has nothing to give."""
+
+
+def baselines(name: str, session: Session) -> dict[str, Told]:
+    """Return what a session's agent could be given in the place of our briefing."""
+    return {
+        NOTHING: lambda _: "",
+        SUMMARY: partial(_summary, session),
+        PAST: record.recorded(name).get,
+        DUMP: partial(transcript.dump, session),
+    }
+
+
+def _summary(session: Session, budget: int) -> str | None:
+    return None if session.summary is None else session.summary[:budget]
