@@ -72,6 +72,18 @@ async def test_the_same_is_noted_once_and_a_withdrawn_one_may_come_again(fleet: 
     assert await texts(fleet) == ["Permission denied: “Bash: x”"]
 
 
+async def test_a_transcript_tells_of_refusals_each_time_it_is_read(fleet: Fleet) -> None:
+    window = await session(fleet, harness="codex")
+    said = (Refused("permission", f"exec command: make push {SECRET}", retold=True),)
+    for _ in range(2):
+        await window.tell(Paused("Done"), earlier=said)
+        fleet.clock.pass_by(MINUTE)
+    [note] = await facts(fleet)
+    assert note.text.startswith("Permission denied: “exec command: make push ")
+    assert (note.origin, note.agent_id) == ("fact", "codex-12f459b8")
+    assert SECRET not in str(fleet.dump())
+
+
 async def test_no_agent_withdraws_a_fact(fleet: Fleet) -> None:
     window = await session(fleet)
     await window.tell(Refused("permission", "Bash: x"))
@@ -103,6 +115,15 @@ async def test_a_prompt_in_the_place_of_an_approval_leaves_a_plan_unapproved(
     assert await texts(fleet) == ["The user did not approve the plan: “Write the parser”"]
     await window.tell(PromptSubmitted("Go on"))
     assert len(await facts(fleet)) == 1
+
+
+async def test_a_reminder_that_the_agent_idles_leaves_a_plan_unapproved_too(fleet: Fleet) -> None:
+    window = await session(fleet)
+    await window.tell(PlanProposed(PLAN))
+    assert await texts(fleet) == []
+    await window.tell(Paused(reminder=True))
+    await window.tell(Paused(reminder=True))
+    assert await texts(fleet) == ["The user did not approve the plan: “Write the parser”"]
 
 
 @pytest.mark.parametrize(
