@@ -15,6 +15,7 @@ from .payload import (
     VERSION_CHARS,
     ToolCall,
     cut,
+    cut_output,
     event_name,
     happenings_of,
     listed,
@@ -156,7 +157,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     said = call.payload.get("tool_response")
     if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:
         passed = int(found[1]) == 0
-        return passed, None if passed else cut(said, ERROR_CHARS)
+        return passed, None if passed else cut_output(said, ERROR_CHARS)
     return None, None
 
 

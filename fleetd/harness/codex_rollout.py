@@ -15,6 +15,7 @@ from .payload import (
     ITEMS,
     MESSAGE_CHARS,
     cut,
+    ended_with,
     listed,
     path,
     table,
@@ -228,8 +229,7 @@ def _by_output(call_id: str, call: Payload, said: str) -> ToolFinished | None:
 def _shell(call_id: str, line: str | None, code: int, output: Any) -> ToolFinished | None:
     if line is None:
         return None
-    last = output.strip()[-ERROR_CHARS // 2 :] if isinstance(output, str) else ""
-    error = cut(f"Exit code {code}: {last}".removesuffix(": "), ERROR_CHARS)
+    error = ended_with(f"Exit code {code}", output if isinstance(output, str) else "")
     return ToolFinished(
         tool="Bash",
         call_id=call_id,

@@ -24,6 +24,7 @@ from .payload import (
     Handler,
     ToolCall,
     cut,
+    ended_with,
     event_name,
     happenings_of,
     need,
@@ -221,7 +222,10 @@ def _ended(said: str) -> Outcome:
         # A summary that the user had asked for in the place of the output tells nothing.
         return (True if _RAN.match(said) else None), None
     passed = end[2] in _NOTHING_WRONG
-    return passed, None if passed else cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
+    printed = said[: end.start() - _END_CHARS] if len(said) > _END_CHARS else said[: end.start()]
+    output = printed.partition("Output: ")[2].removeprefix("(empty)")
+    status = cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
+    return passed, None if passed else ended_with(status, output)
 
 
 def _said(call: ToolCall) -> str:

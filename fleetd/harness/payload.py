@@ -33,6 +33,8 @@ MESSAGE_CHARS = 4_000
 PROMPT_CHARS = 60_000
 PATH_CHARS = 4_096
 WORD_CHARS = 200
+# A longer first line of a command's output says nothing about how it ended.
+FIRST_LINE_CHARS = 100
 VERSION_CHARS = 64
 # No window is larger, whatever a payload says.
 MOST_TOKENS = 1_000_000_000
@@ -111,6 +113,20 @@ def cut(value: str, most: int) -> str:
     """Return a text of at most ``most`` characters, without control characters."""
     clean = _UNPRINTABLE.sub("", value[:most])
     return clean if len(value) <= most else clean[: most - 1] + "…"
+
+
+def cut_output(said: str, most: int) -> str:
+    """Return what a command printed, at most ``most`` characters: its first line and its end.
+
+    The end is what counts: there test programs say what failed. It begins with a whole line.
+    """
+    said = said.strip()
+    if len(said) <= most:
+        return cut(said, most)
+    first = said.partition("\n")[0]
+    head = f"{first}\n…\n" if len(first) <= FIRST_LINE_CHARS else "…\n"
+    end = said[len(head) - most :]
+    return cut(head + (end.partition("\n")[2].strip() or end), most)
 
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
@@ -198,10 +214,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     @property
     def output(self) -> str:
         """Return what the tool printed, empty where the harness does not say it."""
-        for name in _RESULTS:
-            if isinstance(said := self.payload.get(name), str):
-                return said[:OUTPUT_CHARS]
-        return text(self.result, "stdout", "output", most=OUTPUT_CHARS) or ""
+        return _said(self.payload, *_RESULTS) or _said(self.result, "stdout", "output")
 
     @property
     def edits(self) -> tuple[str, ...]:
@@ -318,7 +331,7 @@ def reverted(call: ToolCall, output: str | None = None) -> tuple[CommitReverted,
     """Return the commits that a command reverted, as Git printed it; empty for other commands."""
     if call.command is None or "revert" not in call.command:
         return ()
-    printed = call.output if output is None else output[:OUTPUT_CHARS]
+    printed = (call.output if output is None else output)[:OUTPUT_CHARS]
     found = []
     for line in islice(_REVERTED.finditer(printed), REVERTED):
         # An older Git says "Revert "Revert "Add retries""" of what is there again.
@@ -339,8 +352,13 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
         # An exit status that the harness has a meaning for, such as grep's 1, is no failure.
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
-        return passed, None if passed else f"Exit code {code}"
+        return passed, None if passed else ended_with(f"Exit code {code}", call.output)
     return (None if call.silent else True), None
+
+
+def ended_with(status: str, output: str) -> str:
+    """Return how a command ended, with what it printed last."""
+    return cut_output(f"{status}\n{output}", ERROR_CHARS)
 
 
 def _is_background(call: ToolCall) -> bool:
@@ -351,7 +369,13 @@ def _is_background(call: ToolCall) -> bool:
 def _error(payload: Payload) -> str | None:
     names = ("error", "message")
     inner = table(payload, "error")
-    return text(payload, *names, most=ERROR_CHARS) or text(inner, *names, most=ERROR_CHARS)
+    return cut_output(_said(payload, *names) or _said(inner, *names), ERROR_CHARS) or None
+
+
+def _said(source: Payload, *names: str) -> str:
+    """Return the first of these fields that is a text with something in it, as it is."""
+    texts = (value for name in names if isinstance(value := source.get(name), str))
+    return next((value for value in texts if value.strip()), "")
 
 
 def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
