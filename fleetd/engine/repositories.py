@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from ..domain.core.context import WorkingTree
 from ..domain.redaction.redact import redact
 from ..host import git
 from ..host.file_system import FileSystem, PathUnanswered, PathWalk, within
@@ -270,33 +271,32 @@ def _path(path: str) -> str | None:
     return path.lstrip("/") or None
 
 
-async def summary(directory: str | None) -> tuple[str, ...]:
-    """Return branch, commit and changed files of the repository a directory is in, as sentences.
+async def working_tree(directory: str | None) -> WorkingTree | None:
+    """Return branch, commit and changed files of the repository that a directory is in.
 
-    Empty where there is no repository, or Git does not tell it all in half a second: whoever
+    None where there is no repository, or Git does not tell it all in half a second: whoever
     waits for a briefing waits no longer than that.
     """
     if directory is None:
-        return ()
+        return None
     with trio.move_on_after(git.SECONDS), contextlib.suppress(git.GitSlow, git.GitAbsent):
-        return await _summary(Path(directory))
-    return ()
+        return await _working_tree(Path(directory))
+    return None
 
 
-async def _summary(place: Path) -> tuple[str, ...]:
+async def _working_tree(place: Path) -> WorkingTree | None:
     look = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
     status = await git.ask(place, *look, settings=await _without_filters(place))
-    if status is None:
-        return ()
-    lines = status.splitlines()
-    facts = [_branch(lines[0])] if lines else []
-    if commit := await git.ask(place, "log", "-1", "--no-show-signature", f"--format={_COMMIT}"):
-        facts.append(_commit(commit))
-    changed = lines[1:]
-    facts += [f"Changed: {path(redact(line))}" for line in changed[:CHANGED_MAX]]
-    if len(changed) > CHANGED_MAX:
-        facts.append(f"Changed: {len(changed) - CHANGED_MAX} more files")
-    return tuple(facts)
+    if not status:
+        return None
+    branch, *changed = status.splitlines()
+    commit = await git.ask(place, "log", "-1", "--no-show-signature", f"--format={_COMMIT}")
+    return WorkingTree(
+        branch=_branch(branch),
+        commit=_commit(commit) if commit else "",
+        changed=tuple(path(redact(line)) for line in changed[:CHANGED_MAX]),
+        more=max(0, len(changed) - CHANGED_MAX),
+    )
 
 
 _COMMIT = "%h%x00%an%x00%s"
@@ -308,15 +308,15 @@ def _branch(line: str) -> str:
     told = line.removeprefix("## ")
     # No name of a branch has a blank, and what stands behind it are Git's own words.
     if told.startswith(_UNBORN):
-        return f"Branch: {_quoted(told.removeprefix(_UNBORN))}, no commits yet"
+        return f"{_quoted(told.removeprefix(_UNBORN))}, no commits yet"
     names, _, rest = told.partition(" ")
-    return f"Branch: {_quoted(names)} {rest}".rstrip()
+    return f"{_quoted(names)} {rest}".rstrip()
 
 
 def _commit(told: str) -> str:
     """Tell a commit's hash, author and subject; the latter two are as free texts as any."""
     name, author, subject = told.split("\0", 2)
-    return f"Commit: {name} by {_quoted(author)}: {_quoted(subject)}"
+    return f"{name} by {_quoted(author)}: {_quoted(subject)}"
 
 
 def _quoted(text: str) -> str:

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from .claude import HANDLERS, subagent
 from .codex_rollout import told_by
 from .payload import (
-    ERROR_CHARS,
     VERSION_CHARS,
     ToolCall,
     cut,
-    cut_output,
+    ended_with,
     event_name,
     happenings_of,
     listed,
@@ -157,7 +156,8 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     said = call.payload.get("tool_response")
     if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:
         passed = int(found[1]) == 0
-        return passed, None if passed else cut_output(said, ERROR_CHARS)
+        output = said.partition("\nOutput:\n")[2]
+        return passed, None if passed else ended_with(f"Exit code {found[1]}", output)
     return None, None
 
 

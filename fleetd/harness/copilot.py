@@ -161,12 +161,13 @@ def _in_claudes_fields(said: Payload) -> Payload:
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
     said_back = _result(said)
-    found = _EXIT.search(said_back[-200:])
+    found = _EXIT.search(said_back, max(0, len(said_back) - 200))
+    ended: Payload = {"exit_code": int(found[1])} if found else {}
     return {
         **said,
         "tool_name": said.get("toolName"),
         "tool_input": given,
-        "tool_result": {"output": said_back} | ({"exit_code": int(found[1])} if found else {}),
+        "tool_result": {"output": said_back[: found and found.start()], **ended},
     }
 
 
@@ -184,7 +185,7 @@ def _session_started(call: ToolCall) -> Happenings:
 def _tool_finished(call: ToolCall) -> Happenings:
     kind = text(table(call.payload, "toolResult"), "resultType", "result_type")
     if kind not in (None, "success"):
-        shown = cut(_result(call.payload), ERROR_CHARS) or kind
+        shown = _result(call.payload).strip() or kind
         failed = tool_failed(ToolCall({**call.payload, "error": shown}, call.cwd))
         return (*failed, Refused("permission", asked_for(call))) if kind in REFUSED else failed
     return tool_finished(call)

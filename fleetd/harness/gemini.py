@@ -79,6 +79,7 @@ _END = re.compile(
     r"(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"
     r"(?:\n</untrusted_context>)?(?:\s*\[System\][^\n]*)?\s*\Z"
 )
+_OUTPUT = re.compile(r"^Output: (?!\(empty\)\Z)", re.MULTILINE)
 _NOTHING_WRONG = frozenset(("0", "(none)"))
 _STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
 _AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
@@ -223,9 +224,9 @@ def _ended(said: str) -> Outcome:
         return (True if _RAN.match(said) else None), None
     passed = end[2] in _NOTHING_WRONG
     printed = said[: end.start() - _END_CHARS] if len(said) > _END_CHARS else said[: end.start()]
-    output = printed.partition("Output: ")[2].removeprefix("(empty)")
+    begun = _OUTPUT.search(printed)
     status = cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
-    return passed, None if passed else ended_with(status, output)
+    return passed, None if passed else ended_with(status, printed[begun.end() :] if begun else "")
 
 
 def _said(call: ToolCall) -> str:

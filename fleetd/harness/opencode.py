@@ -53,6 +53,8 @@ from .report import (
 
 # Of what a permission is about, so many are named.
 PATTERNS = 5
+# What OpenCode gives for the output of a command that printed nothing.
+NO_OUTPUT = "(no output)"
 # What OpenCode says where the user, or a rule of theirs, refused a tool call.
 _SAID_NO = re.compile(
     r"The user (?:rejected permission to use|has specified a rule which prevents you from using)"
@@ -118,12 +120,14 @@ def _in_claudes_fields(payload: Payload) -> Payload:
     """Return a payload as the readers of Claude's tool calls know it."""
     metadata, time = table(payload, "metadata"), table(payload, "time")
     begun, ended = whole(time, "start"), whole(time, "end")
+    printed = metadata.get("output")
+    output = None if printed == NO_OUTPUT else printed
     return {
         **payload,
         "tool_name": payload.get("tool"),
         "tool_input": payload.get("args"),
         "tool_use_id": payload.get("call_id"),
-        "tool_output": {"exit_code": metadata.get("exit"), "output": metadata.get("output")},
+        "tool_output": {"exit_code": metadata.get("exit"), "output": output},
         "duration_ms": None if begun is None or ended is None else max(0, ended - begun),
     }
 

@@ -42,6 +42,8 @@ MOST_TOKENS = 1_000_000_000
 # Half a character of two, as JSON and JavaScript can write it: nothing can be kept that has one.
 _HALF = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# What a terminal takes for a colour or for a movement of its cursor.
+_COLOUR = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")
 
 
 def text(payload: Payload, *names: str, most: int = WORD_CHARS) -> str | None:
@@ -121,12 +123,12 @@ def cut_output(said: str, most: int) -> str:
     The end is what counts: there test programs say what failed. It begins with a whole line.
     """
     said = said.strip()
-    if len(said) <= most:
-        return cut(said, most)
-    first = said.partition("\n")[0]
-    head = f"{first}\n…\n" if len(first) <= FIRST_LINE_CHARS else "…\n"
-    end = said[len(head) - most :]
-    return cut(head + (end.partition("\n")[2].strip() or end), most)
+    if len(said) > most:
+        first = said[: FIRST_LINE_CHARS + 1].partition("\n")[0]
+        head = f"{first}\n…\n" if len(first) <= FIRST_LINE_CHARS else "…\n"
+        end = said[len(head) - most :]
+        said = head + (end.partition("\n")[2] or end)
+    return cut(_COLOUR.sub("", said), most)
 
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
@@ -314,7 +316,7 @@ def tool_failed(call: ToolCall) -> Happenings:
     """Tell that a tool call failed, or that the user stopped it."""
     error = _error(call.payload) or "it failed without a reason"
     if call.payload.get("is_interrupt") is True:
-        error = f"stopped by the user: {error}"[:ERROR_CHARS]
+        error = cut_output(f"stopped by the user: {error}", ERROR_CHARS)
     return (
         ToolFinished(
             tool=call.tool,
@@ -352,13 +354,14 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
         # An exit status that the harness has a meaning for, such as grep's 1, is no failure.
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
-        return passed, None if passed else ended_with(f"Exit code {code}", call.output)
+        printed = f"{call.output.rstrip()}\n{_said(result, 'stderr')}"
+        return passed, None if passed else ended_with(f"Exit code {code}", printed)
     return (None if call.silent else True), None
 
 
 def ended_with(status: str, output: str) -> str:
     """Return how a command ended, with what it printed last."""
-    return cut_output(f"{status}\n{output}", ERROR_CHARS)
+    return cut_output(f"{status}\n{output.strip()}", ERROR_CHARS)
 
 
 def _is_background(call: ToolCall) -> bool:

@@ -123,6 +123,23 @@ def verbatim(text: str, limit: int = 2_000) -> str:
     return whole if len(whole) <= limit else whole[: limit - 1].rstrip() + "…"
 
 
+def verbatim_end(text: str, limit: int) -> str:
+    """Return the end of somebody's words as such a block: whole lines, if they are not too long."""
+    lines = [line for each in text.splitlines() if (line := clean(each))]
+    end: list[str] = []
+    room = limit - len("  > …")
+    for line in reversed(lines):
+        room -= len(f"\n  > {line}")
+        if room < 0:
+            break
+        end.append(line)
+    if lines and not end:
+        end = ["…" + lines[-1][-max(limit - len("  > …"), 1) :]]
+    elif len(end) < len(lines):
+        end.append("…")
+    return "\n".join(f"  > {line}" for line in reversed(end))
+
+
 def clean_block(text: str) -> str:
     """Return text without those characters; line breaks and tabs stay."""
     return "\n".join("\t".join(map(_printable, line.split("\t"))) for line in text.splitlines())
@@ -135,6 +152,15 @@ def _printable(text: str) -> str:
     import unicodedata
 
     return "".join(c for c in text if unicodedata.category(c)[0] != "C")
+
+
+def ago(ms: int) -> str:
+    """Render how long ago something was, in ms: ``12 minutes ago``."""
+    seconds = max(ms, 0) // 1000
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if (count := seconds // length) > 0:
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
 
 
 def duration(ms: int) -> str:

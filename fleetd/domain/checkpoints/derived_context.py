@@ -105,7 +105,7 @@ def _steps(own: Sequence[SortieState], titles: Titles) -> list[str]:
     open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
     told, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())
-    return [*(step(s, titles.of(s)) for s in told), *left]
+    return [*(step(s, titles) for s in told), *left]
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:

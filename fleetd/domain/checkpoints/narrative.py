@@ -178,12 +178,15 @@ def sentence(event: Event) -> str:
     return tell(who, event.data)
 
 
-def step(sortie: SortieState, title: str = "") -> str:
+def step(sortie: SortieState, titles: Titles | None = None) -> str:
     """Tell what is open about a sortie, as the next step of whoever takes it up.
 
-    ``title`` is its title as the reader may see it, by default as it is.
+    ``titles`` are as the reader may see them, who is not told its own name; without them
+    everything is as it was said.
     """
-    who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
+    title = titles.of(sortie) if titles else ""
+    others = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
+    who = f" by {others}" if others else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
     told = f"{title or sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
     return f"{told}: {quote(sortie.progress_notes)}" if sortie.progress_notes else told

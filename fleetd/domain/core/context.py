@@ -18,6 +18,8 @@ class Caller(msgspec.Struct, frozen=True):
     kind: Literal["client", "daemon"]
     uid: int
     pid: int | None = None
+    hook: bool = False
+    """Whether it asks for the agent behind a hook, which reads the answer."""
 
 
 class TranscriptMark(msgspec.Struct, frozen=True):
@@ -53,6 +55,19 @@ class EditedFile(msgspec.Struct, frozen=True):
     """The path inside the repository, else the real path."""
 
 
+class WorkingTree(msgspec.Struct, frozen=True):
+    """What Git says of a working tree; names are in quotes, and without secrets."""
+
+    branch: str
+    """The branch and what it follows, in Git's words."""
+    commit: str = ""
+    """The newest commit: hash, author and subject; empty where there is none."""
+    changed: tuple[str, ...] = ()
+    """Changed files as ``git status --porcelain`` has them, relative to the root."""
+    more: int = 0
+    """How many more files are changed."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
@@ -70,8 +85,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Agents of the mission whose process is gone."""
     unreadable: dict[str, str] = {}
     """Checkpoints of which no copy can be used, and why, in a sentence."""
-    repository: tuple[str, ...] = ()
-    """What Git says about the project, line by line."""
+    working_tree: WorkingTree | None = None
+    """What Git says of the directory in which the agent works that is briefed."""
     agent_pid: int | None = None
     """The process of the agent whose hook reports."""
     harness_version: str | None = None

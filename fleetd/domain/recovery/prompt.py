@@ -5,14 +5,22 @@ is quoted, so that it cannot pass for instructions, and control characters are r
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from ...protocol.display import LINE_CHARS, duration, path, quote, short, verbatim
+from ...protocol.display import (
+    ago,
+    clean,
+    duration,
+    path,
+    quote,
+    short,
+    verbatim,
+    verbatim_end,
+)
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.attention import RunningWork
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
@@ -26,81 +34,78 @@ from ..core.context import Context
 from ..core.event_log import data_of
 from ..core.tx import Row, Tx
 from ..locks.keys import display_file
+from ..missions.selection import is_automatic
 from ..notes.briefing import note_lines
 from ..snapshots import recovery_context
-from ..snapshots.recovery_context import SnapshotScope, snapshot_scope
+from ..snapshots.plan_steps import FAILED_FIRST
+from ..snapshots.recovery_context import snapshot_scope
 from .context_builder import build, sees_whole_mission
+from .prompt_layout import LEAST_SAID, SHARE, Section, cut, render
 from .restore_context import RestoreContext
 
-Head = Callable[[int], str]
-"""Returns the head of a prompt, its lines cut to so many characters."""
-OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
-SAID = "What Your User Said"
-# Into how many parts a prompt is divided of which no section may have more than one.
-SHARE = 4
-LEAST_SAID = 80
-COMMANDS = 10
-PROMPTS = 5
+BEFORE = "What Your User Said Before"
+# Events of each kind that are looked at for the newest of them.
+LOOKED_AT = 50
+COMMANDS, PROMPTS, ANSWERS = 6, 5, 20
 # Of one sender, and of all: mail that is not dealt with, the oldest first.
 MESSAGES_OF_ONE, MESSAGES = 5, 20
 # Of what runs for an agent, the characters of what it was told.
-TOLD_CHARS = 120
-CONFLICTS = 5
+TOLD_CHARS, MAIL_CHARS = 120, 160
+CONFLICTS, HELD = 5, 5
 # So many of the notes that a person pinned are never left out, and none is longer than this part.
 PINNED, NOTE_SHARE = 3, 16
-CLOSING = "Please review the current state and continue the mission."
+# What a failed command printed last, and an answer, have this part of a prompt at most.
+OUTPUT_SHARE, OUTPUT_CHARS = 6, 800
+ANSWER_SHARE, ANSWER_CHARS = 8, 1_000
 
 
-class Section(msgspec.Struct):
-    """A heading with its items; ``command`` shows the items that had no room.
+class Reader(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is briefed of a mission, from where, and in how many characters."""
 
-    ``always`` keeps the heading when there is nothing to say (``- None``). ``needed`` sections
-    are shortened last. ``least`` items are never left out.
-    """
-
-    heading: str
-    items: list[str]
-    command: str = ""
-    always: bool = False
-    needed: bool = False
-    left_out: int = 0
-    least: int = 0
-    chars: int = 0
-    """How many characters the items have: counted anew at each cut, a long list would take long."""
-
-    def __post_init__(self) -> None:
-        """Count the items' characters."""
-        self.chars = sum(map(len, self.items))
-
-    def text(self) -> str:
-        """Return the section as Markdown, empty when there is nothing to say."""
-        lines = [*self.items, *self._end()]
-        return "\n".join([f"### {self.heading}", *lines]) if lines else ""
+    tx: Tx
+    ctx: Context
+    mission: Row
+    agent_id: str | None
+    only_agent: str | None
+    """The agent again when it sees only its own part of the mission."""
+    max_chars: int
 
     @property
-    def length(self) -> int:
-        """Return how long ``text`` is, of a section that has something to say."""
-        end = self._end()
-        return (
-            len(f"### {self.heading}") + self.chars + len(self.items) + sum(len(e) + 1 for e in end)
-        )
+    def mission_id(self) -> str:
+        """Return the mission."""
+        return str(self.mission["id"])
 
-    def _end(self) -> list[str]:
-        """Return the line behind the items, if there is one."""
-        if self.left_out:
-            shown = f": {self.command}" if self.command else ""
-            return [f"- ({self.left_out} more{shown})"]
-        return ["- None"] if self.always and not self.items else []
+    def ago(self, at: str) -> str:
+        """Return how long ago a time was."""
+        return ago(self.ctx.now_ms - to_ms(at))
 
-    @property
-    def spare(self) -> bool:
-        """Whether an item can be left out."""
-        return len(self.items) > self.least
+    def file(self, name: str) -> str:
+        """Return a file's name as it is below the repository, else as it is."""
+        for root in (self.ctx.facts.here.place, self.mission["project_dir"]):
+            if root and name.startswith(f"{root.rstrip('/')}/"):
+                return path(name[len(root.rstrip("/")) + 1 :])
+        return path(name)
 
-    def drop_last(self) -> None:
-        """Leave the last item out."""
-        self.chars -= len(self.items.pop())
-        self.left_out += 1
+    def newest(self, kind: str, most: int) -> list[Row]:
+        """Return the newest events of a type that are this reader's to see, newest first."""
+        return newest(self.tx, self.mission_id, kind, self.only_agent, most)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The newest instruction with the answers around it, and the instructions before it."""
+
+    task: list[str]
+    before: list[str]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """How a command ended, and when; ``result`` is empty where only its end is known."""
+
+    name: str
+    result: str
+    at: str
+    error: str = ""
+    background: bool = False
 
 
 def brief(
@@ -118,119 +123,71 @@ def brief(
     ``restore`` is the recovery that just took place, if one did, and ``progress_note`` what it did.
     """
     context = build(tx, ctx, mission, sorties, checkpoint, request.agent_id, restore)
-    max_chars = request.max_chars or ctx.config.prompt.max_chars
-    sections = _sections(tx, ctx, mission, sorties, context, request.agent_id, max_chars, restore)
-    taken_over_from = restore.request.take_over_from if restore else None
-    head = partial(_head, mission, context, progress_note, taken_over_from)
-    return context, render(head, sections, max_chars, mission["id"])
+    agent_id = request.agent_id
+    reader = Reader(
+        tx=tx,
+        ctx=ctx,
+        mission=mission,
+        agent_id=agent_id,
+        only_agent=None if sees_whole_mission(tx, agent_id, sorties) else agent_id,
+        max_chars=request.max_chars or ctx.config.prompt.max_chars,
+    )
+    said = _said(reader)
+    sections = _sections(reader, sorties, context, said, restore)
+    head = partial(_head, mission, context, progress_note)
+    newest_said = said.task[0] if said.task else ""
+    return context, render(head, sections, newest_said, reader.max_chars, mission["id"])
 
 
-def render(head: Head, sections: list[Section], max_chars: int, mission_id: str) -> str:
-    """Return the prompt, never longer than ``max_chars`` characters.
-
-    What is needed most stays, and what the user said last; the rest is shortened from the bottom,
-    item by item, and each cut says how many items were left out and which command shows them. No
-    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
-    """
-    excess = len(_join(head, sections)) - max_chars
-    while excess > 0 and (section := _next_to_cut(sections, max_chars // SHARE)):
-        excess -= section.length
-        section.drop_last()
-        excess += section.length
-    text = _join(head, sections)
-    return text if len(text) <= max_chars else _bare(head, sections, max_chars, mission_id)
-
-
-def _bare(head: Head, sections: list[Section], max_chars: int, mission_id: str) -> str:
-    """Return the head and where the rest is: below some 700 characters headings have no room."""
-    left_out = sum(section.left_out for section in sections)
-    rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
-    newest = next((s.items[0] for s in sections if s.heading == SAID and s.items), "")
-    text = ""
-    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
-        top = [OPENING, head(limit)]
-        text = "\n\n".join([*top, rest, CLOSING])
-        room = max_chars - len(text) - len(f"\n\n### {SAID}\n")
-        if said and room >= min(len(said), LEAST_SAID):
-            return "\n\n".join([*top, f"### {SAID}\n{_cut(said, room)}", rest, CLOSING])
-        if not said and len(text) <= max_chars:
-            break
-    return text
-
-
-def _next_to_cut(sections: list[Section], share: int) -> Section | None:
-    """Return what loses its last item next: what has more than its share, the longest first.
-
-    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
-    blocker out.
-    """
-    spare = [s for s in sections if s.spare]
-    longest = max(spare, key=lambda s: s.chars, default=None)
-    if longest is not None and longest.chars > share:
-        return longest
-    return next((s for s in spare[::-1] if not s.needed), None) or longest
-
-
-def _join(head: Head, sections: list[Section]) -> str:
-    parts = [OPENING, head(LINE_CHARS), *(text for s in sections if (text := s.text()))]
-    return "\n\n".join([*parts, CLOSING])
-
-
-def _head(
-    mission: Row, context: RecoveryContext, note: str, taken_over_from: str | None, limit: int
-) -> str:
+def _head(mission: Row, context: RecoveryContext, note: str, limit: int) -> str:
     done, total = mission["completed_sorties"], mission["total_sorties"]
     lines = [
         f"**Mission**: {short(context.mission_summary, limit)}",
         f"**Progress**: {percent(done, total)}% ({done}/{total} sorties complete){note}",
         f"**Last Action**: {short(context.last_action, limit) or 'Unknown'}",
     ]
-    if taken_over_from:
-        lines.append(f"**Work Taken Over From**: {taken_over_from}")
     return "\n".join(lines)
 
 
 def _sections(
-    tx: Tx,
-    ctx: Context,
-    mission: Row,
+    reader: Reader,
     sorties: Sequence[SortieState],
     context: RecoveryContext,
-    agent_id: str | None,
-    max_chars: int,
+    said: Said,
     restore: RestoreContext | None,
 ) -> list[Section]:
-    """Return the parts of a prompt for an agent, or for whoever looks after the mission."""
-    mission_id = mission["id"]
+    """Return the parts of a prompt, in their order; the first four are in every one."""
+    mission_id, agent_id = reader.mission_id, reader.agent_id
     show = f"fleetctl mission show {mission_id}"
     list_sorties = f"fleetctl sortie list --mission {mission_id}"
-    list_locks = f"fleetctl lock list --mission {mission_id}"
     list_events = f"fleetctl events --mission {mission_id}"
-    only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
-    rewind_seq = restore.rewind_seq if restore else None
-    reader = snapshot_scope(tx, mission, agent_id, rewind_seq) if agent_id else None
-    titles = titles_for(tx, mission, agent_id)
-    given = [s for s in sorties if agent_id is not None and s.assigned_to == agent_id]
-    own, more = shares(given, titles, OF_ONE)
-    messages, unread = _messages(tx, mission_id, agent_id)
+    titles = titles_for(reader.tx, reader.mission, agent_id)
+    commands = _commands(reader)
+    failing = _failing(commands)
+    steps = [s for s in context.next_steps if not (failing and s.startswith(FAILED_FIRST))]
+    longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
+    notes = note_lines(reader.tx, mission_id, agent_id, longest)
+    mail, unread = _mail(reader)
+    others = [*_met(reader), *_held_by_others(reader), *_fleet(reader, sorties)]
+    last_activity = context.last_activity_at
     time = [
         f"- Elapsed: {duration(context.elapsed_time_ms)}",
-        f"- Last activity: {context.last_activity_at or 'unknown'}",
+        f"- Last activity: {last_activity} ({reader.ago(last_activity)})",
     ]
-    about = [
-        recovery_context.step_line(tx, reader, sorties) if reader else "",
-        _fleet(sorties, only_agent) if only_agent else "",
-        _place(tx, ctx, mission) if agent_id else "",
-    ]
-    run, *others = [[f"- {line}"] if line else [] for line in about]
-    files = [f"- {path(each)}" for each in context.files_modified]
-    said = _prompts(tx, mission_id, only_agent, agent_id)
-    notes = note_lines(tx, mission_id, agent_id, max(max_chars // NOTE_SHARE, LEAST_SAID))
     return [
-        Section("Next Steps", _items(context.next_steps), list_sorties, always=True, needed=True),
+        Section("Next Steps", _items(steps), list_sorties, always=True, needed=True),
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
-        Section("Files Modified", files, show, always=True),
-        Section("Time Context", time, show, needed=True, always=True),
+        Section(
+            "Files Modified",
+            [f"- {reader.file(each)}" for each in context.files_modified],
+            show,
+            always=True,
+            needed=True,
+        ),
+        Section("Time Context", time, needed=True, always=True, least=2),
+        Section("", [_origin(reader)]),
+        Section("Task", said.task, needed=True, least=1),
+        Section(BEFORE, said.before, list_events, needed=True),
         Section(
             "Notes",
             notes.lines,
@@ -240,125 +197,253 @@ def _sections(
             least=min(notes.pinned, PINNED),
         ),
         Section(
-            "Your Sorties",
-            [*run, *_own(own, titles), *chain(*others)],
-            list_sorties,
+            "Now",
+            [
+                *_at_work(reader, sorties, titles),
+                *_tree(reader, context.files_modified),
+                *_failure(reader, failing),
+                *_held(reader),
+            ],
+            show,
             needed=True,
-            left_out=sum(more.values()),
         ),
-        Section("Locks You Hold", _locks(tx, ctx, mission_id, agent_id), list_locks),
+        _running(reader),
         Section(
-            "Messages Awaiting You",
-            messages,
-            "fleetctl mail inbox <agent>",
-            left_out=unread - len(messages),
+            "Others",
+            [*others, *mail],
+            f"fleetctl mail inbox {agent_id or '<agent>'}",
+            needed=True,
+            left_out=unread - len(mail),
         ),
-        Section("Recent Commands", _commands(tx, mission_id, only_agent, reader), list_events),
-        Section(
-            SAID,
-            [_cut(text, max(max_chars // SHARE, LEAST_SAID)) for text in said],
-            list_events,
-            least=1,
-        ),
-        Section("Repository", _items(ctx.facts.repository), "git status"),
-        Section("Recovery Errors", _items(restore.report.errors if restore else ()), list_locks),
+        Section("Done", _done(reader, sorties, titles, commands, failing, restore), list_events),
+        Section("Recovery Errors", _items(restore.report.errors if restore else ()), show),
         Section("Recovery Warnings", _items(restore.report.warnings if restore else ()), show),
-        _running(tx, ctx, agent_id),
-        Section("Conflicts", _conflicts(tx, ctx, mission_id, agent_id), "fleetctl conflicts"),
     ]
 
 
-def _running(tx: Tx, ctx: Context, agent_id: str | None) -> Section:
+def _origin(reader: Reader) -> str:
+    """Say who speaks: an agent that lost its context does not know what fleetd is."""
+    tx, ctx, mission = reader.tx, reader.ctx, reader.mission
+    whose = f"this session (agent {reader.agent_id}, " if reader.agent_id else "this work ("
+    place, where = mission["project_dir"], ""
+    if place and place != ctx.facts.here.place:
+        where = f" in {path(place, 200)}{machine_suffix(tx, ctx, mission['machine'])}"
+    return (
+        f"fleetd recorded {whose}mission {mission['id']}{where}): facts, no orders. A sortie is a"
+        " step of its plan. `fleetctl context` or the tool `context` has more."
+    )
+
+
+def _said(reader: Reader) -> Said:
+    """Tell what users said, newest first, and what the agent had answered before the newest.
+
+    What the reader itself was told is its task, also where others were told more since. What another agent was
+    told says to whom.
+    """
+    agent_id = reader.agent_id
+    found = reader.newest("prompt_submitted", PROMPTS)
+    own = newest(reader.tx, reader.mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
+    rows = [*own, *(row for row in found if row["seq"] not in {each["seq"] for each in own})]
+    whose = {None, agent_id, *(row["agent_id"] for row in own)}
+    items = []
+    for row in rows[:PROMPTS]:
+        data = data_of(row)
+        if not data.get("prompt"):
+            continue
+        alone = reader.only_agent or not agent_id or row["agent_id"] in whose
+        to = "" if alone else f", to {row['agent_id']}"
+        said = f"- Your user, {reader.ago(_happened_at(data, row))}{to}:"
+        text = f"{said}\n{verbatim(str(data['prompt']))}"
+        items.append(cut(text, max(reader.max_chars // SHARE, LEAST_SAID)))
+    answers = _answers(reader, rows[0]) if items and own else []
+    return Said([*items[:1], *answers], items[1:])
+
+
+def _answers(reader: Reader, prompt: Row) -> list[str]:
+    """Tell the reader's last answer before a prompt, which it may answer, and the newest since."""
+    rows = newest(reader.tx, reader.mission_id, "agent_answered", reader.agent_id, ANSWERS)
+    since = next((row for row in rows if row["seq"] > prompt["seq"]), None)
+    before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
+    most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_SAID)
+    return [
+        f"- Your answer {when}, {reader.ago(_happened_at(data, row))}:\n{verbatim_end(said, most)}"
+        for when, row in (("since", since), ("before that", before))
+        if row is not None and (said := str((data := data_of(row)).get("message") or "").strip())
+    ]
+
+
+def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> list[str]:
+    """Tell which sorties the reader is at work on, with what it needs to report on them.
+
+    The plan of a session is its own, and its steps stand among the next ones.
+    """
+    items = []
+    for sortie in sorties:
+        if sortie.status not in ("in_progress", "blocked") or reader.agent_id is None:
+            continue
+        if sortie.assigned_to != reader.agent_id:
+            continue
+        files = short(", ".join(map(reader.file, sortie.files)), 200)
+        if files or not is_automatic(reader.mission):
+            told = f"- {sortie.id} ({short(titles.of(sortie), TOLD_CHARS)})"
+            items.append(f"{told}: {files}" if files else told)
+    return items
+
+
+def _tree(reader: Reader, modified: Sequence[str]) -> list[str]:
+    """Tell the branch, the commit, and changed files that were not named yet."""
+    tree = reader.ctx.facts.working_tree
+    if tree is None:
+        return []
+    named = {reader.file(each) for each in modified}
+    changed = [_name(line) for line in tree.changed]
+    # Of a new directory Git names the directory alone.
+    open_ = {each for each in named if any(_covers(place, each) for place in changed)}
+    told = sorted(open_) if named - open_ else ["the files above"] * bool(open_)
+    told += [
+        line
+        for line, place in zip(tree.changed, changed, strict=True)
+        if not any(_covers(place, each) for each in open_)
+    ]
+    if tree.more:
+        told.append(f"{tree.more} more files")
+    commit = f", commit {tree.commit}" if tree.commit else ""
+    what = f"uncommitted: {', '.join(told)}" if told else "nothing uncommitted"
+    return [f"- Branch {tree.branch}{commit}; {what}"]
+
+
+def _name(line: str) -> str:
+    """Return the file or new directory that a line of Git's status is about."""
+    return line[3:].rpartition(" -> ")[2].rstrip("/")
+
+
+def _covers(place: str, file: str) -> bool:
+    """Whether a place that Git names is a file, or a directory that it is in."""
+    return file == place or file.startswith(f"{place}/")
+
+
+def _failure(reader: Reader, failing: Command | None) -> list[str]:
+    """Tell the last command that failed and has not passed since, with the end of its output."""
+    if failing is None:
+        return []
+    told = f"- {failing.name} failed {reader.ago(failing.at)}"
+    if not failing.error:
+        return [told]
+    most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
+    return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
+
+
+def _failing(commands: Sequence[Command]) -> Command | None:
+    """Return the newest command that failed and has not passed since."""
+    passed = set()
+    for command in commands:
+        if command.result == "FAIL" and command.name not in passed:
+            return command
+        if command.result == "PASS":
+            passed.add(command.name)
+    return None
+
+
+def _running(reader: Reader) -> Section:
     """Tell what runs for the reader beside its turn, the newest first; nothing more is said."""
-    works, more = running.living(tx, agent_id) if agent_id else ([], 0)
-    items = [_work(ctx, work) for work in works]
+    agent_id = reader.agent_id
+    works, more = running.living(reader.tx, agent_id) if agent_id else ([], 0)
+    items = [_work(reader, work) for work in works]
     show = f"fleetctl agent show {agent_id}"
     # Who forgets what runs starts it again.
     return Section("Running For You", items, show, needed=True, left_out=more)
 
 
-def _work(ctx: Context, work: RunningWork) -> str:
+def _work(reader: Reader, work: RunningWork) -> str:
     told = f" {quote(work.told, TOLD_CHARS)}" if work.told else ""
-    seen = duration(ctx.now_ms - to_ms(work.seen_at))
     output = f", output in {path(work.output, 200)}" if work.output else ""
-    return f"- {work.kind} {short(work.id, 64)}{told}: last sign {seen} ago{output}"
+    return f"- {work.kind} {short(work.id, 64)}{told}: last sign {reader.ago(work.seen_at)}{output}"
 
 
-def _conflicts(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[str]:
+def _met(reader: Reader) -> list[str]:
     """Tell in one line which files of the reader other agents changed within the last hour."""
-    found = conflicts_of_reader(tx, ctx, mission_id, agent_id)
+    found = conflicts_of_reader(reader.tx, reader.ctx, reader.mission_id, reader.agent_id)
     if not found:
         return []
     named = []
     for conflict in found[:CONFLICTS]:
-        who = ", ".join(edit.agent_id for edit in conflict.edits[:CONFLICTS])
-        more = " and others" if len(conflict.edits) > CONFLICTS else ""
+        edits = [edit for edit in conflict.edits if edit.agent_id != reader.agent_id]
+        who = ", ".join(edit.agent_id for edit in edits[:CONFLICTS])
+        more = " and others" if len(edits) > CONFLICTS else ""
         together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
         beside = "some in one directory, others " if together else ""
         merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
-        named.append(f"{path(conflict.file, TOLD_CHARS)} (changed by {who}{more}{merge})")
+        named.append(f"{path(conflict.file, TOLD_CHARS)} (by {who}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
-    return [f"- {', '.join(named)}{more}"]
+    return [f"- Changed within the hour also by others: {', '.join(named)}{more}"]
 
 
-def _own(sorties: Sequence[SortieState], titles: Titles) -> list[str]:
-    items = []
-    for sortie in sorties:
-        files = f" [{', '.join(map(path, sortie.files))}]" if sortie.files else ""
-        told = f"{sortie.id} {short(titles.of(sortie), 200)}: {sortie.status}, {sortie.progress}%"
-        note = f" — {quote(sortie.progress_notes)}" if sortie.progress_notes else ""
-        items.append(f"- {told}{short(files, 200) and ' ' + short(files, 200)}{note}")
-    return items
-
-
-def _place(tx: Tx, ctx: Context, mission: Row) -> str:
-    place = ""
-    if mission["project_dir"]:
-        where = machine_suffix(tx, ctx, mission["machine"])
-        place = f" in {path(mission['project_dir'], 200)}{where}"
-    return f"Mission {mission['id']}{place}"
-
-
-def _fleet(sorties: Sequence[SortieState], agent_id: str) -> str:
-    others = [s for s in sorties if s.assigned_to != agent_id]
-    if not others:
-        return ""
-    agents = sorted({s.assigned_to for s in others if s.assigned_to})
-    done = sum(s.status == "completed" for s in others)
-    who = f" with {', '.join(agents[:5])}" if agents else ""
-    return f"The rest of the fleet: {done}/{len(others)} other sorties complete{who}"
-
-
-def _locks(tx: Tx, ctx: Context, mission_id: str, agent_id: str | None) -> list[str]:
-    if agent_id is None:
-        where, params = "mission_id = :mission", {"mission": mission_id}
-    else:
-        where, params = "held_by = :agent", {"agent": agent_id}
-    rows = tx.all(
-        f"SELECT * FROM locks WHERE {where} AND status = 'active' AND expires_at > :now"
-        " ORDER BY acquired_at, id",
-        **params,
-        now=ctx.now,
-    )
+def _held(reader: Reader) -> list[str]:
+    """Tell the locks of the reader, the longest held first."""
+    if reader.agent_id is None:
+        return []
+    rows = _locks(reader, "held_by = :agent", agent=reader.agent_id)
     return [
-        f"- {path(display_file(tx, ctx, row), 200)} ({row['id']}, {short(row['purpose'], 200)}, "
-        + ("" if agent_id else f"{row['held_by']}, ")
-        + f"token {row['fencing_token']}, until {row['expires_at']})"
+        f"- You hold {path(display_file(reader.tx, reader.ctx, row), 200)}"
+        f"{_purpose(row)} for {duration(to_ms(row['expires_at']) - reader.ctx.now_ms)} more"
         for row in rows
     ]
 
 
-def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> tuple[list[str], int]:
+def _held_by_others(reader: Reader) -> list[str]:
+    """Tell which files of the mission's project others hold."""
+    where = "mission_id = :mission AND held_by <> :agent"
+    agent_id = reader.agent_id or ""
+    rows = _locks(reader, where, mission=reader.mission_id, agent=agent_id)
+    told = [
+        f"- {row['held_by']} holds {path(display_file(reader.tx, reader.ctx, row), 200)}"
+        f"{_purpose(row)}"
+        for row in rows[:HELD]
+    ]
+    more = len(rows) - len(told)
+    return [*told, f"- Others hold {more} more files"] if more else told
+
+
+def _purpose(row: Row) -> str:
+    return "" if row["purpose"] == "edit" else f" ({short(row['purpose'], 200)})"
+
+
+def _locks(reader: Reader, where: str, **params: str) -> list[Row]:
+    return reader.tx.all(
+        f"SELECT * FROM locks WHERE {where} AND status = 'active' AND expires_at > :now"
+        " ORDER BY acquired_at, id",
+        **params,
+        now=reader.ctx.now,
+    )
+
+
+def _fleet(reader: Reader, sorties: Sequence[SortieState]) -> list[str]:
+    """Tell from whom the reader has its work, and how far the others are."""
+    agent_id = reader.agent_id
+    if agent_id is None:
+        return []
+    rows = reader.tx.all("SELECT id FROM agents WHERE succeeded_by = :agent", agent=agent_id)
+    told = [f"- You took over from {', '.join(sorted(row['id'] for row in rows))}"] if rows else []
+    others = [s for s in sorties if s.assigned_to != agent_id]
+    if reader.only_agent and others:
+        agents = sorted({s.assigned_to for s in others if s.assigned_to})
+        done = sum(s.status == "completed" for s in others)
+        who = f" with {', '.join(agents[:5])}" if agents else ""
+        told.append(f"- The rest of the fleet: {done}/{len(others)} other sorties complete{who}")
+    return told
+
+
+def _mail(reader: Reader) -> tuple[list[str], int]:
     """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten.
 
     Everybody's oldest message first, then everybody's second: nobody's mail pushes another's out.
     Also returns how much there is in all.
     """
-    if agent_id is None:
-        where, params = "m.mission_id = :mission", {"mission": mission_id}
+    if reader.agent_id is None:
+        where, params = "m.mission_id = :mission", {"mission": reader.mission_id}
     else:
-        where, params = "d.agent_id = :agent", {"agent": agent_id}
-    rows = tx.all(
+        where, params = "d.agent_id = :agent", {"agent": reader.agent_id}
+    rows = reader.tx.all(
         "SELECT m.*, owed.recipient, owed.place, owed.total FROM"
         " (SELECT d.message_id, d.agent_id AS recipient, d.seq AS place,"
         " row_number() OVER (PARTITION BY m.sender ORDER BY d.seq) AS nth,"
@@ -373,61 +458,72 @@ def _messages(tx: Tx, mission_id: str, agent_id: str | None) -> tuple[list[str],
     )
     items = []
     for row in rows:
-        to = "" if agent_id else f" to {row['recipient']}"
-        item = f"- {row['id']} from {row['sender']}{to}: {quote(row['subject'], 200)}"
-        body = verbatim(row["body"], 600) if row["body"] else ""
-        items.append(f"{item}\n{body}" if body else item)
+        to = "" if reader.agent_id else f" to {row['recipient']}"
+        first = next(filter(None, map(clean, (row["body"] or "").splitlines())), "")
+        body = f": {quote(first, MAIL_CHARS)}" if first else ""
+        told = f"- Mail from {row['sender']}{to}, {reader.ago(row['sent_at'])}"
+        items.append(f"{told}: {quote(row['subject'], MAIL_CHARS)}{body}")
     return items, int(rows[0]["total"]) if rows else 0
 
 
-def _commands(
-    tx: Tx, mission_id: str, agent_id: str | None, reader: SnapshotScope | None
+def _done(
+    reader: Reader,
+    sorties: Sequence[SortieState],
+    titles: Titles,
+    commands: Sequence[Command],
+    failing: Command | None,
+    restore: RestoreContext | None,
 ) -> list[str]:
-    """Tell how commands ended, newest first: by the log, and what only a client declared."""
+    """Tell what is done, the newest first: sorties, then how commands ended."""
+    done = [s for s in sorties if s.status == "completed"]
+    done = [s for s in done if reader.only_agent in (None, s.assigned_to)]
+    done.sort(key=lambda s: s.completed_at or "", reverse=True)
+    kept, _ = shares(done, titles, OF_ONE)
+    ran = [(each.at, _ran(reader, each)) for each in commands if each is not failing]
+    if reader.agent_id:
+        until = restore.rewind_seq if restore else None
+        scope = snapshot_scope(reader.tx, reader.mission, reader.agent_id, until)
+        declared = recovery_context.declared_outcomes(reader.tx, scope, COMMANDS)
+        told = [(at, f"{line}, {reader.ago(at)}") for at, line in declared]
+        ran = [*heapq.merge(ran, told, key=lambda each: each[0], reverse=True)]
+    return [*(_completed(s, titles) for s in kept), *(line for _, line in ran[:COMMANDS])]
+
+
+def _completed(sortie: SortieState, titles: Titles) -> str:
+    result = f": {quote(sortie.result, TOLD_CHARS)}" if sortie.result else ""
+    return f"- {short(titles.of(sortie), 200)}{result}"
+
+
+def _ran(reader: Reader, command: Command) -> str:
+    ended = {"PASS": "passed", "FAIL": "failed"}.get(command.result, "ended")
+    if command.background:
+        ended = "started in the background"
+    return f"- {command.name} {ended} {reader.ago(command.at)}"
+
+
+def _commands(reader: Reader) -> list[Command]:
+    """Return how commands ended, newest first, each call once."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.
-    once: dict[Any, tuple[str, dict[str, Any]]] = {}
-    for row in newest(tx, mission_id, "command_finished", agent_id, 2 * COMMANDS):
+    once: dict[Any, Command] = {}
+    for row in reader.newest("command_finished", LOOKED_AT):
         data = data_of(row)
-        once.setdefault(data.get("call_id") or row["seq"], (_happened_at(data, row), data))
-    told = [(at, _command(data, at)) for at, data in islice(once.values(), COMMANDS)]
-    declared = recovery_context.declared_outcomes(tx, reader, COMMANDS) if reader else []
-    both = heapq.merge(told, declared, key=lambda each: each[0], reverse=True)
-    return [line for _, line in both][:COMMANDS]
+        once.setdefault(data.get("call_id") or row["seq"], _command(data, row))
+    return list(once.values())
+
+
+def _command(data: dict[str, Any], row: Row) -> Command:
+    return Command(
+        name=short(str(data.get("command") or data.get("name") or "command"), TOLD_CHARS),
+        result=str(data.get("result") or ""),
+        at=_happened_at(data, row),
+        error=str(data.get("error") or ""),
+        background=data.get("background") is True,
+    )
 
 
 def _happened_at(data: dict[str, Any], row: Row) -> str:
     """Return when an event happened: before it was recorded, if no daemon ran then."""
     return str(data.get("happened_at") or row["timestamp"])
-
-
-def _command(data: dict[str, Any], at: str) -> str:
-    name = short(str(data.get("command") or data.get("name") or "command"), 120)
-    error = f" — {quote(str(data['error']), 120)}" if data.get("error") else ""
-    ended = "started in the background" if data.get("background") is True else "finished"
-    return f"- {name}: {short(str(data.get('result') or ''), 20) or ended}, {at}{error}"
-
-
-def _prompts(tx: Tx, mission_id: str, only_agent: str | None, agent_id: str | None) -> list[str]:
-    """Tell what users said last: the reader's own first, also where others were told more since.
-
-    What another agent was told says to whom.
-    """
-    found = newest(tx, mission_id, "prompt_submitted", only_agent, PROMPTS)
-    mine = newest(tx, mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
-    rows = [*mine, *(row for row in found if row["seq"] not in {each["seq"] for each in mine})]
-    whose = {None, agent_id, *(row["agent_id"] for row in mine)}
-    items = []
-    for row in rows[:PROMPTS]:
-        data = data_of(row)
-        mine_alone = only_agent or not agent_id or row["agent_id"] in whose
-        to = "" if mine_alone else f", to {row['agent_id']}"
-        if data.get("prompt"):
-            items.append(f"- {_happened_at(data, row)}{to}:\n{verbatim(str(data['prompt']))}")
-    return items
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _items(texts: Sequence[str]) -> list[str]:

@@ -127,7 +127,9 @@ def _result(
     sorties: Sequence[SortieState],
 ) -> RestoreResult:
     tx, ctx, request, report = restore.tx, restore.ctx, restore.request, restore.report
-    note = f", {restored.sorties} sorties restored"
+    # An agent whose hook asks reads of changes only.
+    silent = ctx.caller.hook and not report.changes
+    note = "" if silent else f", {restored.sorties} sorties restored"
     reading = Reading(tx)
     context, text = prompt.brief(
         reading, ctx, mission, sorties, restore.checkpoint, request, restore, note

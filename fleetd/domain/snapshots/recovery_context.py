@@ -21,11 +21,13 @@ from ..core.soft_delete import LIVE
 from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from .codec import from_row, seq_of
-from .plan_steps import FAILED_FIRST, NO_PLAN
+from .plan_steps import FAILED_FIRST
 
 NAME_CHARS = 120
 # What makes a plan another one than that which a snapshot saw.
-_MOVES = "('sortie_started', 'sortie_completed', 'sortie_failed', 'sortie_reopened')"
+_MOVES = (
+    "('sortie_started', 'sortie_completed', 'sortie_failed', 'sortie_reopened', 'sortie_removed')"
+)
 _MOST_CALLS = 1_000
 _CLOSED = ("done", "failed", "skipped")
 _PASSES = "('command_finished', 'tool_finished')"
@@ -77,7 +79,7 @@ def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[st
     found: list[tuple[str, str]] = []
     for snapshot in _readable(tx, reader, iter(rows)):
         at = snapshot.created_at
-        found += [(at, _outcome(each, at)) for each in reversed(snapshot.command_outcomes)]
+        found += [(at, _outcome(each)) for each in reversed(snapshot.command_outcomes)]
         if len(found) >= most:
             break
     return found[:most]
@@ -179,42 +181,14 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
     return [
         s.title
         for s in sorties
-        if s.status in CLOSED_SORTIE or titles.other(s) or step(s, titles.of(s)) in steps
+        if s.status in CLOSED_SORTIE or titles.other(s) or step(s, titles) in steps
     ]
 
 
-def step_line(tx: Tx, reader: SnapshotScope, sorties: Sequence[SortieState]) -> str:
-    """Return a line about an agent's step and how full its window was; empty for nothing."""
-    snapshot = next(_snapshots(tx, reader), None)
-    if snapshot is None:
-        return ""
-    # It was so when the snapshot was taken; after a compaction the window is a new one.
-    pressure = f"window pressure was {snapshot.context_digest.window_pressure}"
-    parts = [pressure]
-    if not _plan_moved(tx, reader, snapshot, sorties):
-        hints = snapshot.step_state.resume_hints
-        parts = [*_step(snapshot), pressure]
-        if not hints.eligible:  # by its plan; without a plan its work goes on all the same
-            why = "no plan is known" if hints.reason_code == NO_PLAN else "nothing to resume"
-            parts.append(f"{why}: {hints.reason_code}")
-    whose = "" if snapshot.agent_id == reader.agent_id else f" of {snapshot.agent_id}"
-    told = "; ".join(parts)
-    return f"{told[:1].upper()}{told[1:]} ({snapshot.snapshot_id}{whose})"
-
-
-def _step(snapshot: Snapshot) -> list[str]:
-    state = snapshot.step_state
-    if state.step_id is None and state.step_ordinal is None:
-        return []
-    place = f" {state.step_ordinal}" if state.step_ordinal else ""
-    named = f" ({short(state.step_id, NAME_CHARS)})" if state.step_id else ""
-    return [f"plan step{place}{named}" + (f": {state.step_status}" if state.step_status else "")]
-
-
-def _outcome(outcome: CommandOutcome, at: str) -> str:
+def _outcome(outcome: CommandOutcome) -> str:
     about = outcome.summary or outcome.reason_code or ""
     error = f" — {quote(about, NAME_CHARS)}" if about and outcome.result != "PASS" else ""
-    return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}, {at}{error}"
+    return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}{error}"
 
 
 def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
@@ -248,7 +222,7 @@ def _plain(text: str) -> str:
 def _plan_moved(
     tx: Tx, reader: SnapshotScope, snapshot: Snapshot, sorties: Sequence[SortieState]
 ) -> bool:
-    """Whether the agent's plan is another one by now: a step was begun or closed since.
+    """Whether the agent's plan is another one by now: a step was begun, closed or removed since.
 
     A rewind opens steps again that a snapshot saw closed.
     """

@@ -326,7 +326,7 @@ async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: in
         (restore, "%s is briefed without recovery: %s"),
         (context, _NO_BRIEFING),
     ]
-    return await _first_prompt(engine, agent_id, ways, caller)
+    return await _first_prompt(engine, agent_id, ways, msgspec.structs.replace(caller, hook=True))
 
 
 async def _first_prompt(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ...domain.core.context import Caller, Context, Facts
+from ...domain.core.context import Caller, Context, Facts, WorkingTree
 from ...domain.core.registry import method
 from ...domain.core.tx import Tx, WriteBackup
 from ...domain.recovery import restore as rules
@@ -132,16 +132,16 @@ async def _facts(
     directory = near.project_dir or request.cwd
     return Facts(
         dead_agents=dead,
-        repository=await _repository(engine, directory),
+        working_tree=await _working_tree(engine, near.agent_cwd or directory),
         here=await engine.projects.here(near.agent_cwd or directory),
         places=places,
     )
 
 
-async def _repository(engine: Engine, directory: str | None) -> tuple[str, ...]:
+async def _working_tree(engine: Engine, directory: str | None) -> WorkingTree | None:
     """Return what Git says of a directory, nothing for one whose file system does not answer."""
     if directory is not None:
         with contextlib.suppress(PathUnanswered):
             await engine.files.look(directory, seconds=HOOK_SECONDS)
-            return await repositories.summary(directory)
-    return ()
+            return await repositories.working_tree(directory)
+    return None

@@ -1,0 +1,139 @@
+"""Layout of the recovery prompt: its sections, and how they are shortened to a length.
+
+What is needed most stays, and what the user said last. The rest is shortened item by item, and
+each cut says how many items were left out and which command shows them.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import msgspec
+
+from ...protocol.display import LINE_CHARS
+
+Head = Callable[[int], str]
+"""Returns the head of a prompt, its lines cut to so many characters."""
+OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
+CLOSING = "Please review the current state and continue the mission."
+# Into how many parts a prompt is divided of which no section may have more than one.
+SHARE = 4
+LEAST_SAID = 80
+# A shorter prompt says how much it leaves out, but not how to see it.
+COMMANDS_FROM = 2_500
+
+
+class Section(msgspec.Struct):
+    """A heading with its items; ``command`` shows the items that had no room.
+
+    One without a heading is its items alone. ``always`` keeps the heading when there is nothing
+    to say (``- None``). ``needed`` sections are shortened last. ``least`` items are never left out.
+    """
+
+    heading: str
+    items: list[str]
+    command: str = ""
+    always: bool = False
+    needed: bool = False
+    left_out: int = 0
+    least: int = 0
+    chars: int = 0
+    """How many characters the items have: to count them at each cut of a long list takes long."""
+
+    def __post_init__(self) -> None:
+        """Count the items' characters."""
+        self.chars = sum(map(len, self.items))
+
+    def text(self) -> str:
+        """Return the section as Markdown, empty when there is nothing to say."""
+        lines = [*self.items, *self._end()]
+        return "\n".join([*self._top(), *lines]) if lines else ""
+
+    @property
+    def length(self) -> int:
+        """Return how long ``text`` is, with a line break more for one without a heading."""
+        ends = chain(self._top(), self._end())
+        return self.chars + len(self.items) + sum(len(each) + 1 for each in ends)
+
+    def _top(self) -> list[str]:
+        return [f"### {self.heading}"] if self.heading else []
+
+    def _end(self) -> list[str]:
+        """Return the line behind the items, if there is one."""
+        if self.left_out:
+            shown = f": {self.command}" if self.command else ""
+            return [f"- ({self.left_out} more{shown})"]
+        return ["- None"] if self.always and not self.items else []
+
+    @property
+    def spare(self) -> bool:
+        """Whether an item can be left out."""
+        return len(self.items) > self.least
+
+    def drop_last(self) -> None:
+        """Leave the last item out; of one without a heading nobody is told."""
+        self.chars -= len(self.items.pop())
+        self.left_out += 1 if self.heading else 0
+
+
+def render(
+    head: Head, sections: Sequence[Section], newest_said: str, max_chars: int, mission_id: str
+) -> str:
+    """Return the prompt, never longer than ``max_chars`` characters.
+
+    ``newest_said`` is what the user said last, for a prompt that has room for little else. No
+    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
+    """
+    if max_chars < COMMANDS_FROM:
+        for section in sections:
+            section.command = ""
+    excess = len(_join(head, sections)) - max_chars
+    while excess > 0 and (longest := _next_to_cut(sections, max_chars // SHARE)):
+        excess -= longest.length
+        longest.drop_last()
+        excess += longest.length
+    text = _join(head, sections)
+    if len(text) <= max_chars:
+        return text
+    return _bare(head, sections, newest_said, max_chars, mission_id)
+
+
+def _bare(
+    head: Head, sections: Sequence[Section], newest_said: str, max_chars: int, mission_id: str
+) -> str:
+    """Return the head and where the rest is: below some 700 characters headings have no room."""
+    left_out = sum(section.left_out + len(section.items) for section in sections)
+    rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
+    text = ""
+    newest = newest_said
+    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
+        top = [OPENING, head(limit)]
+        text = "\n\n".join([*top, rest, CLOSING])
+        room = max_chars - len(text) - len("\n\n")
+        if said and room >= min(len(said), LEAST_SAID):
+            return "\n\n".join([*top, cut(said, room), rest, CLOSING])
+        if not said and len(text) <= max_chars:
+            break
+    return text
+
+
+def _next_to_cut(sections: Sequence[Section], share: int) -> Section | None:
+    """Return what loses its last item next: what has more than its share, the longest first.
+
+    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
+    blocker out.
+    """
+    spare = [s for s in sections if s.spare]
+    longest = max(spare, key=lambda s: s.chars, default=None)
+    if longest is not None and longest.chars > share:
+        return longest
+    return next((s for s in spare[::-1] if not s.needed), None) or longest
+
+
+def _join(head: Head, sections: Sequence[Section]) -> str:
+    parts = [OPENING, head(LINE_CHARS), *(text for s in sections if (text := s.text()))]
+    return "\n\n".join([*parts, CLOSING])
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
