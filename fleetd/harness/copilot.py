@@ -167,7 +167,7 @@ def _in_claudes_fields(said: Payload) -> Payload:
         **said,
         "tool_name": said.get("toolName"),
         "tool_input": given,
-        "tool_result": {"output": said_back[: found and found.start()], **ended},
+        "tool_result": {"output": said_back[: found.start()] if found else said_back, **ended},
     }
 
 
