@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ...harness.report import RunningItem
 from ...protocol.requests.attention import RunningWork
 from ..core.context import Context
+from ..core.event_log import data_of, nth_newest_position
 from ..core.observers import agent_left
 from ..core.tx import Row, Tx
 from ..liveness.needs import one_line
@@ -16,6 +17,8 @@ SHOWN = 50
 # Rows of one agent, and those of them that have ended: the oldest go first.
 KEPT = 200
 KEPT_ENDED = 50
+# An answer is among so many of a subagent's last events.
+LAST_EVENTS = 20
 _LIVING = (
     "SELECT w.*, (SELECT s.last_event_at FROM sessions own JOIN sessions s"
     " ON s.harness = own.harness AND s.session_id = own.session_id AND s.subagent = w.id"
@@ -113,6 +116,31 @@ def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
         agent=agent_id,
     )
     return {row["told"]: row["began_at"] for row in sorted(rows, key=lambda row: row["began_at"])}
+
+
+def answers_of_subagents(tx: Tx, agent_id: str, most: int) -> list[tuple[str, str]]:
+    """Return what subagents of an agent that ended were told and answered, the newest first."""
+    rows = tx.all(
+        "SELECT w.told, s.agent_id FROM running_work w JOIN sessions own"
+        " ON own.agent_id = w.agent_id AND own.subagent = ''"
+        " JOIN sessions s ON s.harness = own.harness AND s.session_id = own.session_id"
+        " AND s.subagent = w.id WHERE w.agent_id = :agent AND w.kind = 'subagent'"
+        " AND w.ended_at IS NOT NULL ORDER BY w.ended_at DESC, w.id LIMIT :most",
+        agent=agent_id,
+        most=most,
+    )
+    answers = [(row["told"] or "", _last_answer(tx, row["agent_id"])) for row in rows]
+    return [(told, answer) for told, answer in answers if answer]
+
+
+def _last_answer(tx: Tx, agent_id: str) -> str:
+    found = tx.value(
+        "SELECT data_json FROM events WHERE agent_id = :id AND seq > :floor"
+        " AND type = 'agent_answered' ORDER BY seq DESC LIMIT 1",
+        id=agent_id,
+        floor=nth_newest_position(tx, agent_id, LAST_EVENTS),
+    )
+    return str(data_of({"data_json": found}).get("message") or "") if found else ""
 
 
 def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:

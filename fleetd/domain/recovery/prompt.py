@@ -51,7 +51,7 @@ COMMANDS, PROMPTS, ANSWERS = 6, 5, 20
 MESSAGES_OF_ONE, MESSAGES = 5, 20
 # Of what runs for an agent, the characters of what it was told.
 TOLD_CHARS, MAIL_CHARS = 120, 160
-CONFLICTS, HELD = 5, 5
+CONFLICTS, HELD, SUBAGENTS = 5, 5, 3
 # So many of the notes that a person pinned are never left out, and none is longer than this part.
 PINNED, NOTE_SHARE = 3, 16
 # What a failed command printed last, and an answer, have this part of a prompt at most.
@@ -200,8 +200,8 @@ def _sections(
             "Now",
             [
                 *_at_work(reader, sorties, titles),
-                *_tree(reader, context.files_modified),
                 *_failure(reader, failing),
+                *_tree(reader, context.files_modified),
                 *_held(reader),
             ],
             show,
@@ -237,8 +237,8 @@ def _origin(reader: Reader) -> str:
 def _said(reader: Reader) -> Said:
     """Tell what users said, newest first, and what the agent had answered before the newest.
 
-    What the reader itself was told is its task, also where others were told more since. What another agent was
-    told says to whom.
+    What the reader itself was told is its task, also where others were told more since. What
+    another agent was told says to whom.
     """
     agent_id = reader.agent_id
     found = reader.newest("prompt_submitted", PROMPTS)
@@ -474,11 +474,16 @@ def _done(
     failing: Command | None,
     restore: RestoreContext | None,
 ) -> list[str]:
-    """Tell what is done, the newest first: sorties, then how commands ended."""
+    """Tell what is done, the newest first: sorties, what subagents found, how commands ended."""
     done = [s for s in sorties if s.status == "completed"]
     done = [s for s in done if reader.only_agent in (None, s.assigned_to)]
     done.sort(key=lambda s: s.completed_at or "", reverse=True)
     kept, _ = shares(done, titles, OF_ONE)
+    inner = (
+        running.answers_of_subagents(reader.tx, reader.agent_id, SUBAGENTS)
+        if reader.agent_id
+        else []
+    )
     ran = [(each.at, _ran(reader, each)) for each in commands if each is not failing]
     if reader.agent_id:
         until = restore.rewind_seq if restore else None
@@ -486,7 +491,11 @@ def _done(
         declared = recovery_context.declared_outcomes(reader.tx, scope, COMMANDS)
         told = [(at, f"{line}, {reader.ago(at)}") for at, line in declared]
         ran = [*heapq.merge(ran, told, key=lambda each: each[0], reverse=True)]
-    return [*(_completed(s, titles) for s in kept), *(line for _, line in ran[:COMMANDS])]
+    return [
+        *(_completed(s, titles) for s in kept),
+        *(f"- Subagent {quote(told, TOLD_CHARS)} answered: {quote(said)}" for told, said in inner),
+        *(line for _, line in ran[:COMMANDS]),
+    ]
 
 
 def _completed(sortie: SortieState, titles: Titles) -> str:
