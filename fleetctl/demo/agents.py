@@ -16,7 +16,7 @@ from fleetd.host import paths
 from fleetd.protocol.records import Event, Lock, Message, Sortie
 from fleetd.protocol.requests.agent import AgentDeregister, AgentNote, AgentRegister
 from fleetd.protocol.requests.event import EventAppend
-from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockList, LockRelease
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
 from fleetd.protocol.requests.message import MessageAck, MessageInbox, MessageSend
 from fleetd.protocol.requests.mission import (
     MissionComplete,
@@ -29,7 +29,6 @@ from fleetd.protocol.requests.sortie import (
     SortieAssign,
     SortieBlock,
     SortieComplete,
-    SortieGet,
     SortieList,
     SortieProgress,
     SortieStart,
@@ -82,49 +81,27 @@ class EventFollower(Fleet):
 
 
 _SECTION = re.compile(r"^### (.+)$", re.MULTILINE)
-_SORTIE = re.compile(r"^- (srt-\w+) (.+?): (\w+), (\d+)%", re.MULTILINE)
-_LOCK = re.compile(r"^- (\S+) \(.*?token (\d+),", re.MULTILINE)
-_MESSAGE = re.compile(r"^- (msg-\w+) from (\S+): “(.*)”$", re.MULTILINE)
-_CHANGED = re.compile(r"^- Changed: +\S+ (\S+)$", re.MULTILINE)
-
-
-class QueuedMessage(NamedTuple):
-    """A message that waits."""
-
-    id: str
-    sender: str
-    subject: str
+_MISSION = re.compile(r"^fleetd recorded .*\bmission (msn-\w+)", re.MULTILINE)
+_ITEM = re.compile(r"^- (\S+)$", re.MULTILINE)
 
 
 class PromptFacts(NamedTuple):
     """What a prompt says about the work that is to go on."""
 
-    mission: str
-    sorties: list[str]
-    tokens: dict[str, int]
-    messages: list[QueuedMessage]
-    mail: str
+    mission_id: str
     changed: list[str]
+    mail: str
 
 
 def read(prompt: str) -> PromptFacts:
     """Return the facts of a recovery prompt; raises ValueError when it names no mission."""
-    mission = re.search(r"^\*\*Mission\*\*: (.+)$", prompt, re.MULTILINE)
+    mission = _MISSION.search(prompt)
     if mission is None:
         raise ValueError("The briefing names no mission.")
     parts = _SECTION.split(prompt)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    mail = sections.get("Messages Awaiting You", "")
-    return PromptFacts(
-        mission=mission[1],
-        sorties=[found[1] for found in _SORTIE.finditer(sections.get("Your Sorties", ""))],
-        tokens={
-            found[1]: int(found[2]) for found in _LOCK.finditer(sections.get("Locks You Hold", ""))
-        },
-        messages=[QueuedMessage(*found.groups()) for found in _MESSAGE.finditer(mail)],
-        mail=mail,
-        changed=[found[1] for found in _CHANGED.finditer(sections.get("Repository", ""))],
-    )
+    changed = [found[1] for found in _ITEM.finditer(sections["Files Modified"])]
+    return PromptFacts(mission[1], changed, sections.get("Others", ""))
 
 
 INDEX = ".git/index"
@@ -338,16 +315,18 @@ def _wait_for_readability(me: Worker, sortie: Sortie) -> None:
 
 
 def successor(client: EventFollower, agent_id: str) -> None:
-    """Go on with a killed agent's work, knowing only the recovery prompt that comes on stdin."""
+    """Go on with a killed agent's work, by the recovery prompt that comes on stdin."""
     facts = read(sys.stdin.read())
-    sorties = [client.call(SortieGet(sortie_id=each)) for each in facts.sorties]
-    me = Worker(client, agent_id, "specialist", sorties[0].mission_id)
-    for sortie in sorties:
+    me = Worker(client, agent_id, "specialist", facts.mission_id)
+    mine = client.call(SortieList(mission_id=me.mission_id, assigned_to=me.id))
+    for sortie in mine.sorties:
+        if sortie.status == "completed":
+            continue
         if sortie.files[0] in facts.changed:
             _finish_half(me, sortie, facts)
-        elif sortie.status != "completed":
+        else:
             me.do(sortie)
-    for message in facts.messages:
+    for message in me.inbox():
         if message.subject == WAITING:
             me.write(message.sender, f"Re: {message.subject}", "reading_ease() works.")
         me.acknowledge(message.id)
@@ -358,12 +337,13 @@ def _finish_half(me: Worker, sortie: Sortie, facts: PromptFacts) -> None:
     """Write what is missing behind a half-written file, under the lock that came with the work."""
     piece = project.piece_of(sortie.files[0])
     path = me.project / piece.file
-    token = facts.tokens[piece.file]
-    if not me.client.call(LockCheck(file=str(path), fencing_token=token)).valid:
-        raise SystemExit(f"{me.id}: token {token} of the prompt does not guard {piece.file}")
+    held = LockList(held_by=me.id, file=str(path))
+    locks = me.client.call(held).locks
+    if not locks:
+        raise SystemExit(f"{me.id}: the lock on {piece.file} did not come with the work")
     written = path.read_text()
     me.start(sortie)
-    lock = me.client.call(LockList(held_by=me.id, file=str(path))).locks[0]
+    lock = me.client.call(held).locks[0]
     me.finish(sortie, lock, written + project.rest(piece, written, facts.mail))
 
 
