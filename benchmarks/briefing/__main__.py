@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -21,7 +22,8 @@ from benchmarks.machine import now, revision
 
 from .trial import environment, results, tasks
 from .trial.arms import ARMS, Arm
-from .trial.clis import CLIS, Cli
+from .trial.clis import CLIS
+from .trial.processes import end_all
 from .trial.results import Trial
 from .trial.run import Outcome, Setting, one_run
 
@@ -30,20 +32,64 @@ INTERRUPTED = 130
 MOST_VOID = 3
 
 
+class Refused(Exception):
+    """Nothing can be run; says why, and what to do."""
+
+
 def main() -> int:
     """Run and print; exit status 1 when a run could not be judged."""
     asked = _options()
-    cli = CLIS[asked.cli]
-    program = environment.find(cli, asked.program)
-    if why := _refusal(asked, cli, program):
-        print(why, file=sys.stderr)
+    try:
+        setting, version = _setting(asked)
+    except (Refused, OSError) as error:
+        print(error, file=sys.stderr)
         return 2
-    assert program is not None
-    logs = asked.logs or ROOT / ".bench" / "briefing" / time.strftime(
-        "%Y%m%dT%H%M%SZ", time.gmtime()
+    outcomes: list[Outcome] = []
+    interrupted, began, of = False, now(), revision()
+    try:
+        with _interruptible():
+            try:
+                _run_all(setting, asked, outcomes)
+            finally:
+                end_all()
+    except KeyboardInterrupt:
+        interrupted = True
+    trial = Trial(
+        cli=asked.cli,
+        version=version,
+        model=asked.model,
+        scripted=asked.scripted,
+        revision=of,
+        date=began,
+        seed=asked.seed,
+        interrupted=interrupted,
+        outcomes=outcomes,
     )
-    logs = logs.absolute()
+    _tell(trial, setting.logs, as_json=asked.json)
+    if interrupted:
+        return INTERRUPTED
+    return 1 if any(each.verdict == "void" for each in outcomes) else 0
+
+
+def _setting(asked: argparse.Namespace) -> tuple[Setting, str]:
+    """Return what all runs have in common, and the version of the CLI; raises Refused."""
+    cli = CLIS[asked.cli]
+    if (program := environment.find(cli, asked.program)) is None:
+        if asked.program:
+            raise Refused(f"{asked.program} is no program.")
+        raise Refused(f"{cli.name} is not on the PATH. Install it, or use --program FILE.")
+    if shutil.which("git") is None:
+        raise Refused("git is not on the PATH. Install it: the agent works in a repository.")
+    if not asked.scripted and os.environ.get("CI"):
+        raise Refused("A trial costs money and never runs in CI. Try --scripted.")
+    if not asked.scripted and (missing := environment.missing_key(cli)):
+        raise Refused(f"{missing}. --scripted needs none.")
+    version = environment.version(program)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    logs = (asked.logs or ROOT / ".bench" / "briefing" / stamp).absolute()
     logs.mkdir(parents=True, exist_ok=True)
+    if any(logs.iterdir()):
+        raise Refused(f"{logs} has files already. Name another directory with --logs.")
     setting = Setting(
         cli=cli,
         program=program,
@@ -52,33 +98,14 @@ def main() -> int:
         timeout_s=asked.timeout,
         logs=logs,
     )
-    outcomes: list[Outcome] = []
-    interrupted = False
-    began, of = now(), revision()
-    try:
-        with _interruptible():
-            _run_all(setting, asked, outcomes)
-    except KeyboardInterrupt:
-        interrupted = True
-    trial = Trial(
-        cli=cli.name,
-        version=environment.version(program),
-        model=asked.model,
-        scripted=asked.scripted,
-        revision=of,
-        date=began,
-        seed=asked.seed,
-        wanted_runs=asked.runs,
-        interrupted=interrupted,
-        outcomes=outcomes,
-    )
+    return setting, version
+
+
+def _tell(trial: Trial, logs: Path, *, as_json: bool) -> None:
     document = json.dumps(results.document(trial), indent=1)
     (logs / "trial.json").write_text(document + "\n", "utf-8")
-    print(document if asked.json else results.text(trial))
+    print(document if as_json else results.text(trial))
     print(f"Logs: {logs}", file=sys.stderr)
-    if interrupted:
-        return INTERRUPTED
-    return 1 if any(each.verdict == "void" for each in outcomes) else 0
 
 
 def _options() -> argparse.Namespace:
@@ -153,22 +180,6 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, got {text}")
     return value
-
-
-def _refusal(asked: argparse.Namespace, cli: type[Cli], program: Path | None) -> str | None:
-    """Say why nothing can be run, None when it can."""
-    if program is None:
-        where = (
-            f"{asked.program} is no program" if asked.program else f"{cli.name} is not on the PATH"
-        )
-        return f"{where}. Install {cli.name}, or name it with --program FILE."
-    if asked.scripted:
-        return None
-    if os.environ.get("CI"):
-        return "A trial costs money and never runs in CI. Try --scripted."
-    if missing := environment.missing_key(cli):
-        return f"{missing}. --scripted needs none."
-    return None
 
 
 def _run_all(setting: Setting, asked: argparse.Namespace, outcomes: list[Outcome]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from .processes import Program, Said, run, talk
+from .processes import Program, Said, clean, run, talk
 
 _AFTER = "after"
 
@@ -44,6 +44,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def commands(self) -> Path:
         """A directory of commands, where a shell looks first."""
         return self.root / "bin"
+
+    def keep(self, name: str, text: str) -> None:
+        """Put a text into the logs."""
+        (self.logs / name).write_text(clean(text, self.secrets), "utf-8")
 
 
 class Cli(ABC):
@@ -197,47 +201,65 @@ class Codex(Cli):
 
     def compact(self, texts: Sequence[str]) -> None:
         """Open the session in an app server, compact it, and give it the prompts."""
-        turns = iter([*texts])
-        problems: list[object] = []
+        talking = _AppServer(self._thread, texts)
+        program = self._program(_AFTER, "app-server")
+        try:
+            said = talk(program, talking.first(self._place.project), talking.hears)
+        finally:
+            self.compacted = talking.compacted
+        if talking.problem is not None:
+            raise self._failed(json.dumps(talking.problem))
+        self._expect_success(said)
 
-        def follows(after: str, result: dict[str, Any]) -> Sequence[str]:
-            if after == "hooks/list":
-                return [_rpc("config/batchWrite", edits=[_trust(result)], reloadUserConfig=True)]
-            if after == "config/batchWrite":
-                return [_rpc("thread/resume", threadId=self._thread)]
-            if after == "thread/resume":
-                return [_rpc("thread/compact/start", threadId=self._thread)]
-            return ()
 
-        def hears(line: str) -> Sequence[str] | None:
-            told = _json(line)
-            if "error" in told:
-                problems.append(told["error"])
-                return None
-            if "result" in told:
-                return follows(told["id"], told["result"])
-            params = told.get("params", {})
-            if told.get("method") == "item/completed":
-                self.compacted |= params["item"]["type"] == "contextCompaction"
-            if told.get("method") != "turn/completed":
-                return ()
-            if params["turn"]["status"] != "completed":
-                problems.append(params["turn"])
-                return None
-            following = next(turns, None)
-            if following is None or not self.compacted:
-                return None
-            said = {"type": "text", "text": following}
-            return (_rpc("turn/start", threadId=self._thread, input=[said]),)
+class _AppServer:
+    """What to type into Codex's app server, and what it answered."""
 
+    def __init__(self, thread: str, texts: Sequence[str]) -> None:
+        self._thread = thread
+        self._texts = iter([*texts])
+        self.compacted = False
+        self.problem: object = None
+
+    def first(self, project: Path) -> list[str]:
+        """Return the lines that begin."""
         client = {"name": "trial", "version": "1"}
         begin = _rpc("initialize", clientInfo=client, capabilities={"experimentalApi": True})
         begun = json.dumps({"method": "initialized"})
-        hooks = _rpc("hooks/list", cwds=[str(self._place.project)])
-        said = talk(self._program(_AFTER, "app-server"), [begin, begun, hooks], hears)
-        if problems:
-            raise self._failed(json.dumps(problems[0]))
-        self._expect_success(said)
+        return [begin, begun, _rpc("hooks/list", cwds=[str(project)])]
+
+    def hears(self, line: str) -> Sequence[str] | None:
+        """Return what follows a line, None when all is done."""
+        told = _json(line)
+        if "error" in told:
+            self.problem = told["error"]
+            return None
+        if "result" in told:
+            return self._answered(told["id"], told["result"])
+        return self._noticed(told.get("method"), told.get("params", {}))
+
+    def _answered(self, method: str, result: dict[str, Any]) -> Sequence[str]:
+        if method == "hooks/list":
+            return [_rpc("config/batchWrite", edits=[_trust(result)], reloadUserConfig=True)]
+        if method == "config/batchWrite":
+            return [_rpc("thread/resume", threadId=self._thread)]
+        if method == "thread/resume":
+            return [_rpc("thread/compact/start", threadId=self._thread)]
+        return ()
+
+    def _noticed(self, method: str | None, params: dict[str, Any]) -> Sequence[str] | None:
+        if method == "item/completed":
+            self.compacted |= params["item"]["type"] == "contextCompaction"
+        if method != "turn/completed":
+            return ()
+        if params["turn"]["status"] != "completed":
+            self.problem = params["turn"].get("error") or params["turn"]["status"]
+            return None
+        following = next(self._texts, None)
+        if following is None or not self.compacted:
+            return None
+        said = {"type": "text", "text": following}
+        return [_rpc("turn/start", threadId=self._thread, input=[said])]
 
 
 CLIS: dict[str, type[Cli]] = {each.name: each for each in (Claude, Codex)}

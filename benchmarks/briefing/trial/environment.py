@@ -13,6 +13,7 @@ from .clis import Cli
 # What any program needs, by the beginnings of names.
 _KEPT = ("PATH", "LANG", "LC_", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "SSL_CERT_")
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS")
+_VERSION_S = 60
 # Nobody listens there.
 _NOWHERE = "http://127.0.0.1:9"
 _LOOPBACK = "127.0.0.1,localhost"
@@ -55,18 +56,24 @@ def find(cli: type[Cli], given: Path | None) -> Path | None:
 
 
 def version(program: Path) -> str:
-    """Return what a program says to ``--version``, in a home where nothing is."""
+    """Return what a program says to ``--version``, in a home where nothing is; raises OSError."""
     with tempfile.TemporaryDirectory() as home:
-        done = subprocess.run(
-            [str(program), "--version"],
-            env=plain() | {"HOME": home},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    return (done.stdout.strip().splitlines() or ["of unknown version"])[0]
+        try:
+            done = subprocess.run(
+                [str(program), "--version"],
+                env=plain() | {"HOME": home},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_VERSION_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise OSError(f"{program} --version took more than {_VERSION_S} s.") from None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        raise OSError(f"{program} does not know --version. {done.stderr.strip()}".strip())
+    return lines[0]
 
 
 def link(cli: type[Cli], program: Path, commands: Path) -> None:

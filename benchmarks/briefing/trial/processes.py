@@ -16,7 +16,9 @@ import msgspec
 LEAVING_S = 5.0
 _HIDDEN = "[key]"
 # Every process of a program has this in its environment, wherever it went.
-_MARK = "FLEETD_TRIAL"
+_MARK = "FLEETD_TRIAL_PROGRAM"
+# And this every process of a trial.
+TRIAL = {"FLEETD_TRIAL": token_hex(8)}
 # On Linux only; elsewhere the group of a program is all that one can end.
 _PROCESSES_ARE_LISTED = Path("/proc/self/environ").exists()
 
@@ -68,7 +70,7 @@ def talk(program: Program, first: Sequence[str], hears: Hears) -> Said:
         _type(process.stdin, first)
         for line in process.stdout:
             lines.append(line)
-            log.write(_clean(program, line))
+            log.write(clean(line, program.secrets))
             if listening:
                 typed = hears(line)
                 if typed is None:
@@ -98,7 +100,7 @@ def _started(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str]]
         process = subprocess.Popen(
             program.argv,
             cwd=program.cwd,
-            env={**program.env, _MARK: mark},
+            env={**program.env, **TRIAL, _MARK: mark},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -119,15 +121,16 @@ def _started(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str]]
             _kill(process, mark)
             with suppress(BrokenPipeError), process:
                 pass  # closes its pipes, waits for it
-            errors.write_text(_clean(program, errors.read_text("utf-8", "replace")), "utf-8")
+            errors.write_text(clean(errors.read_text("utf-8", "replace"), program.secrets), "utf-8")
 
 
 def _errors(program: Program) -> Path:
     return program.log.with_suffix(".err")
 
 
-def _clean(program: Program, text: str) -> str:
-    for secret in program.secrets:
+def clean(text: str, secrets: Sequence[str]) -> str:
+    """Return a text without the secrets in it."""
+    for secret in secrets:
         text = text.replace(secret, _HIDDEN)
     return text
 
@@ -135,7 +138,7 @@ def _clean(program: Program, text: str) -> str:
 def _wait_for(mark: str) -> None:
     """Wait a moment for hooks that still run in the background."""
     deadline = time.monotonic() + LEAVING_S
-    while _marked(mark) and time.monotonic() < deadline:
+    while _marked(_MARK, mark) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -144,17 +147,27 @@ def _kill(process: subprocess.Popen[str], mark: str) -> None:
     if process.returncode is None or not _PROCESSES_ARE_LISTED:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+    _end(_MARK, mark)
+
+
+def end_all() -> None:
+    """End every process of this trial that is still there."""
+    for name, mark in TRIAL.items():
+        _end(name, mark)
+
+
+def _end(name: str, mark: str) -> None:
     # More than once: a process may start another one meanwhile.
     deadline = time.monotonic() + LEAVING_S
-    while (left := _marked(mark)) and time.monotonic() < deadline:
+    while (left := _marked(name, mark)) and time.monotonic() < deadline:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _marked(mark: str) -> list[int]:
-    """Return the processes of a program, where they are listed."""
-    wanted = f"{_MARK}={mark}".encode()
+def _marked(name: str, mark: str) -> list[int]:
+    """Return the processes with a mark, where processes are listed."""
+    wanted = f"{name}={mark}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -24,7 +24,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     revision: str
     date: str
     seed: int
-    wanted_runs: int
     interrupted: bool
     outcomes: list[Outcome]
 
@@ -114,9 +113,9 @@ def _points(row: Row) -> str:
 def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
     """Return how to read the table."""
     model = "a scripted model" if trial.scripted else trial.model or "its default model"
+    on = f"{trial.date}, {trial.cli} ({trial.version}), {model}, fleetd {trial.revision}"
     said = [
-        f"{trial.date}, {trial.cli} ({trial.version}), {model}, fleetd {trial.revision}, "
-        f"seed {trial.seed}.",
+        f"{on}, seed {trial.seed}.",
         "on, off: runs that passed with and without a briefing, with the 95 % interval (Wilson).",
         "difference: on less off, in percentage points, with the 95 % interval (Newcombe).",
         "void: runs that could not be judged and count nowhere. seconds: mean of all runs.",
@@ -127,7 +126,7 @@ def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
         if row.difference_interval.low <= 0 <= row.difference_interval.high
     ]
     if unclear:
-        said.append(f"These runs show no difference for: {', '.join(unclear)}.")
+        said.append(f"The interval has 0 in it, so no difference is shown: {', '.join(unclear)}.")
     if trial.scripted:
         said.append("A scripted model shows that the trial works. It says nothing about briefings.")
     if trial.interrupted:

@@ -1,6 +1,6 @@
 """One run: a fresh home with a daemon of its own, a task, a compaction, and the task's tests."""
 
-import shutil
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from ...fleet import Fleet, running
 from . import arms, environment, tasks
 from .arms import Arm
 from .clis import Cli, Failed, Place
-from .processes import TimedOut
+from .processes import TRIAL, TimedOut
 from .tasks import Task
 
 Verdict = Literal["passed", "failed", "void"]
@@ -70,7 +70,7 @@ def one_run(setting: Setting, task: Task, arm: Arm, number: int) -> Outcome:
         except TimedOut:
             judged.reason = f"the compaction was not reached within {setting.timeout_s:g} s"
         finally:
-            _keep(place, logs)
+            _keep_work(place)
     outcome = Outcome(
         task=task.name,
         arm=arm,
@@ -94,13 +94,16 @@ def _place(setting: Setting, task: Task, logs: Path) -> Iterator[tuple[Place, Fl
         theirs, secrets = environment.with_key(setting.cli)
     with tempfile.TemporaryDirectory(prefix="trial-", ignore_cleanup_errors=True) as name:
         root = Path(name).resolve()
-        (root / "home").mkdir()
-        (root / "project").mkdir()
+        for part in ("home", "project", "tmp"):
+            (root / part).mkdir()
         environment.link(setting.cli, setting.program, root / "bin")
         tasks.lay_out(task, root / "project")
         # The daemon gets no key.
-        with running(root / "home", plain) as fleet:
-            ours = {"PATH": f"{root / 'bin'}:{plain.get('PATH', '')}"}
+        with running(root / "home", plain | TRIAL) as fleet:
+            ours = {
+                "PATH": f"{root / 'bin'}:{plain.get('PATH', os.defpath)}",
+                "TMPDIR": str(root / "tmp"),
+            }
             place = Place(
                 root=root,
                 logs=logs,
@@ -138,7 +141,7 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
     arms.switch_on(cli.name, place.env)
     for number, text in enumerate(task.before, 1):
         cli.prompt(number, text.strip())
-    if tasks.check(task, place.project):
+    if tasks.check(task, place.project)[0]:
         raise Failed("the task was done before the compaction")
     _keep_context(fleet, place)
     if arm == "off":
@@ -157,7 +160,8 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
         raise Failed("the session got no briefing, although it should")
     if arm == "off" and judged.briefings:
         raise Failed("the session got a briefing, although it should not")
-    passed = tasks.check(task, place.project, place.logs / "check.log")
+    passed, said = tasks.check(task, place.project)
+    place.keep("check.log", said)
     judged.verdict = "passed" if passed else "failed"
     judged.reason = "out of time" if late else None
 
@@ -168,10 +172,10 @@ def _keep_context(fleet: Fleet, place: Place) -> None:
         known = fleet.call("recovery.context", cwd=str(place.project))
     except FleetError as error:
         raise Failed(f"fleetd knows nothing of the session: {error}") from None
-    (place.logs / "briefing.md").write_text(known["prompt"], "utf-8")
+    place.keep("briefing.md", known["prompt"])
 
 
-def _keep(place: Place, logs: Path) -> None:
+def _keep_work(place: Place) -> None:
     """Keep what the agent changed, and what the daemon said."""
-    (logs / "project.diff").write_text(tasks.changes(place.project), "utf-8")
-    shutil.copyfile(place.home / "fleetd.log", logs / "fleetd.log")
+    place.keep("project.diff", tasks.changes(place.project))
+    place.keep("fleetd.log", (place.home / "fleetd.log").read_text("utf-8", "replace"))

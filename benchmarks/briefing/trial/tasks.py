@@ -19,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from . import environment
+
 TASKS = Path(__file__).parents[1] / "tasks"
 CHECK_S = 120
 _FIRST = ["-c", "user.name=Kim", "-c", "user.email=kim@example.org", "commit", "-qm", "Begin"]
@@ -85,28 +87,37 @@ def overlay(wanted: Task, part: str, project: Path) -> None:
 
 def changes(project: Path) -> str:
     """Return everything that differs from the start, as a diff."""
-    _git(project, "add", "--all", "--intent-to-add")
-    return _git(project, "diff", "begin")
+    try:
+        _git(project, "add", "--all", "--intent-to-add")
+        return _git(project, "diff", "begin")
+    except subprocess.CalledProcessError as error:
+        return f"The repository is no longer whole: {error.stderr}\n"
 
 
-def check(wanted: Task, project: Path, log: Path | None = None) -> bool:
-    """Run the tests of a task on a copy of the project; return whether they pass."""
+def check(wanted: Task, project: Path) -> tuple[bool, str]:
+    """Run the tests of a task on a copy of the project; return whether they pass, and their output.
+
+    They get no key: what they run was written by the agent.
+    """
     with tempfile.TemporaryDirectory(prefix="fleetd-check-") as name:
         copy = Path(name) / "project"
-        shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        overlay(wanted, "check", copy / "check")
         command = [word.format(python=sys.executable) for word in wanted.check]
-        passed, said = _run(command, copy)
-    if log is not None:
-        log.write_text(said, "utf-8")
-    return passed
+        try:
+            shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+            overlay(wanted, "check", copy / "check")
+            passed, said = _run(command, copy, environment.plain() | {"HOME": name})
+        except OSError as error:
+            # What an agent makes may be of any kind.
+            passed, said = False, f"The project cannot be tested: {error}\n"
+    return passed, said
 
 
-def _run(command: list[str], directory: Path) -> tuple[bool, str]:
+def _run(command: list[str], directory: Path, env: dict[str, str]) -> tuple[bool, str]:
     try:
         done = subprocess.run(
             command,
             cwd=directory,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
