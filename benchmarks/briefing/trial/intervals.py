@@ -44,7 +44,11 @@ def wilson(share: Share) -> Interval:
     middle = p + _Z**2 / (2 * n)
     half = _Z * sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
     whole = 1 + _Z**2 / n
-    return Interval(max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole))
+    # With none or all passed, an end is the share itself but for rounding.
+    return Interval(
+        max(0.0, (middle - half) / whole) if share.passed else 0.0,
+        min(1.0, (middle + half) / whole) if share.passed < n else 1.0,
+    )
 
 
 def newcombe(share: Share, other: Share) -> Interval:

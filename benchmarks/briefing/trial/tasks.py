@@ -9,6 +9,7 @@ A task is a directory below ``benchmarks/briefing/tasks``:
 - ``solution/`` and ``wrong/`` go over the project: one passes the tests, the other one does not
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -132,6 +133,14 @@ def _run(command: list[str], directory: Path, env: dict[str, str]) -> tuple[bool
 
 
 def _git(project: Path, *words: str) -> str:
-    argv = ["git", "-C", str(project), *words]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, errors="replace")
+    # No machine's settings change it.
+    own = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
+    done = subprocess.run(
+        ["git", "-C", str(project), *words],
+        env=environment.plain() | own,
+        check=True,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
     return done.stdout
