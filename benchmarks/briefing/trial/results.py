@@ -113,7 +113,7 @@ def _points(row: Row) -> str:
 def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
     """Return how to read the table."""
     model = "a scripted model" if trial.scripted else trial.model or "its default model"
-    on = f"{trial.date}, {trial.cli} ({trial.version}), {model}, fleetd {trial.revision}"
+    on = f"{trial.date}, {trial.cli}, {trial.version}, {model}, fleetd {trial.revision}"
     said = [
         f"{on}, seed {trial.seed}.",
         "on, off: runs that passed with and without a briefing, with the 95 % interval (Wilson).",

@@ -155,7 +155,8 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
             raise
     if not cli.compacted:
         raise Failed("there was no compaction")
-    judged.briefings = len(fleet.call("recovery.list")["recoveries"])
+    recoveries = fleet.call("recovery.list")["recoveries"]
+    judged.briefings = sum(each["briefed_at"] is not None for each in recoveries)
     if arm == "on" and not judged.briefings:
         raise Failed("the session got no briefing, although it should")
     if arm == "off" and judged.briefings:
