@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,22 @@ class Fleet:
 
 
 @contextmanager
-def running(directory: Path, *, module: str = "fleetd", **more: str) -> Iterator[Fleet]:
+def running(
+    directory: Path,
+    base: Mapping[str, str] | None = None,
+    /,
+    *,
+    module: str = "fleetd",
+    **more: str,
+) -> Iterator[Fleet]:
     """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere.
 
-    ``module`` is run as the daemon, and ``more`` goes into its environment.
+    ``module`` is run as the daemon. Its environment is ``base``, by default that of this process,
+    with ``more``, and without another fleet's variables.
     """
     with tempfile.TemporaryDirectory(prefix="fleetd-") as short:
         socket = Path(short) / "run" / "d.sock"
-        env = _environment(directory, socket) | more
+        env = _environment(directory, socket, os.environ if base is None else base) | more
         with (directory / "fleetd.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module], env=env, stdout=log, stderr=log
@@ -104,14 +112,14 @@ def running(directory: Path, *, module: str = "fleetd", **more: str) -> Iterator
             _stop(process)
 
 
-def _environment(directory: Path, socket: Path) -> dict[str, str]:
+def _environment(directory: Path, socket: Path, base: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which nothing of the user's own fleet is found.
 
     Nor what tells Python to be different: without compiled modules a command takes twice as long,
     and an installed one has them.
     """
     foreign = ("FLEET_", "FLIGHTLINE_", "XDG_", "PYTHON")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    kept = {name: value for name, value in base.items() if not name.startswith(foreign)}
     return kept | {
         "HOME": str(directory),
         "PYTHONPATH": str(ROOT),
