@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fleetd.harness.claude import adapter, droid, kimi, qwen
+from fleetd.harness.payload import ERROR_CHARS
 from fleetd.harness.report import (
     Answer,
     AnyHappening,
@@ -271,6 +272,8 @@ def test_other_tools_edit_nothing_and_run_no_command(name: str) -> None:
         ({"backgroundTaskId": "b1"}, None, None),
         ({"exit_code": 0}, True, None),
         ({"exit_code": 2}, False, "Exit code 2"),
+        ({"exit_code": 2, "stdout": "", "stderr": "no rule\n"}, False, "Exit code 2\nno rule"),
+        ({"exit_code": 2, "stdout": "x\n", "stderr": "y\n"}, False, "Exit code 2\nx\ny"),
         ({"exit_code": 1, "returnCodeInterpretation": "No matches found"}, True, None),
         ("(Bash completed with no output)", True, None),
         (None, True, None),
@@ -363,6 +366,17 @@ def test_a_tool_that_the_user_stopped_says_so() -> None:
     assert only(report) == ToolFinished(
         "Bash", command="sleep 9", passed=False, error="stopped by the user: Request interrupted"
     )
+
+
+def test_of_a_long_command_that_the_user_stopped_the_end_is_told() -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "is_interrupt": True}
+    printed = "".join(f"line {n:04}\n" for n in range(1_000))
+    told = only(said("PostToolUseFailure", **call, error=f"Exit code 130\n{printed}"))
+    assert isinstance(told, ToolFinished)
+    assert told.error is not None
+    assert told.error.startswith("stopped by the user: Exit code 130\n…\nline 0")
+    assert told.error.endswith("line 0998\nline 0999")
+    assert len(told.error) <= ERROR_CHARS
 
 
 def test_a_failure_without_a_reason_is_a_failure() -> None:

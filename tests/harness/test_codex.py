@@ -55,6 +55,7 @@ PARENT: dict[str, Any] = {
 }
 ENDS: dict[str, Any] = {**HERE, "looks_back": True}
 TELLS: dict[str, Any] = {**HERE, "injects": True}
+FAILED = "Exit code: 1\nWall time: 0 seconds\n"
 
 # The payload, what it tells, and what else the report says.
 TOLD: list[tuple[str, AnyHappening, dict[str, Any]]] = [
@@ -189,25 +190,26 @@ def test_a_patch_without_a_place_to_be_changes_only_what_it_names_in_full() -> N
 
 
 @pytest.mark.parametrize(
-    ("response", "passed"),
+    ("response", "passed", "error"),
     [
-        ("Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess.", True),
-        ("Exit code: 1\nWall time: 0 seconds\nOutput:\nNo such file", False),
-        ("Exit code: 1\nas a program wrote it", None),
-        ("see above: Exit code: 0\nWall time: 1 seconds\n", None),
-        ("", None),
-        (None, None),
-        ({"output": "x"}, None),
+        ("Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess.", True, None),
+        (f"{FAILED}Output:\nNo such file\n", False, "Exit code 1\nNo such file"),
+        (f"{FAILED}Output:\n", False, "Exit code 1"),
+        (FAILED, False, "Exit code 1"),
+        ("Exit code: 1\nas a program wrote it", None, None),
+        ("see above: Exit code: 0\nWall time: 1 seconds\n", None, None),
+        ("", None, None),
+        (None, None, None),
+        ({"output": "x"}, None, None),
     ],
 )
 def test_an_outcome_is_known_where_the_response_begins_with_it(
-    response: Any, passed: bool | None
+    response: Any, passed: bool | None, error: str | None
 ) -> None:
     told = only(edit("PostToolUse", PATCH, tool_response=response))
     assert isinstance(told, ToolFinished)
-    assert told.passed is passed
     assert told.edited == (() if passed is False else PATCH_FILES)
-    assert (told.error or "").startswith("Exit code: 1") == (passed is False)
+    assert (told.passed, told.error) == (passed, error)
 
 
 def test_a_plan_that_fires_a_hook_is_the_plan() -> None:

@@ -120,7 +120,7 @@ def test_what_no_hook_tells_comes_out_of_the_rollout_once(
     assert run.commands() == [("false", "FAIL"), ("cat nofile", "FAIL"), ("true", "PASS")]
     assert run.values("tool_failed", "error") == [
         "Exit code 1",
-        "Exit code 1: cat: nofile: No such file or directory",
+        "Exit code 1\ncat: nofile: No such file or directory",
     ]
     assert len(run.values("window_compacted", "summary")) == 1
     assert run.values("agent_answered", "message") == ["DONE"]

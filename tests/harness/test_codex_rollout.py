@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from fleetd.engine.hooks.facts import TAIL_BYTES, tail_of
 from fleetd.harness.codex import adapter
 from fleetd.harness.codex_rollout import CALLS, script_plan
+from fleetd.harness.payload import ERROR_CHARS
 from fleetd.harness.report import (
     AnyHappening,
     Paused,
@@ -41,7 +42,7 @@ RECORDED: dict[str, tuple[AnyHappening, ...]] = {
             "call_5",
             "cat nofile",
             passed=False,
-            error="Exit code 1: cat: nofile: No such file or directory",
+            error="Exit code 1\ncat: nofile: No such file or directory",
         ),
         ToolFinished("Bash", "call_6", "true", passed=True),
         Paused("DONE"),
@@ -234,9 +235,10 @@ def test_a_script_without_a_plan_says_nothing_of_one() -> None:
     ("code", "said", "passed", "error"),
     [
         (0, "fine", True, None),
-        (2, "x\nno rule\n", False, "Exit code 2: x\nno rule"),
+        (2, "x\nno rule\n", False, "Exit code 2\nx\nno rule"),
         (2, None, False, "Exit code 2"),
-        (1, "y" * 9_000, False, f"Exit code 1: {'y' * 1_000}"),
+        (1, " \n", False, "Exit code 1"),
+        (1, "y" * 9_000, False, f"Exit code 1\n…\n{'y' * (ERROR_CHARS - 14)}"),
     ],
 )
 def test_a_commands_exit_code_and_its_last_words_are_told(
@@ -264,7 +266,7 @@ def test_older_rollouts_tell_the_outcome_in_the_output() -> None:
         return {"type": "function_call", "name": name, "arguments": line, "call_id": "c"}
 
     ended = output("c", "Chunk ID: 1\nProcess exited with code 1\nOutput:\nno rule\n")
-    failed = ToolFinished("Bash", "c", "make", passed=False, error="Exit code 1: no rule")
+    failed = ToolFinished("Bash", "c", "make", passed=False, error="Exit code 1\nno rule")
     assert told(call("exec_command", {"cmd": "make"}), ended) == (failed,)
     shell = call("shell", {"command": ["bash", "-lc", "make"]})
     passed = output(
@@ -292,7 +294,7 @@ def test_files_are_told_when_the_change_was_made_only() -> None:
 def test_what_ended_in_an_earlier_turn_is_not_told_again() -> None:
     assert told(ran("c1", 0), answer("One"), STARTED) == ()
     calls = told(STARTED, ran("c1", 0), answer("One"), STARTED, ran("c2", 1, said="x"))
-    assert calls == (ToolFinished("Bash", "c2", "make", passed=False, error="Exit code 1: x"),)
+    assert calls == (ToolFinished("Bash", "c2", "make", passed=False, error="Exit code 1\nx"),)
 
 
 def test_of_many_calls_the_last_are_told_and_of_answers_the_last() -> None:

@@ -122,7 +122,7 @@ def test_a_command_passed_when_its_exit_code_says_so() -> None:
                 "bash",
                 command="make",
                 passed=passed,
-                error=None if passed else "Exit code 2",
+                error=None if passed else "Exit code 2\nout",
             ),
         )
 

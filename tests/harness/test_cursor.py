@@ -122,14 +122,14 @@ def test_how_full_the_window_is_comes_before_the_compaction(odd: Any) -> None:
 def test_a_command_passed_when_its_exit_code_says_so() -> None:
     call = {"tool_name": "Shell", "tool_input": {"command": "npm test"}, "tool_use_id": "t"}
     for code, passed in ((0, True), (3, False)):
-        output = json.dumps({"output": "...", "exitCode": code})
+        output = json.dumps({"output": "1 failed\n", "exitCode": code})
         (finished,) = told("postToolUse", **call, tool_output=output, duration=48_213)
         assert finished == ToolFinished(
             "Shell",
             call_id="t",
             command="npm test",
             passed=passed,
-            error=None if passed else "Exit code 3",
+            error=None if passed else "Exit code 3\n1 failed",
             duration_ms=48_213,
         )
 

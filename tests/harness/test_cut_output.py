@@ -82,7 +82,7 @@ def test_what_nobody_can_read_is_removed(before: str) -> None:
 def test_sixteen_megabytes_are_cut_too() -> None:
     lines = "x" * 79 + "\n"
     for much in (lines * 200_000, "x" * 16_000_000, "\n" * 16_000_000, "\x1b[" * 8_000_000):
-        kept = cut_output(f"Exit code 1\n{much}end", ERROR_CHARS)
+        kept = cut_output(f"Exit code 1\n{much}\nend", ERROR_CHARS)
         assert kept.startswith("Exit code 1\n…\n")
         assert kept.endswith("end")
         assert len(kept) <= ERROR_CHARS

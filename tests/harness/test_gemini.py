@@ -33,6 +33,8 @@ from .recorded import names, only, recorded, texts_of
 # The two runs that were recorded.
 FIRST, SECOND = "/home/user/gm/proj", "/home/user/project"
 SHELL = "run_shell_command"
+# What is left of a long line below "Exit code 3" and "…".
+ROOM = "x" * (ERROR_CHARS - 14)
 TODOS = (PlanItem("one", "completed"), PlanItem("two", "in_progress"))
 NO_MATCH = (
     "Could not find an exact match for 'old_string' in 'hello.py'. If previous edits modified the"
@@ -64,7 +66,7 @@ RECORDED: dict[str, tuple[AnyHappening, ...]] = {
             SHELL,
             command="echo out; echo 'Exit Code: 3'; exit 4",
             passed=False,
-            error="Exit code 4",
+            error="Exit code 4\nout\nExit Code: 3",
         ),
     ),
     "AfterTool.run_shell_command.killed": (
@@ -201,13 +203,16 @@ def test_what_was_put_into_a_prompt_is_not_the_users() -> None:
         ("Output: ok\nProcess Group PGID: 7", True, None),
         ("<untrusted_context>\nOutput: (empty)\n</untrusted_context>", True, None),
         ("Output: x\nExit Code: 0\nSignal: (none)\nProcess Group PGID: 7", True, None),
-        ("Output: x\nExit Code: 2\nBackground PIDs: 8, 9\nProcess Group PGID: 7", False, "2"),
-        ("<untrusted_context>\nOutput: x\nExit Code: -1\n</untrusted_context>", False, "-1"),
-        ("Output: x\nExit Code: 1\n\n[System] Tool input parameters (a) were", False, "1"),
+        ("Output: x\nExit Code: 2\nBackground PIDs: 8, 9\nProcess Group PGID: 7", False, "2\nx"),
+        ("<untrusted_context>\nOutput: x\nExit Code: -1\n</untrusted_context>", False, "-1\nx"),
+        ("Output: x\nExit Code: 1\n\n[System] Tool input parameters (a) were", False, "1\nx"),
         ("Output: the last one said\nExit Code: 1\nand went on\nProcess Group PGID: 7", True, None),
-        ([{"text": "Output: x\nExit Code: 5"}], False, "5"),
-        ({"text": "Output: x\nExit Code: 6"}, False, "6"),
-        (f"Output: {'x' * 100_000}\nExit Code: 3\nProcess Group PGID: 7", False, "3"),
+        ([{"text": "Output: x\nExit Code: 5"}], False, "5\nx"),
+        ({"text": "Output: x\nExit Code: 6"}, False, "6\nx"),
+        ("Output: (empty)\nExit Code: 1\nProcess Group PGID: 7", False, "1"),
+        ("Output: (empty) list\nExit Code: 1\nProcess Group PGID: 7", False, "1\n(empty) list"),
+        ("Command: echo Output: a\nOutput: b\nOutput: c\nExit Code: 1", False, "1\nb\nOutput: c"),
+        (f"Output: {'x' * 100_000}\nExit Code: 3\nProcess Group PGID: 7", False, f"3\n…\n{ROOM}"),
         ("Everything was built, with two warnings.", None, None),
         ("Command moved to background (PID: 7). Output hidden.", None, None),
         (None, None, None),
@@ -224,7 +229,7 @@ def test_a_command_passed_unless_its_exit_code_is_told(
 
 def test_a_command_that_was_ended_did_not_pass() -> None:
     killed = ran("Output: x\nSignal: 9\nProcess Group PGID: 7")
-    assert (killed.passed, killed.error) == (False, "Signal 9")
+    assert (killed.passed, killed.error) == (False, "Signal 9\nx")
     for how in ("by user before it could complete.", "because it exceeded the timeout of 5.0"):
         automatically = "automatically " if "timeout" in how else ""
         stopped = ran(f"<untrusted_context>\nCommand was {automatically}cancelled {how}")
