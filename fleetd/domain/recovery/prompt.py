@@ -79,12 +79,22 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
         """Return how long ago a time was."""
         return ago(self.ctx.now_ms - to_ms(at))
 
+    @property
+    def roots(self) -> list[str]:
+        """Return below which directories files are told without them, each with its slash."""
+        places = (self.ctx.facts.here.place, self.mission["project_dir"])
+        return [f"{place.rstrip('/')}/" for place in places if place]
+
     def file(self, name: str) -> str:
         """Return a file's name as it is below the repository, else as it is."""
-        for root in (self.ctx.facts.here.place, self.mission["project_dir"]):
-            if root and name.startswith(f"{root.rstrip('/')}/"):
-                return path(name[len(root.rstrip("/")) + 1 :])
-        return path(name)
+        root = next(filter(name.startswith, self.roots), "")
+        return path(name.removeprefix(root))
+
+    def line(self, text: str) -> str:
+        """Return a sentence with the files in it told so."""
+        for root in self.roots:
+            text = text.replace(f" {root}", " ")
+        return text
 
     def newest(self, kind: str, most: int) -> list[Row]:
         """Return the newest events of a type that are this reader's to see, newest first."""
@@ -134,17 +144,18 @@ def brief(
     )
     said = _said(reader)
     sections = _sections(reader, sorties, context, said, restore)
-    head = partial(_head, mission, context, progress_note)
+    head = partial(_head, reader, context, progress_note)
     newest_said = said.task[0] if said.task else ""
     return context, render(head, sections, newest_said, reader.max_chars, mission["id"])
 
 
-def _head(mission: Row, context: RecoveryContext, note: str, limit: int) -> str:
-    done, total = mission["completed_sorties"], mission["total_sorties"]
+def _head(reader: Reader, context: RecoveryContext, note: str, limit: int) -> str:
+    done, total = reader.mission["completed_sorties"], reader.mission["total_sorties"]
+    last = short(reader.line(context.last_action), limit)
     lines = [
         f"**Mission**: {short(context.mission_summary, limit)}",
         f"**Progress**: {percent(done, total)}% ({done}/{total} sorties complete){note}",
-        f"**Last Action**: {short(context.last_action, limit) or 'Unknown'}",
+        f"**Last Action**: {last or 'Unknown'}",
     ]
     return "\n".join(lines)
 
