@@ -358,9 +358,9 @@ async def virtual(fleet, nursery, monkeypatch):
     """A fleet whose heartbeats are waited for; the test itself must ask for autojump_clock."""
 
     async def nothing(directory):
-        return ()
+        return None
 
-    monkeypatch.setattr(repositories, "summary", nothing)
+    monkeypatch.setattr(repositories, "working_tree", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(timers.scan_liveness, fleet.engine)
     yield fleet

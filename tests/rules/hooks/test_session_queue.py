@@ -62,16 +62,15 @@ async def test_sessions_that_wait_for_git_keep_nobody_else_waiting(
 ) -> None:
     go_on, waiting, answered = trio.Event(), list[str](), list[str]()
 
-    async def slow(directory: str | None) -> tuple[str, ...]:
+    async def slow(directory: str | None) -> None:
         waiting.append(str(directory))
         await go_on.wait()
-        return ()
 
     async def hear(hook: Awaitable[Any], name: str) -> None:
         await hook
         answered.append(name)
 
-    monkeypatch.setattr(repositories, "summary", slow)
+    monkeypatch.setattr(repositories, "working_tree", slow)
     mission = await fleet.mission(2)
     await fleet.checkpoint(mission)
     sessions = [f"s-{number}" for number in range(AT_MOST + 2)]

@@ -37,10 +37,10 @@ async def watched(
     a real process works.
     """
 
-    async def nothing(directory: str | None) -> tuple[str, ...]:
-        return ()
+    async def nothing(directory: str | None) -> None:
+        return None
 
-    monkeypatch.setattr(repositories, "summary", nothing)
+    monkeypatch.setattr(repositories, "working_tree", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(scan_liveness, fleet.engine)
     yield fleet

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetd.domain.core.context import WorkingTree
 from fleetd.engine import repositories
 from fleetd.engine.projects import Projects
 from fleetd.host.file_system import FileSystem
@@ -19,37 +20,34 @@ pytestmark = pytest.mark.usefixtures("patience")
 
 async def test_a_repository_is_described_by_branch_commit_and_changes(repository: Path) -> None:
     commit, author = git(repository, "log", "-1", "--format=%h%n%an").splitlines()
-    told = f"Commit: {commit} by “{author}”: “Begin”"
-    assert await repositories.summary(str(repository)) == ("Branch: “main”", told)
+    told = f"{commit} by “{author}”: “Begin”"
+    assert await repositories.working_tree(str(repository)) == WorkingTree("“main”", told)
     (repository / "src" / "a.py").write_text("a = 2\n")
     (repository / "new.py").write_text("b = 1\n")
-    assert await repositories.summary(str(repository / "src")) == (
-        "Branch: “main”",
-        told,
-        "Changed:  M src/a.py",
-        "Changed: ?? new.py",
-    )
+    changed = (" M src/a.py", "?? new.py")
+    tree = WorkingTree("“main”", told, changed)
+    assert await repositories.working_tree(str(repository / "src")) == tree
 
 
 async def test_many_changes_are_counted(repository: Path) -> None:
     for number in range(30):
         (repository / f"n{number:02}.py").write_text("x")
-    facts = await repositories.summary(str(repository))
-    assert (
-        len([fact for fact in facts if fact.startswith("Changed: ??")]) == repositories.CHANGED_MAX
-    )
-    assert facts[-1] == "Changed: 10 more files"
+    tree = await repositories.working_tree(str(repository))
+    assert tree is not None
+    names = tuple(f"?? n{number:02}.py" for number in range(repositories.CHANGED_MAX))
+    assert (tree.changed, tree.more) == (names, 10)
 
 
 async def test_where_there_is_no_repository_nothing_is_said(tmp_path: Path) -> None:
-    assert await repositories.summary(None) == ()
-    assert await repositories.summary(str(tmp_path)) == ()
-    assert await repositories.summary(str(tmp_path / "missing")) == ()
+    assert await repositories.working_tree(None) is None
+    assert await repositories.working_tree(str(tmp_path)) is None
+    assert await repositories.working_tree(str(tmp_path / "missing")) is None
 
 
 async def test_a_repository_without_a_commit_has_a_branch_only(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main")
-    assert await repositories.summary(str(tmp_path)) == ("Branch: “main”, no commits yet",)
+    tree = WorkingTree("“main”, no commits yet")
+    assert await repositories.working_tree(str(tmp_path)) == tree
 
 
 async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
@@ -70,7 +68,9 @@ async def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_p
     git(repository, "config", "log.showSignature", "true")
     git(repository, "config", "gpg.program", str(trap))
     (repository / "src" / "a.py").write_text("a = 3\n")
-    assert "Changed:  M src/a.py" in await repositories.summary(str(repository))
+    tree = await repositories.working_tree(str(repository))
+    assert tree is not None
+    assert tree.changed == (" M src/a.py",)
     await Projects({}, "", FileSystem(inline=True)).key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
@@ -94,7 +94,7 @@ async def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names
         git(repository, "config", key, value)
     tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    await repositories.summary(str(repository))
+    await repositories.working_tree(str(repository))
     await Projects({}, "", FileSystem(inline=True)).key(str(repository / "src" / "a.py"), "project")
     assert not (tmp_path / "sprung").exists()
 
@@ -108,7 +108,7 @@ async def test_git_that_does_not_answer_is_not_waited_for(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     monkeypatch.setattr("fleetd.host.git.SECONDS", 0.05)
-    assert await repositories.summary(str(repository)) == ()
+    assert await repositories.working_tree(str(repository)) is None
     # Another key than the right one would let two agents hold one file.
     with pytest.raises(Unavailable, match="Git did not report"):
         await Projects({}, "", FileSystem(inline=True)).key(
@@ -119,14 +119,14 @@ async def test_git_that_does_not_answer_is_not_waited_for(
 async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_for_one_answer(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert await repositories.summary(str(repository)) != ()
+    assert await repositories.working_tree(str(repository)) is not None
     real, slow = shutil.which("git"), tmp_path / "bin" / "git"
     slow.parent.mkdir()
     slow.write_text(f'#!/bin/sh\nsleep 0.3\nexec {real} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     monkeypatch.setattr("fleetd.host.git.SECONDS", 0.5)
-    assert await repositories.summary(str(repository)) == ()
+    assert await repositories.working_tree(str(repository)) is None
 
 
 async def test_a_path_that_nothing_is_relative_to_is_refused(fleet: Fleet) -> None:

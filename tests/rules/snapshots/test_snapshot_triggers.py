@@ -101,10 +101,10 @@ async def watched(
 ) -> AsyncIterator[Fleet]:
     """A fleet with its timer, trio's time on both of its clocks, and no Git to wait for."""
 
-    async def nothing(directory: str | None) -> tuple[str, ...]:
-        return ()
+    async def nothing(directory: str | None) -> None:
+        return None
 
-    monkeypatch.setattr(repositories, "summary", nothing)
+    monkeypatch.setattr(repositories, "working_tree", nothing)
     fleet.clock.follow_trio()
     nursery.start_soon(scan_liveness, fleet.engine)
     yield fleet

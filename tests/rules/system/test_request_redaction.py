@@ -122,7 +122,7 @@ async def test_a_commit_s_subject_is_redacted_too(fleet: Fleet) -> None:
     git("init", "--quiet")
     who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
     git(*who, "commit", "--quiet", "--allow-empty", "-m", f"Use {TOKEN}")
-    assert "[redacted:github]" in str(await repositories.summary(str(fleet.project)))
+    assert "[redacted:github]" in str(await repositories.working_tree(str(fleet.project)))
 
 
 async def test_without_keeping_prompts_only_that_there_was_one_is_known(tmp_path: Path) -> None:
