@@ -123,7 +123,7 @@ def test_after_a_compaction_each_request_holds_the_briefing_once(
             assert own == "You are OpenCode."
             assert briefing.count(HEADING) == 1
             assert "Add login" in briefing
-            assert str(Path.cwd() / file) in briefing
+            assert f"\n- {file}\n" in briefing
         # The event tells what the hook has told already.
         opencode.event("session.compaction.ended", reason="auto", text="What was done")
         assert len(opencode.request()) == 2
