@@ -384,7 +384,8 @@ def _met(reader: Reader) -> list[str]:
         together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
         beside = "some in one directory, others " if together else ""
         merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
-        named.append(f"{path(conflict.file, TOLD_CHARS)} (by {who}{more}{merge})")
+        file = path(reader.file(conflict.file), TOLD_CHARS)
+        named.append(f"{file} (by {who}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- Changed within the hour also by others: {', '.join(named)}{more}"]
 

@@ -245,19 +245,23 @@ async def test_a_project_that_is_forgotten_leaves_nothing_of_it(
     assert fleet.sql("SELECT * FROM edits") == fleet.sql("SELECT * FROM edit_conflicts") == []
 
 
+def others(prompt: str) -> list[str]:
+    return prompt.partition("### Others\n")[2].partition("\n\n")[0].splitlines()
+
+
 async def test_a_briefing_has_one_line_of_it(fleet: Fleet) -> None:
     await prompts(fleet, ALICE)
     before = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
-    assert "Conflicts" not in before
+    assert "### Others" not in before
     await edits(fleet, ALICE, fleet.project / "form.py")
     await edits(fleet, BOB, fleet.project / "form.py")
     prompt = (await fleet.do(RecoveryContextGet(agent_id=agent(ALICE)))).prompt
-    section = prompt.partition("### Conflicts\n")[2].partition("\n\n")[0]
-    assert section.count("\n") == 0
-    assert agent(BOB) in section
+    told = "- Changed within the hour also by others: form.py (by"
+    assert others(prompt) == [f"{told} {agent(BOB)})"]
     # That of nobody in particular is of the whole mission.
     mission_id = (await fleet.do(AgentGet(agent(ALICE)))).mission_id
-    assert "### Conflicts" in (await fleet.do(RecoveryContextGet(mission_id))).prompt
+    prompt = (await fleet.do(RecoveryContextGet(mission_id))).prompt
+    assert others(prompt) == [f"{told} {agent(BOB)}, {agent(ALICE)})"]
 
 
 async def test_a_briefing_tells_of_a_shared_directory_beside_a_worktree(
