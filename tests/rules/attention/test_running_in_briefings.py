@@ -34,9 +34,9 @@ async def test_each_line_tells_what_runs_and_the_age_of_its_last_sign(fleet: Fle
     fleet.clock.pass_by(5 * SECOND)
     prompt = await briefing(fleet)
     assert lines(prompt) == [
-        '- shell b2 “npm run "dev"”: last sign 5s ago, output in /tmp/b2.output',
-        "- schedule c3: last sign 5s ago",
-        "- subagent a1 “Read”: last sign 2m 5s ago",
+        '- shell b2 “npm run "dev"”: last sign just now, output in /tmp/b2.output',
+        "- schedule c3: last sign just now",
+        "- subagent a1 “Read”: last sign 2 minutes ago",
     ]
     assert prompt.endswith("continue the mission.")
     for work in ("a1", "b2", "c3"):

@@ -255,8 +255,10 @@ async def test_a_briefing_says_on_which_machine_the_mission_lies(pair: Pair) -> 
         await fleet.do(AgentRegister(agent, "specialist", mission_id=mission.id, cwd=str(clone)))
     here = (await pair.here.do(RecoveryContextGet(mission.id, "bob"))).prompt
     there = (await pair.there.do(RecoveryContextGet(mission.id, "alice"))).prompt
-    assert f"Mission {mission.id} in {one}\n" in here
-    assert f"Mission {mission.id} in {one} on laptop" in there
+    # Where the reader is already is not said.
+    assert f"(agent bob, mission {mission.id}): facts" in here
+    assert str(one) not in here
+    assert f"(agent alice, mission {mission.id} in {one} on laptop): facts" in there
     assert "changed-here.py" in here
     assert "changed-there.py" not in here
     assert "changed-there.py" in there

@@ -192,7 +192,7 @@ async def test_RST_003_each_open_sortie_carries_its_context_until_its_next_progr
     ]
     own = sorties[1].recovery_context
     assert own.files_modified == ["src/1.py"]
-    assert own.next_steps == ["S1 (in progress by spec-1, 60%): “Half of the parser”"]
+    assert own.next_steps == ["S1 (in progress, 60%): “Half of the parser”"]
 
     await fleet.do(SortieProgress(sorties[1].id, 70))
     sorties = await fleet.sorties(mission)

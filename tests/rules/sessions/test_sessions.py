@@ -163,7 +163,8 @@ async def test_a_compaction_is_kept_briefed_once_and_confirmed(fleet: Fleet) -> 
     assert due.brief
     prompt = await window.briefed(due)
     assert "Write the form" in prompt
-    assert f"{PROJECT}/form.py" in prompt
+    assert "\n### Files Modified\n- form.py\n\n" in prompt
+    assert "**Last Action**: claude-12f459b8 edited form.py\n" in prompt
     assert "Add login" in prompt
     assert not (await window.tell(Compacted("a summary"))).brief
     assert await _recovery(fleet) == "briefed"
@@ -662,7 +663,8 @@ async def test_what_waited_in_the_spool_tells_when_it_happened(fleet: Fleet) -> 
     assert (prompt.timestamp, prompt.data["happened_at"]) == (fleet.clock.now, iso(last_night))
     await window.tell(Compacting("auto"))
     briefing = await window.briefed(await window.tell(SessionStarted("compact")))
-    assert f"make: PASS, {iso(last_night + MINUTE)}" in briefing
+    assert "\n- Your user, 9 hours ago:\n  > Go\n" in briefing
+    assert "\n- make passed 8 hours ago\n" in briefing
 
 
 async def test_what_the_environment_names_and_is_not_there_is_said_once(
