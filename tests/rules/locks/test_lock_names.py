@@ -1,6 +1,7 @@
 """What the file of a lock is called for who reads of it, and lists of one repository's locks."""
 
 import json
+import re
 import os
 from pathlib import Path
 
@@ -156,20 +157,23 @@ async def test_a_briefing_calls_locks_as_seen_from_its_agents_repository(
             await taken(fleet, place, f"{agent}.py", agent)
     checkpoint = await fleet.checkpoint(mission)
 
-    async def locks(agent: str | None) -> set[str]:
+    async def locks(agent: str | None) -> tuple[set[str], set[str]]:
+        """Return what a briefing says that its reader holds, and that others hold."""
         briefing = await fleet.do(RecoveryContextGet(mission.id, agent))
         restored = await fleet.restore(checkpoint, agent_id=agent, dry_run=True)
         found = []
         for prompt in (briefing.prompt, restored.prompt):
-            lines = prompt.partition("### Locks You Hold\n")[2].partition("\n\n")[0].splitlines()
-            found.append({line.removeprefix("- ").partition(" (lck-")[0] for line in lines})
+            own = re.findall(r"^- You hold (.*) for (?:9m 59s|10m 0s) more$", prompt, re.MULTILINE)
+            others = re.findall(r"^- (?:one|two) holds (.*)$", prompt, re.MULTILINE)
+            found.append((set(own), set(others)))
         assert found[0] == found[1]
         return found[0]
 
-    assert await locks("one") == {"src/one.py", "~/project/src/one.py"}
-    assert await locks("two") == {str(repository / "src/two.py"), "src/two.py"}
-    both = {"src/one.py", "~/project/src/one.py", "src/two.py", "~/project/src/two.py"}
-    assert await locks(None) == both
+    ones, twos = {"src/one.py", "~/project/src/one.py"}, {"src/two.py", "~/project/src/two.py"}
+    assert await locks("one") == (ones, twos)
+    elsewhere = {str(repository / "src/two.py"), "src/two.py"}
+    assert await locks("two") == (elsewhere, {str(repository / "src/one.py"), "src/one.py"})
+    assert await locks(None) == (set(), ones | twos)
 
 
 async def test_whose_locks_were_taken_over_is_told_their_paths_as_seen_from_its_repository(

@@ -211,7 +211,8 @@ async def test_a_successor_gets_sorties_locks_and_mail(fleet, mortal):
     assert held["src/1.py"].fencing_token > old.fencing_token
     assert held["src/2.py"].held_by == "spec-3"
     assert not (await fleet.do(LockCheck(place_of(old.normalized_path), old.fencing_token))).valid
-    assert "\n**Work Taken Over From**: spec-1\n" in result.prompt
+    assert "\n### Current Blockers\n- None\n" in result.prompt
+    assert "\n### Others\n- spec-3 holds src/2.py\n- You took over from spec-1\n" in (result.prompt)
     assert "Half of the parser" in result.prompt
     assert (result.errors, result.warnings) == ([], [])
     mine = (await fleet.do(MessageInbox("spec-2"))).messages
@@ -429,7 +430,7 @@ async def test_after_a_plain_compaction_nothing_is_rewound(fleet):
     after = [msgspec.structs.replace(s, **ignored) for s in await fleet.sorties(mission)]
     assert after == before
     assert await fleet.events(mission, "sortie_restored") == []
-    assert "### Your Sorties\n" in result.prompt
+    assert "### Now\n- srt-" in result.prompt
 
 
 async def test_a_recovery_is_confirmed_by_the_first_activity_of_the_one_briefed(fleet):

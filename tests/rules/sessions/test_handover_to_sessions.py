@@ -185,18 +185,21 @@ async def test_hand_over_is_in_every_later_briefing(fleet: Fleet) -> None:
     await dies(fleet)
     await hand_over(fleet, theirs)
 
-    for _ in range(2):
+    for minutes in (2, 3):
         fleet.clock.pass_by(MINUTE)
         await session.tell(Compacting("auto"))
         recorded = await session.tell(Compacted(), SessionStarted("compact"))
         assert (recorded.brief, recorded.mission_id) == (True, theirs)
         briefing = await session.briefed(recorded)
-        assert f"Mission {theirs}" in briefing
+        assert f"(agent {HEIR}, mission {theirs})" in briefing
+        assert f"\n### Others\n- You took over from {LOST}\n" in briefing
         for title in ("Form", "Route", "Write"):
             assert title in briefing
         # What it did and was told before it came goes on to count, beside what the lost one was.
-        for told in ("Mend the parser", f"{PROJECT}/parser.py", "make parser: FAIL", "Add a login"):
+        for told in ("\n- parser.py\n", "\n- make parser failed "):
             assert told in briefing
+        for to, text in (("", "Mend the parser"), (f", to {LOST}", "Add a login")):
+            assert f"\n- Your user, {minutes} minutes ago{to}:\n  > {text}\n" in briefing
         assert own not in briefing
         await session.tell(ToolStarted("Bash", "call-1", command="make test"))
     context = (await fleet.do(RecoveryContextGet(agent_id=HEIR))).recovery_context
