@@ -156,8 +156,11 @@ process.on("exit", () => waiting.forEach((line, name) => spool(name, line)))
 
 // --- what is told ---
 
+// The beginning and the end: a revert stands in one, what a test program found in the other.
+const ends = (text, chars) => `${text.slice(0, chars)}\n…\n${text.slice(-chars)}`
+
 function shortened(value, depth = 0) {
-  if (typeof value === "string") return value.length > DETAIL_CHARS ? value.slice(0, DETAIL_CHARS) : value
+  if (typeof value === "string") return value.length > DETAIL_CHARS ? ends(value, DETAIL_CHARS / 2) : value
   if (typeof value !== "object" || value === null) return value
   if (depth >= DEEPEST) return null
   if (Array.isArray(value)) return value.slice(0, MOST_ITEMS).map((each) => shortened(each, depth + 1))

@@ -95,6 +95,15 @@ def short(text: str, limit: int = LINE_CHARS) -> str:
     return kept + ("…”" if kept.count("“") > kept.count("”") else "…")
 
 
+def short_ends(text: str, limit: int) -> str:
+    """Return cleaned text of at most ``limit`` characters, of a longer one both ends."""
+    line = clean(text)
+    if len(line) <= limit:
+        return line
+    first = limit // 4
+    return f"{line[:first].rstrip()} … {line[first + 3 - limit :].lstrip()}"
+
+
 def quote(text: str, limit: int = LINE_CHARS) -> str:
     """Return somebody else's words in quotation marks that they cannot close."""
     return "“" + short(text.replace("”", '"').replace("“", '"'), limit) + "”"
@@ -135,7 +144,7 @@ def verbatim_end(text: str, limit: int) -> str:
         end.append(line)
     if lines and not end:
         end = ["…" + lines[-1][-max(limit - len("  > …"), 1) :]]
-    elif len(end) < len(lines):
+    elif len(end) < len(lines) and end[-1] != "…":
         end.append("…")
     return "\n".join(f"  > {line}" for line in reversed(end))
 

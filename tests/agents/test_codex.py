@@ -6,7 +6,7 @@ from tests.agents.conftest import Desk
 from tests.agents.machines import CODEX_CODE_MODEL, Codex
 from tests.agents.project import PATCH, PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says
-from tests.agents.wording import briefings, steps
+from tests.agents.wording import briefings, changed, steps
 from tests.support.processes import fleetctl
 
 STEPS = ("Look at the greeting", "Change the greeting", "Try it out")
@@ -53,7 +53,7 @@ def test_work_goes_on_after_compactions_in_the_middle_of_a_turn(codex: Desk[Code
     assert "Change the greeting" in steps(first.text)
     assert "Try it out" in steps(second.text)
     for asked in (first, second):
-        assert str(codex.project / "hello.py") in asked.text
+        assert changed(asked.text) == ["hello.py"]
 
     memory = codex.memory
     mission = memory.mission()
@@ -91,7 +91,7 @@ def test_a_model_that_calls_its_tools_from_a_program_is_followed_as_well(
     (after,) = codex.script.after_compactions()
     assert briefings(after.text) == 1
     assert "Change the greeting" in steps(after.text)
-    assert str(codex.project / "hello.py") in after.text
+    assert changed(after.text) == ["hello.py"]
     statuses = [status for _, status in codex.memory.plan()]
     assert statuses[:2] == ["completed", "in_progress"]
     assert codex.memory.commands() == [(SHOUT, "PASS"), ("false", "FAIL")]

@@ -4,7 +4,7 @@ from tests.agents.conftest import Desk
 from tests.agents.machines import Gemini
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Asked, Call, calls, says
-from tests.agents.wording import briefings
+from tests.agents.wording import briefings, changed
 from tests.support.processes import fleetctl
 
 
@@ -40,7 +40,7 @@ def test_the_first_request_after_a_compaction_that_nobody_tells_of_holds_the_bri
     told = [briefings(asked.text) for asked in script.asked_in("turn")]
     assert told == [0, 0, 0, 0, 1, 1], gemini.memory.log()
     for briefed in (first, after):
-        assert str(gemini.project / "hello.py") in briefed.text
+        assert changed(briefed.text) == ["hello.py"]
         assert PROMPT in briefed.text
     # The environment that the request begins with is still there, before the briefing.
     opening = _opening(first)

@@ -4,7 +4,7 @@ from tests.agents.conftest import Desk
 from tests.agents.machines import OpenCode
 from tests.agents.project import GREETING, PROMPT, SHOUT
 from tests.agents.script import Call, Reply, calls, says
-from tests.agents.wording import briefings
+from tests.agents.wording import briefings, changed
 from tests.support.processes import fleetctl
 
 # The command line puts a prompt of several words into quotation marks.
@@ -35,7 +35,7 @@ def test_each_request_after_a_compaction_holds_the_briefing_once(
     told = [briefings(asked.text) for asked in turns]
     assert told == [0, 0, 0, 1, 1, 1], opencode.memory.log()
     for asked in turns[3:]:
-        assert file in asked.text
+        assert changed(asked.text) == ["hello.py"]
         assert PROMPT in asked.text
 
     memory = opencode.memory

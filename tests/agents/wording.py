@@ -17,6 +17,12 @@ def steps(text: str) -> str:
     return found[1]
 
 
+def changed(text: str) -> list[str]:
+    """Return the files that a request's briefing says were changed."""
+    found = re.search(r"### Files Modified\\n(.*?)\\n\\n", text)
+    return [line.removeprefix("- ") for line in found[1].split("\\n")] if found else []
+
+
 def running(text: str) -> list[str]:
     """Return the lines of a request's briefing about what runs for the agent; the body is JSON."""
     found = re.search(r"### Running For You\\n(.*?)\\n\\n", text)

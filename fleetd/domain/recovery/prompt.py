@@ -190,7 +190,7 @@ def _sections(
         Section("Current Blockers", _items(context.blockers), show, always=True, needed=True),
         Section(
             "Files Modified",
-            [f"- {reader.file(each)}" for each in context.files_modified],
+            [*dict.fromkeys(f"- {reader.file(each)}" for each in context.files_modified)],
             show,
             always=True,
             needed=True,
@@ -325,7 +325,9 @@ def _tree(reader: Reader, modified: Sequence[str]) -> list[str]:
 
 def _name(line: str) -> str:
     """Return the file or new directory that a line of Git's status is about."""
-    return line[3:].rpartition(" -> ")[2].rstrip("/")
+    name = line[3:].rpartition(" -> ")[2]
+    # Git puts a name with a blank into quotation marks.
+    return name.removeprefix('"').removesuffix('"').rstrip("/")
 
 
 def _covers(place: str, file: str) -> bool:
@@ -338,8 +340,8 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
     if failing is None:
         return []
     told = f"- {failing.name} failed {reader.ago(failing.at)}"
-    if not failing.error:
-        return [told]
+    if len(failing.error.splitlines()) <= 1:
+        return [f"{told}: {short(failing.error)}".removesuffix(": ")]
     most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
     return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
 

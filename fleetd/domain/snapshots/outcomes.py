@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.display import short
+from ...protocol.display import short, short_ends
 from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
@@ -141,7 +141,7 @@ class _Call(msgspec.Struct):
             result=result,
             duration_ms=self._duration_ms(),
             reason_code=code if result != "FAIL" or self.shell else "tool_failed",
-            summary=short(self.error, SUMMARY_CHARS),
+            summary=short_ends(self.error, SUMMARY_CHARS),
         )
 
     def _duration_ms(self) -> int:

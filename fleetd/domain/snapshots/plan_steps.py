@@ -8,7 +8,7 @@ from itertools import chain
 
 import msgspec
 
-from ...protocol.display import short
+from ...protocol.display import short, short_ends
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.snapshot import DeclaredCompliance, DeclaredHints, DeclaredStep
 from ...protocol.snapshots import SUMMARY_CHARS, ResumeHints, StepState, TodoCompliance
@@ -197,7 +197,7 @@ def computed_hints(
     actions = [f"{'Then' if n else 'Continue'}: {what}" for n, what in enumerate(ahead)]
     if failure is None:
         return ResumeHints(eligible=True, reason_code=READY, next_actions=actions)
-    first = short(f"{FAILED_FIRST}{failure}", SUMMARY_CHARS)
+    first = FAILED_FIRST + short_ends(failure, SUMMARY_CHARS - len(FAILED_FIRST))
     return ResumeHints(eligible=True, reason_code=AFTER_FAILURE, next_actions=[first, *actions])
 
 
