@@ -1,8 +1,8 @@
 """What the file of a lock is called for who reads of it, and lists of one repository's locks."""
 
 import json
-import re
 import os
+import re
 from pathlib import Path
 
 import pytest
