@@ -62,8 +62,13 @@ def measured(kind: type[Machine], recorded: Callable[[type[Machine], Way], Recor
     )
 
 
-def record(kind: type[Machine], way: Way) -> Recording:
-    """Play the session in a home of its own; raises NotHere where the CLI cannot be had."""
+def record(
+    kind: type[Machine], way: Way, prepare: Callable[[Desk[Machine]], None] | None = None
+) -> Recording:
+    """Play the session in a home of its own; raises NotHere where the CLI cannot be had.
+
+    ``prepare`` does more to the desk before.
+    """
     installed(kind.package)
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -71,22 +76,27 @@ def record(kind: type[Machine], way: Way) -> Recording:
         daemon_in(home) as daemon,
         desk_of(kind, daemon, own_commands(home, patch), hooked=way is not Way.WITHOUT) as desk,
     ):
-        words = _tools(desk) if way is Way.TOOLS else ()
+        words, waits = _tools(desk) if way is Way.TOOLS else ((), {})
         if way is Way.AMONG_OTHERS:
             _meets(desk)
+        if prepare is not None:
+            prepare(desk)
         first, second = _SCRIPTS[kind.harness](desk)
         desk.script.plays(first)
-        assert desk.cli.prompt(PROMPT, *words, FLEET_AGENT_ID=WORKER).status == 0
+        assert desk.cli.prompt(PROMPT, *words, FLEET_AGENT_ID=WORKER, **waits).status == 0
         desk.script.plays(second)
-        assert desk.cli.go_on("Go on", FLEET_AGENT_ID=WORKER).status == 0
+        assert desk.cli.go_on("Go on", FLEET_AGENT_ID=WORKER, **waits).status == 0
         return Recording(kind.harness, home.name, desk.script.asked)
 
 
-def _tools(desk: Desk[Machine]) -> tuple[str, ...]:
-    """Install fleetd's tools; return the words that the CLI needs to wait for them."""
+def _tools(desk: Desk[Machine]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Install fleetd's tools; return words and variables that make the CLI wait for them.
+
+    A scripted model is faster than any server, and some CLIs say it when one is late.
+    """
     assert fleetctl("mcp", "install", desk.cli.harness, "--yes").status == 0
-    # A scripted model is faster than any server.
-    return ("-c", "mcp_servers.fleet.required=true") if desk.cli.harness == "codex" else ()
+    words = ("-c", "mcp_servers.fleet.required=true") if desk.cli.harness == "codex" else ()
+    return words, {"MCP_CONNECTION_NONBLOCKING": "0"}  # which only Claude Code reads
 
 
 def _meets(desk: Desk[Machine]) -> None:
