@@ -211,8 +211,8 @@ def _json(value: Any) -> str:
 
 def _difference(one: Any, other: Any) -> str:
     """Return the lines of two requests that differ."""
-    lines = [list(_lines(each)) for each in (one, other)]
-    return "\n".join(difflib.unified_diff(*lines, "without", "with", lineterm="", n=0))
+    before, after = list(_lines(one)), list(_lines(other))
+    return "\n".join(difflib.unified_diff(before, after, "without", "with", lineterm="", n=0))
 
 
 def _lines(value: Any, place: str = "") -> Iterator[str]:

@@ -14,8 +14,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Kept between runs: to install all takes 30 s and 1.2 GB, to look at them nothing.
 CACHE = CHECKOUT / ".agents"
 # How npm says that it cannot get through; what is wrong with a package is a failure.
-_NO_WAY = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
-_NO_WAY += ("SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY")
+_NO_WAY = (
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH"),
+    *("SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY"),
+)
 _OUT_OF_REACH: list[str] = []
 _BUILT_FOR = ("Linux", "x86_64", "glibc")
 
