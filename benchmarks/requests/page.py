@@ -64,10 +64,8 @@ def sentence(measured: Measured) -> str:
     tools = _about(cost.tools for cost in costs)
     said = (
         f"Hooks add {hooks} to an ordinary request to the model. A line about mail or a conflict"
-        f" adds {lines} characters, and a briefing in a short session {briefings}, until the next"
-        f" compaction. The tools of `fleetctl mcp`, if you install them, add {tools} to each"
-        " request, depending on the agent CLI"
-        " ([measured](docs/performance.md#requests-to-the-model))."
+        f" adds {lines} characters, a briefing in a short session {briefings}, and the optional"
+        f" tools {tools}."
     )
     return textwrap.fill(said, WIDTH, break_long_words=False, break_on_hyphens=False)
 

@@ -60,13 +60,13 @@ def test_nothing_but_briefings_mail_lines_and_conflict_lines_enters(
 
 
 @each_cli
-def test_the_tools_cost_as_much_as_is_told(cli: type[Machine], recorded: Recorded) -> None:
-    told = recorded(cli, Way.TOOLS).of("turn")[0]
+def test_the_tools_cost_little(cli: type[Machine], recorded: Recorded) -> None:
+    first, *_ = recorded(cli, Way.TOOLS).of("turn")
 
     cost = measured(cli, recorded)
 
-    assert "fleet" in json.dumps(told)
-    # What the README says is rounded up to this.
+    assert "fleetd remembers for you" in json.dumps(first)
+    # Of their 5 KB some CLIs make twice as much, with words of their own for each.
     assert 0 < cost.tools < 12_000
 
 
