@@ -13,6 +13,7 @@
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
+#   make bench-requests  measure what is added to requests to a model, with real agent CLIs (needs npm)
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
 #   make eval-briefing  score what briefings say of 51 sessions, beside what else could be given
 
@@ -22,7 +23,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-shared eval-briefing clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-requests bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -97,6 +98,9 @@ bench-growth: $(VENV)/.installed
 
 bench-shared: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.shared $(ARGS)
+
+bench-requests: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.requests $(ARGS)
 
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from .marks import marks, put
 from .report import cells, conditions, shown, spread
 from .rows import Row, Run
 
-BEGIN = "<!-- measured: begin -->"
-END = "<!-- measured: end -->"
+NAME = "measured"
+BEGIN, END = marks(NAME)
 OURS = ("path", "runs", "p50 ms", "p95 ms", "beside", "ratio", "spread", "target", "", "also")
 PEERS = (
     *("path", "beside", "ours ms", "theirs ms", "ours / theirs", "spread", "target", ""),
@@ -18,11 +19,7 @@ NUMBERS = frozenset({"runs", "p50 ms", "p95 ms", "ratio", "ours ms", "theirs ms"
 
 def write(page: Path, run: Run) -> None:
     """Put a run between the marks of a page; raises ValueError when it has no marks."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the tables: {BEGIN} and {END}, a line each")
-    page.write_text(f"{before}{BEGIN}\n{text(run)}\n{END}{after}")
+    put(page, NAME, text(run))
 
 
 def text(run: Run) -> str:

@@ -2,11 +2,8 @@
 
 import io
 import logging
-import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +17,8 @@ from fleetd.host import trace
 from fleetd.store.sqlite import page_checksums
 from tests.support import shared_store
 from tests.support.fleet import Fleet, opened
-from tests.support.processes import Daemon, agent_process, environment
+from tests.support.homes import daemon_in, entered
+from tests.support.processes import Daemon, agent_process
 
 # Whoever writes into a database without it leaves pages that look damaged; below all from here on.
 page_checksums.available()
@@ -83,36 +81,16 @@ async def fleet(tmp_path: Path, batches: BatchSizes) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a home directory where nothing is; the current directory is a project in it.
-
-    It lies in a directory with a short name: a socket's path must fit into 107 bytes.
-    """
-    directory = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
-    _enter(directory, monkeypatch)
-    yield directory
-    monkeypatch.undo()
-    shutil.rmtree(directory)
-
-
-def _enter(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = environment(home)
-    for name in [name for name in os.environ if name not in env]:
-        monkeypatch.delenv(name)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(home / "project")
+    """Return a home directory where nothing is; the current directory is a project in it."""
+    with entered(monkeypatch) as directory:
+        yield directory
 
 
 @pytest.fixture
 def daemon(home: Path) -> Iterator[Daemon]:
     """Run a daemon; it must end with status 0."""
-    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
-    running.start()
-    try:
+    with daemon_in(home) as running:
         yield running
-    finally:
-        if running.process is not None:
-            running.stop()
 
 
 @pytest.fixture

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import msgspec
 
+from ..marks import marks, put
 from .asking import Cost
 from .listening import Heard
 from .plot import Line, Panel, svg
 from .sorties import Mission
 from .stores import Store
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+NAME = "measured"
+BEGIN, END = marks(NAME)
 DRAWN = ("event.append", "checkpoint.create, 4 sorties", "recovery.restore, 4 sorties")
 ASKED = ("mission.list, 10", "system.status", "hook.deliver")
 
@@ -30,10 +32,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 def write(directory: Path, growth: Growth) -> None:
     """Put the tables between the marks of ``growth.md`` and the drawing beside it."""
-    page = directory / "growth.md"
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{text(growth)}\n{END}{after}", "utf-8")
+    put(directory / "growth.md", NAME, text(growth))
     (directory / "growth.svg").write_text(drawing(growth), "utf-8")
 
 

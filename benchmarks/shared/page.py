@@ -6,12 +6,14 @@ from pathlib import Path
 import msgspec
 
 from ..machine import Machine
+from ..marks import marks, put
 from ..measure import Samples
 from .asking import Asked
 from .crowd import Crowd
 from .hearing import Heard
 
-BEGIN, END = "<!-- shared: begin -->", "<!-- shared: end -->"
+NAME = "shared"
+BEGIN, END = marks(NAME)
 OWN, SHARED = "SQLite", "PostgreSQL"
 
 
@@ -40,11 +42,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(page: Path, shared: Shared) -> None:
     """Put the tables between the marks of a page; raises ValueError when it has no marks."""
-    before, begin, rest = page.read_text("utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the tables: {BEGIN} and {END}, a line each")
-    page.write_text(f"{before}{BEGIN}\n{text(shared)}\n{END}{after}", "utf-8")
+    put(page, NAME, text(shared))
 
 
 def text(shared: Shared) -> str:

@@ -46,7 +46,8 @@ M = TypeVar("M", bound=Machine)
 
 
 class Claude:
-    harness, package, dialect = "claude", packages.CLAUDE, anthropic
+    harness, package = "claude", packages.CLAUDE
+    dialect: Dialect = anthropic
     _quiet = ("-p", "--output-format", "stream-json", "--verbose")
     allowed = "Agent,Bash,Read,Edit,Write,TaskCreate,TaskUpdate,TodoWrite,mcp__fleet"
 
@@ -121,7 +122,8 @@ def _allowed(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Codex:
-    harness, package, dialect = "codex", packages.CODEX, responses
+    harness, package = "codex", packages.CODEX
+    dialect: Dialect = responses
 
     def __init__(self, url: str, proxy: Outside) -> None:
         self._proxy = proxy
@@ -211,7 +213,8 @@ def _trust(listed: dict[str, Any]) -> dict[str, Any]:
 
 
 class Gemini:
-    harness, package, dialect = "gemini", packages.GEMINI, generate
+    harness, package = "gemini", packages.GEMINI
+    dialect: Dialect = generate
 
     def __init__(self, url: str, proxy: Outside) -> None:
         self._proxy = proxy
@@ -241,7 +244,8 @@ class Gemini:
 
 
 class OpenCode:
-    harness, package, dialect = "opencode", packages.OPENCODE, anthropic
+    harness, package = "opencode", packages.OPENCODE
+    dialect: Dialect = anthropic
 
     def __init__(self, url: str, proxy: Outside) -> None:
         self._proxy = proxy
@@ -275,7 +279,8 @@ class OpenCode:
 
 
 class Copilot:
-    harness, package, dialect = "copilot", packages.COPILOT, anthropic
+    harness, package = "copilot", packages.COPILOT
+    dialect: Dialect = anthropic
 
     def __init__(self, url: str, proxy: Outside) -> None:
         self._proxy = proxy

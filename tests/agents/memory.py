@@ -29,10 +29,12 @@ class Memory:
             return client.call(request)
 
     def missions(self) -> list[Mission]:
-        return self._ask(MissionList()).missions
+        missions: list[Mission] = self._ask(MissionList()).missions
+        return missions
 
     def agents(self) -> list[Agent]:
-        return self._ask(AgentList()).agents
+        agents: list[Agent] = self._ask(AgentList()).agents
+        return agents
 
     def mission(self) -> Mission:
         """Return the one mission that there is."""
@@ -45,10 +47,12 @@ class Memory:
 
     def sorties(self, mission_id: str | None = None) -> list[Sortie]:
         """Return the sorties of a mission, by default of the one that there is."""
-        return self._ask(SortieList(mission_id or self.mission().id)).sorties
+        sorties: list[Sortie] = self._ask(SortieList(mission_id or self.mission().id)).sorties
+        return sorties
 
     def events(self, kind: str | None = None) -> list[Event]:
-        return self._ask(EventList(None, kind, limit=1_000)).events
+        events: list[Event] = self._ask(EventList(None, kind, limit=1_000)).events
+        return events
 
     def log(self) -> str:
         """Return what happened, for whoever has to find out why a test failed."""
@@ -72,7 +76,8 @@ class Memory:
         return sum("compaction of" in (each.trigger_details or "") for each in page.checkpoints)
 
     def recoveries(self) -> list[Recovery]:
-        return self._ask(RecoveryList()).recoveries
+        recoveries: list[Recovery] = self._ask(RecoveryList()).recoveries
+        return recoveries
 
     def deliveries(self) -> int:
         """Return how many hook calls were counted, whatever way they came."""

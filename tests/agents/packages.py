@@ -9,17 +9,21 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 INSTALL_S = 300
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Kept between runs: to install all takes 30 s and 1.2 GB, to look at them nothing.
 CACHE = CHECKOUT / ".agents"
 # How npm says that it cannot get through; what is wrong with a package is a failure.
-_NO_WAY = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
-_NO_WAY += ("SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY")
+_NO_WAY = (
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH"),
+    *("SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY"),
+)
 _OUT_OF_REACH: list[str] = []
 _BUILT_FOR = ("Linux", "x86_64", "glibc")
+
+
+class NotHere(Exception):
+    """A package cannot be had here; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,11 @@ OPENCODE = Package(
 
 
 def installed(package: Package) -> Package:
-    """Return a package that is there, in its pinned version; skip the test where it cannot be."""
+    """Return a package that is there, in its pinned version; raises NotHere where it cannot be."""
     if (platform.system(), platform.machine(), platform.libc_ver()[0]) != _BUILT_FOR:
-        pytest.skip("agent CLIs are tested on Linux x86_64 with glibc only")
+        raise NotHere("agent CLIs are tested on Linux x86_64 with glibc only")
     if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("npm and node are needed to install agent CLIs")
+        raise NotHere("npm and node are needed to install agent CLIs")
     if not package.root.exists():
         _install(package)
     # Even to say its version Gemini CLI makes itself a directory at home.
@@ -108,7 +112,7 @@ def installed(package: Package) -> Package:
 def _install(package: Package) -> None:
     """Install beside the place and rename, so that an interrupted run leaves no half of it."""
     if _OUT_OF_REACH:
-        pytest.skip(f"npm reached no registry for {_OUT_OF_REACH[0]}")
+        raise NotHere(f"npm reached no registry for {_OUT_OF_REACH[0]}")
     beside = package.root.with_name(f"{package.root.name}.{os.getpid()}")
     beside.mkdir(parents=True)
     quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
@@ -117,7 +121,7 @@ def _install(package: Package) -> None:
         done = subprocess.run(npm, capture_output=True, text=True, timeout=INSTALL_S, check=False)
         if done.returncode and any(f"code {code}" in done.stderr for code in _NO_WAY):
             _OUT_OF_REACH.append(package.spec)
-            pytest.skip(f"npm reaches no registry: {done.stderr.splitlines()[0]}")
+            raise NotHere(f"npm reaches no registry: {done.stderr.splitlines()[0]}")
         assert done.returncode == 0, f"npm could not install {package.spec}: {done.stderr}"
         beside.rename(package.root)
     finally:

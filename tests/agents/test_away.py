@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.script import Call, calls, says
 

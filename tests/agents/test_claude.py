@@ -5,7 +5,7 @@ import json
 import shlex
 import sys
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Asked, Call, Reply, calls, says

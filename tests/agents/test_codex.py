@@ -2,7 +2,7 @@
 
 import json
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import CODEX_CODE_MODEL, Codex
 from tests.agents.project import PATCH, PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says

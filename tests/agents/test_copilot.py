@@ -1,6 +1,6 @@
 """Copilot CLI, the real one: it compacts in the background, and is briefed in the meantime."""
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Copilot
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Call, calls, says

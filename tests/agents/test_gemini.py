@@ -1,6 +1,6 @@
 """Gemini CLI, the real one: it tells of no compaction, and the next request holds the briefing."""
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Gemini
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import Asked, Call, calls, says

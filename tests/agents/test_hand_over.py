@@ -3,7 +3,7 @@
 import shlex
 import sys
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude, Codex
 from tests.agents.project import PROMPT, SHOUT, SHOUTED
 from tests.agents.script import calls, says

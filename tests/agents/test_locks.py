@@ -1,6 +1,6 @@
 """Locks that are enforced: an edit of what another agent holds is refused, with the reason."""
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.project import GREETING, PATCH
 from tests.agents.script import Call, calls, says

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agents import asking_server
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude, Codex, M
 from tests.agents.project import PROMPT
 from tests.agents.script import Asked, Call, Reply, calls, says

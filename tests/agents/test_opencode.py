@@ -1,6 +1,6 @@
 """OpenCode 1, the real one: its plugin keeps the briefing in each request after a compaction."""
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import OpenCode
 from tests.agents.project import GREETING, PROMPT, SHOUT
 from tests.agents.script import Call, Reply, calls, says

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.agents.conftest import Desk
+from tests.agents.desk import Desk
 from tests.agents.machines import Claude, Codex, Gemini, M
 from tests.agents.project import PROMPT
 from tests.agents.responses import SEARCH

@@ -1,8 +1,14 @@
-"""Finds the briefing in what a model was sent; must not know how a briefing is made."""
+"""Finds what fleetd says in what a model was sent; must not know how a briefing is made."""
 
 import re
 
 HEADING = "## Recovery Context"
+# All that fleetd may say to a model by hooks; each as a regular expression.
+SAYINGS = {
+    "briefing": rf"{HEADING}\n(?s:.)*?\nPlease review the current state and continue the mission\.",
+    "mail line": r"\d+ unread messages? waits? for [^\n]*? \(fleetctl mail inbox \S+\)\.",
+    "conflict line": r"Other agents changed files that [^\n]*? \(fleetctl conflicts\)\.",
+}
 
 
 def briefings(text: str) -> int:

@@ -41,8 +41,8 @@ WORDS = {
 _WORDS = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): use for word, use in WORDS.items()}
 _CLAUSE = re.compile(r"(?:^|[;:] )(?:What|Whatever|Whoever|Whichever|Who|Whose)\b", re.IGNORECASE)
 _GENERATED = re.compile(
-    r"<!-- (?:Written by|measured: begin|shared: begin).*?-->.*?"
-    r"<!-- (?:End\b[^>]*|measured: end|shared: end) -->",
+    r"<!-- (?:Written by|measured: begin|requests: begin|shared: begin).*?-->.*?"
+    r"<!-- (?:End\b[^>]*|measured: end|requests: end|shared: end) -->",
     re.DOTALL,
 )
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)

@@ -1,0 +1,1 @@
+"""What fleetd adds to the requests that agent CLIs send to a model."""

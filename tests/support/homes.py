@@ -1,0 +1,44 @@
+"""Homes of users who have nothing yet, and their daemons; must not know rules."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Daemon, environment
+
+
+@contextmanager
+def entered(patch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Enter a home directory where nothing is; the current directory is a project in it.
+
+    It lies in a directory with a short name: a socket's path must fit into 107 bytes.
+    """
+    home = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
+    env = environment(home)
+    for name in [name for name in os.environ if name not in env]:
+        patch.delenv(name)
+    for name, value in env.items():
+        patch.setenv(name, value)
+    patch.chdir(home / "project")
+    try:
+        yield home
+    finally:
+        patch.undo()
+        shutil.rmtree(home)
+
+
+@contextmanager
+def daemon_in(home: Path) -> Iterator[Daemon]:
+    """Run a daemon in a home that was entered; it must end with status 0."""
+    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    running.start()
+    try:
+        yield running
+    finally:
+        if running.process is not None:
+            running.stop()
