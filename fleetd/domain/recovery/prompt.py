@@ -279,10 +279,16 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
     most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_SAID)
     return [
-        f"- Your answer {when}, {reader.ago(_happened_at(data, row))}:\n{verbatim_end(said, most)}"
+        f"- {_whose(reader, row)} answer {when}, {reader.ago(_happened_at(data, row))}:"
+        f"\n{verbatim_end(said, most)}"
         for when, row in (("since", since), ("before that", before))
         if row is not None and (said := str((data := data_of(row)).get("message") or "").strip())
     ]
+
+
+def _whose(reader: Reader, row: Row) -> str:
+    """Say whose answer it was: also those of whom the reader took over from are told."""
+    return "Your" if row["agent_id"] == reader.agent_id else f"{row['agent_id']}'s"
 
 
 def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> list[str]:
