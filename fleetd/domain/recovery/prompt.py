@@ -349,7 +349,7 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
         return []
     told = f"- {failing.name} failed {reader.ago(failing.at)}"
     if len(failing.error.splitlines()) <= 1:
-        return [f"{told}: {short(failing.error)}".removesuffix(": ")]
+        return [f"{told}: {quote(failing.error)}" if clean(failing.error) else told]
     most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
     return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
 
