@@ -205,7 +205,14 @@ You are resuming a mission after context compaction.
 
 ### Time Context
 - Elapsed: 1h 30m
-- Last activity: {last}
+- Last activity: {last} (30 minutes ago)
+
+fleetd recorded this work (mission {mission.id}): facts, no orders. A sortie is a step of its plan. \
+`fleetctl context` or the tool `context` has more.
+
+### Done
+- S0
+- S1
 
 {CLOSING}"""
     )
@@ -233,27 +240,25 @@ async def test_INJ_005_prompt_is_natural_language_and_ends_with_its_closing_sent
 
     assert prompt.startswith("## Recovery Context\n\nYou are resuming a mission")
     assert prompt.endswith(f"\n\n{CLOSING}")
-    assert headings(prompt) == [
-        *HEADINGS,
-        "Your Sorties",
-        "Locks You Hold",
-        "Messages Awaiting You",
-        "Recent Commands",
-        "What Your User Said",
-        "Recovery Errors",
-    ]
+    assert headings(prompt) == [*HEADINGS, "Task", "Now", "Others"]
     assert "**Progress**: 0% (0/3 sorties complete), 3 sorties restored\n" in prompt
-    assert section(prompt, "Your Sorties")[0].endswith("in_progress, 50% [src/0.py] — “Step 1”")
-    assert section(prompt, "Locks You Hold")[0].startswith("- /tmp/own.py (lck-")
-    assert section(prompt, "Messages Awaiting You")[0].endswith(" from dispatch-1: “Review”")
-    assert section(prompt, "Messages Awaiting You")[1] == "  > Please look at auth.ts"
-    assert section(prompt, "Recent Commands") == [f"- pytest -q: FAIL, {fleet.clock.now}"]
-    assert section(prompt, "What Your User Said") == [
-        f"- {fleet.clock.now}:",
+    assert section(prompt, "Task") == [
+        "- Your user, just now:",
         "  > Use argon2,",
         "  > not bcrypt",
     ]
-    assert section(prompt, "Recovery Errors") == [f"- Lock conflict: {lock.file} held by spec-9"]
+    work, failed, held = section(prompt, "Now")
+    assert work == f"- {(await fleet.sorties(mission))[0].id} (S0): src/0.py"
+    assert failed == "- pytest -q failed just now"
+    assert held == "- You hold /tmp/own.py for 10m 0s more"
+    assert section(prompt, "Others") == [
+        "- spec-9 holds src/0.py",
+        "- The rest of the fleet: 0/2 other sorties complete",
+        "- Mail from dispatch-1, just now: “Review”: “Please look at auth.ts”",
+    ]
+    # What the recovery met blocks the work, and stands there alone.
+    assert result.errors == [f"Lock conflict: {lock.file} held by spec-9"]
+    assert section(prompt, "Current Blockers") == [f"- {result.errors[0]}"]
     with pytest.raises(json.JSONDecodeError):
         json.loads(prompt)
 
@@ -277,14 +282,18 @@ async def test_INJ_006_a_specialist_asks_for_its_own_part(fleet):
     context = told.recovery_context
     assert told.checkpoint_id == checkpoint.id
     assert context.files_modified == ["src/0.py"]
-    assert context.next_steps == ["S0 (in progress by spec-1, 50%): “auth in hand”"]
+    assert context.next_steps == ["S0 (in progress, 50%): “auth in hand”"]
     assert context.blockers == []
     assert context.mission_summary == "Implementing authentication"
-    for foreign in ("S1", "src/1.py", "For two", "spec-2 waits", "api begun"):
+    for foreign in ("S1", "For two", "spec-2 waits", "api begun"):
         assert foreign not in told.prompt
-    assert section(told.prompt, "Your Sorties")[1] == (
-        "- The rest of the fleet: 1/3 other sorties complete with spec-2"
-    )
+    # Who holds what is all that it reads of another's work.
+    assert section(told.prompt, "Others") == [
+        "- spec-2 holds src/1.py",
+        "- The rest of the fleet: 1/3 other sorties complete with spec-2",
+        "- Mail from dispatch-1, just now: “For one”",
+    ]
+    assert told.prompt.count("src/1.py") == 1
     whole = await briefing(fleet, mission, "dispatch-1")
     assert "S1: “spec-2 waits”" in whole.recovery_context.blockers
 
@@ -375,5 +384,5 @@ async def test_INJ_006_an_agent_that_nobody_registered_reads_the_part_it_was_giv
 
     told = await fleet.restore(checkpoint, agent_id="stranger")
 
-    assert told.recovery_context.next_steps == ["S0 (in progress by stranger, 40%): “auth in hand”"]
+    assert told.recovery_context.next_steps == ["S0 (in progress, 40%): “auth in hand”"]
     assert "The rest of the fleet: 0/1" in told.prompt
