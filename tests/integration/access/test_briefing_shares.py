@@ -53,12 +53,12 @@ async def test_sorties_and_mail_of_one_agent_push_out_nothing(
     assert len(prompt) <= budget
     assert f"> {RULE}" in prompt
     assert "- The reviewer is away" in prompt
-    assert "- Own piece 0 (to do by" in prompt
-    if budget == 9_500:
-        assert "### Locks You Hold\n- /p/own.py (lck-" in prompt
-        assert " from bob: “Bob asks”\n  > What about it?" in prompt
-        assert prompt.count(" from mallory") <= MESSAGES_OF_ONE
-        assert f"\n- ({61 - prompt.count('- msg-')} more: fleetctl mail inbox" in prompt
+    assert "- Own piece 0 (to do)\n" in prompt
+    assert "- You hold /p/own.py for 10m 0s more\n" in prompt
+    letters = prompt.count("- Mail from ")
+    assert f"\n- ({61 - letters} more: fleetctl mail inbox {reader})\n" in prompt
+    assert prompt.count("- Mail from mallory") <= MESSAGES_OF_ONE
+    assert "- Mail from bob, just now: “Bob asks”: “What about it?”\n" in prompt
     if maker:
         steps = (await fleet.do(asked)).recovery_context.next_steps
         assert sum(step.startswith("mallory: “M") for step in steps) == OF_ONE
@@ -74,15 +74,22 @@ async def test_the_users_newest_instruction_always_stays(
     asked = RecoveryContextGet(mission.id, reader, max_chars=budget)
     prompt = (await fleet.do(asked)).prompt
     assert len(prompt) <= budget
-    assert f"### What Your User Said\n- 2026-01-05T12:00:00.000Z:\n  > {RULE}\n" in prompt
+    assert f"\n- Your user, just now:\n  > {RULE}\n" in prompt
+    if budget >= 1_000:
+        assert f"\n### Task\n- Your user, just now:\n  > {RULE}\n" in prompt
 
 
 async def test_what_anothers_user_said_says_to_whom(fleet: Fleet) -> None:
     mission = await drowned(fleet, "mallory", "dispatch-1")
     prompt = (await fleet.do(RecoveryContextGet(mission.id, "dispatch-1"))).prompt
-    said = prompt.partition("### What Your User Said\n")[2].partition("\n\n")[0]
-    assert f"\n  > {RULE}\n" in said
-    assert said.count(", to mallory:\n") == said.count("Mallory's user")
+    task, before = (
+        prompt.partition(f"### {heading}\n")[2].partition("\n\n")[0]
+        for heading in ("Task", "What Your User Said Before")
+    )
+    # Its own stays its task, though mallory's user said more since.
+    assert task == f"- Your user, just now:\n  > {RULE}"
+    assert before.count("Mallory's user") == 4
+    assert before.count("- Your user, just now, to mallory:\n") == 4
 
 
 async def test_of_many_senders_there_are_not_more_letters_than_can_be_read(fleet: Fleet) -> None:
@@ -91,5 +98,5 @@ async def test_of_many_senders_there_are_not_more_letters_than_can_be_read(fleet
     for n in range(30):
         await fleet.write(mission, ["alice"], f"Letter {n}", sender=f"agent-{n}")
     prompt = (await fleet.do(RecoveryContextGet(mission.id, "alice"))).prompt
-    assert prompt.count("- msg-") == MESSAGES
+    assert prompt.count("- Mail from agent-") == MESSAGES
     assert f"- ({30 - MESSAGES} more: fleetctl mail inbox" in prompt
