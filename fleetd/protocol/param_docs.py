@@ -136,6 +136,8 @@ _HERE = {
     "note.pin.pinned": "false removes the pin",
     "note.withdraw.reason": "why it holds no longer, in 1 to 2,000 characters",
     "mission.create.sorties": "its sorties, in order",
+    "mission.create.briefing": "`off`: hooks give its agents no briefing",
+    "mission.update.briefing": "`off`: hooks give its agents no briefing; `on`: they do",
     "mission.update.sorties": "sorties to add to it, in order",
     "mission.list.agent_id": "only missions that this agent works in, titled, or has sorties in",
     "mission.list.closed_reason": "only missions that were closed for this reason",
