@@ -8,6 +8,7 @@ from fleetd.domain.sessions.record import HookDelivery, Recorded
 from fleetd.domain.sessions.sessions import key_of, set_briefed
 from fleetd.engine.hooks.deliver import record_clean, without_secrets
 from fleetd.harness.report import AnyHappening, PlanItem, Planned, PromptSubmitted, Report
+from fleetd.protocol.events import WindowBriefed
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.recovery import RecoveryRestore
@@ -63,7 +64,8 @@ class Window:
             )
         )
         delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
-        await self.fleet.engine.write(set_briefed, key_of(report), delivery)
+        told = WindowBriefed(characters=len(restored.prompt)) if recorded.compacted else None
+        await self.fleet.engine.write(set_briefed, key_of(report), delivery, told)
         return restored.prompt
 
 
