@@ -306,8 +306,8 @@ _REPORTED = (
         "tool_finished",
         ("{who} used {tool}",),
         repeated=_AGAIN,
-        fields=("tool", "call_id", "duration_ms"),
-        meaning="the tool call ended",
+        fields=("tool", "call_id", "duration_ms", "file"),
+        meaning="the tool call ended; `file` is the file that it read",
     ),
     EventType(
         "tool_failed",
