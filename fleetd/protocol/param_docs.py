@@ -154,6 +154,7 @@ _HERE = {
     "sortie.list.assigned_to": "only those of this agent",
     "mission.create.start": "start it at once; `agent_id` then works in it",
     "sortie.start.agent_id": "the agent that starts; another agent's sortie is refused",
+    "stats.recovery.since_time": "only compactions from this time on",
     "system.backup.path": "the absolute path of the copy; no file may exist there",
     "system.doctor.fix": "repair everything that can be repaired",
     "system.hello.client": "the name of the client",
