@@ -65,18 +65,28 @@ def find_spans(tx: Tx, ctx: Context, since_time: str | None) -> list[Span]:
 
 
 def start_of(tx: Tx, ctx: Context, span: Span) -> int:
-    """Return the position behind which a span begins: an hour before its first compaction."""
+    """Return the position behind which a span begins: an hour before its first compaction.
+
+    A clock that was set back makes no hour of a whole log.
+    """
     first = tx.value("SELECT timestamp FROM events WHERE seq = :seq", seq=span.first_seq)
     if first is None:
         return span.first_seq
+    place: Row = {"agent": span.agent_id, "first": span.first_seq}
+    floor: int | None = tx.value(
+        "SELECT seq FROM events WHERE agent_id = :agent AND seq < :first"
+        " ORDER BY seq DESC LIMIT 1 OFFSET :most",
+        **place,
+        most=REMEMBERED,
+    )
     found: int | None = tx.value(
-        "SELECT seq FROM events WHERE agent_id = :agent AND seq < :first AND timestamp < :hour"
-        " ORDER BY seq DESC LIMIT 1",
-        agent=span.agent_id,
-        first=span.first_seq,
+        "SELECT seq FROM events WHERE agent_id = :agent AND seq < :first AND seq > :floor"
+        " AND timestamp < :hour ORDER BY seq DESC LIMIT 1",
+        **place,
+        floor=floor or 0,
         hour=iso(to_ms(first) - HOUR_MS),
     )
-    return found or 0
+    return found or floor or 0
 
 
 def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:

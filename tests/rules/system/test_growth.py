@@ -163,9 +163,9 @@ async def _event_tail_of_two_types_of_a_mission(store: GrownStore) -> None:
 
 
 @asked
-async def _stats_recovery_of_one_who_did_much(store: GrownStore) -> None:
+async def _stats_recovery(store: GrownStore) -> None:
     told = WindowCompacted(summary=None)
-    await store.fleet.engine.write(emit, told, agent_id="veteran")
+    await store.fleet.engine.write(emit, told, agent_id="worker")
     await store.do(StatsRecovery())
 
 
