@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from fleetd.harness.report import (
-    AnyHappening,
     Compacted,
     Compacting,
     PromptSubmitted,
@@ -19,7 +18,7 @@ from fleetd.protocol.requests.mission import MissionUpdate
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.protocol.requests.stats import CompactionEffect, RecoveryStats, StatsRecovery
 from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet
-from tests.support.hook_sessions import Window
+from tests.support.hook_sessions import Window, WorkingWindow
 
 PLAN = "/home/user/project/plan.md"
 
@@ -32,53 +31,9 @@ async def newest(fleet: Fleet) -> CompactionEffect:
     return (await stats(fleet)).compactions[0]
 
 
-class Agent(Window):
-    """A session that works: its calls have names, as most harnesses give them."""
-
-    calls = 0
-
-    def name(self) -> str | None:
-        self.calls += 1
-        return f"call-{self.calls}"
-
-    async def call(self, tool: str, *, result: AnyHappening | None = None, **asked: Any) -> None:
-        """Begin a call and end it, two seconds later."""
-        call_id = self.name()
-        await self.tell(ToolStarted(tool, call_id=call_id, **asked))
-        self.fleet.clock.pass_by(2 * SECOND)
-        command = asked.get("command")
-        await self.tell(result or ToolFinished(tool, call_id=call_id, command=command, passed=True))
-
-    async def run(self, *commands: str) -> None:
-        for command in commands:
-            await self.call("Bash", command=command)
-
-    async def read(self, *files: str) -> None:
-        for file in files:
-            name = f"call-{self.calls + 1}"
-            ended = ToolFinished("Read", call_id=name, passed=True, read=file)
-            await self.call("Read", result=ended)
-
-    async def edit(self, file: str = PLAN) -> None:
-        name = f"call-{self.calls + 1}"
-        ended = ToolFinished("Edit", call_id=name, edited=(file,), passed=True)
-        await self.call("Edit", result=ended, edits=(file,))
-
-    async def delegate(self, task: str) -> None:
-        await self.call("Task", task=task)
-
-    async def compact(self) -> None:
-        """Be compacted as Claude Code is: the new window is told of before the compaction."""
-        await self.tell(Compacting())
-        recorded = await self.tell(SessionStarted("compact"))
-        if recorded.brief:
-            await self.briefed(recorded)
-        await self.tell(Compacted())
-
-
 @pytest.fixture
-async def agent(fleet: Fleet) -> Agent:
-    session = Agent(fleet)
+async def agent(fleet: Fleet) -> WorkingWindow:
+    session = WorkingWindow(fleet)
     await session.tell(SessionStarted("startup"))
     await session.tell(PromptSubmitted("Add a login"))
     return session
@@ -94,7 +49,7 @@ def again(effect: CompactionEffect) -> tuple[int, int, int]:
 
 
 async def test_what_was_done_within_the_hour_before_and_is_done_again_counts_once(
-    fleet: Fleet, agent: Agent
+    fleet: Fleet, agent: WorkingWindow
 ) -> None:
     await agent.run("make old")
     fleet.clock.pass_by(HOUR)
@@ -119,7 +74,9 @@ async def test_what_was_done_within_the_hour_before_and_is_done_again_counts_onc
     assert not effect.over
 
 
-async def test_a_compaction_that_is_told_several_times_is_one(fleet: Fleet, agent: Agent) -> None:
+async def test_a_compaction_that_is_told_several_times_is_one(
+    fleet: Fleet, agent: WorkingWindow
+) -> None:
     await agent.run("ls")
     await agent.compact()
     await agent.tell(Compacted())
@@ -132,7 +89,7 @@ async def test_a_compaction_that_is_told_several_times_is_one(fleet: Fleet, agen
 
 
 async def test_a_briefing_that_comes_after_a_call_is_of_the_compaction_before(
-    fleet: Fleet, agent: Agent
+    fleet: Fleet, agent: WorkingWindow
 ) -> None:
     agent.report["injects"] = False
     await agent.tell(Compacting(), Compacted())
@@ -145,7 +102,7 @@ async def test_a_briefing_that_comes_after_a_call_is_of_the_compaction_before(
     assert (effect.briefing, effect.calls, effect.calls_until_edit) == ("given", 2, 2)
 
 
-async def test_without_a_briefing_nothing_is_known(fleet: Fleet, agent: Agent) -> None:
+async def test_without_a_briefing_nothing_is_known(fleet: Fleet, agent: WorkingWindow) -> None:
     agent.report["injects"] = False
     await agent.tell(Compacting(), Compacted())
     await agent.run("ls")
@@ -156,7 +113,9 @@ async def test_without_a_briefing_nothing_is_known(fleet: Fleet, agent: Agent) -
     assert (found.unknown, found.not_over) == (2, 0)
 
 
-async def test_a_mission_without_briefings_is_the_control_group(fleet: Fleet, agent: Agent) -> None:
+async def test_a_mission_without_briefings_is_the_control_group(
+    fleet: Fleet, agent: WorkingWindow
+) -> None:
     await without_briefing(fleet, agent)
     for _ in range(2):
         await agent.compact()
@@ -170,7 +129,7 @@ async def test_a_mission_without_briefings_is_the_control_group(fleet: Fleet, ag
 
 
 async def test_who_is_recovered_by_hand_leaves_the_control_group(
-    fleet: Fleet, agent: Agent
+    fleet: Fleet, agent: WorkingWindow
 ) -> None:
     await without_briefing(fleet, agent)
     await agent.compact()
@@ -183,7 +142,7 @@ async def test_who_is_recovered_by_hand_leaves_the_control_group(
     assert (effect.briefing, (await newest(fleet)).briefing) == ("off", None)
 
 
-async def test_an_hour_later_nothing_counts_any_more(fleet: Fleet, agent: Agent) -> None:
+async def test_an_hour_later_nothing_counts_any_more(fleet: Fleet, agent: WorkingWindow) -> None:
     await agent.run("ls")
     await agent.compact()
     fleet.clock.pass_by(HOUR - 4 * SECOND)
@@ -197,7 +156,9 @@ async def test_an_hour_later_nothing_counts_any_more(fleet: Fleet, agent: Agent)
     assert again(effect) == (0, 0, 0)
 
 
-async def test_a_call_across_the_compaction_is_not_run_again(fleet: Fleet, agent: Agent) -> None:
+async def test_a_call_across_the_compaction_is_not_run_again(
+    fleet: Fleet, agent: WorkingWindow
+) -> None:
     await agent.tell(ToolStarted("Read", call_id="t-1"), ToolStarted("Bash", "t-2", "make"))
     await agent.read("/p/a.py")
     await agent.run("make")
@@ -209,7 +170,7 @@ async def test_a_call_across_the_compaction_is_not_run_again(fleet: Fleet, agent
     assert (effect.calls, *again(effect)) == (0, 0, 0, 0)
 
 
-async def test_an_end_that_is_told_once_more_is_no_call(fleet: Fleet, agent: Agent) -> None:
+async def test_an_end_that_is_told_once_more_is_no_call(fleet: Fleet, agent: WorkingWindow) -> None:
     await agent.compact()
     failed = ToolFinished("Bash", call_id="t-2", command="make", passed=False, error="Exit code 2")
     await agent.tell(ToolStarted("Bash", "t-2", "make"))
@@ -220,7 +181,9 @@ async def test_an_end_that_is_told_once_more_is_no_call(fleet: Fleet, agent: Age
     assert (await newest(fleet)).calls == 3
 
 
-async def test_calls_without_names_count_where_they_begin(fleet: Fleet, agent: Agent) -> None:
+async def test_calls_without_names_count_where_they_begin(
+    fleet: Fleet, agent: WorkingWindow
+) -> None:
     ran = ToolFinished("Bash", command="ls", passed=True)
     failed = ToolFinished("Bash", command="make", passed=False, error="Exit code 2")
     await agent.tell(ToolStarted("Bash", command="ls"))
@@ -237,8 +200,8 @@ async def test_calls_without_names_count_where_they_begin(fleet: Fleet, agent: A
     assert (effect.calls, effect.calls_until_edit, *again(effect)) == (4, 3, 1, 0, 0)
 
 
-async def test_agents_are_told_apart(fleet: Fleet, agent: Agent) -> None:
-    other = Agent(fleet, session_id="99999999-aaaa")
+async def test_agents_are_told_apart(fleet: Fleet, agent: WorkingWindow) -> None:
+    other = WorkingWindow(fleet, session_id="99999999-aaaa")
     await other.tell(SessionStarted("startup"), PromptSubmitted("Write tests"))
     await other.run("ls")
     await agent.compact()
@@ -249,7 +212,7 @@ async def test_agents_are_told_apart(fleet: Fleet, agent: Agent) -> None:
 
 
 async def test_only_those_since_a_time_and_only_the_newest_are_listed(
-    fleet: Fleet, agent: Agent
+    fleet: Fleet, agent: WorkingWindow
 ) -> None:
     times = []
     for _ in range(3):
@@ -271,7 +234,9 @@ async def test_only_those_since_a_time_and_only_the_newest_are_listed(
 
 
 @pytest.mark.parametrize("number", [19, 20])
-async def test_fewer_than_twenty_are_too_few(fleet: Fleet, agent: Agent, number: int) -> None:
+async def test_fewer_than_twenty_are_too_few(
+    fleet: Fleet, agent: WorkingWindow, number: int
+) -> None:
     for each in range(number):
         await agent.compact()
         await agent.run("ls", *["pwd"] * (each % 2))
@@ -288,7 +253,9 @@ async def test_fewer_than_twenty_are_too_few(fleet: Fleet, agent: Agent, number:
         assert figures == (2.5, round(28 / 20, 2), 0)
 
 
-async def test_compactions_without_an_edit_lengthen_the_median(fleet: Fleet, agent: Agent) -> None:
+async def test_compactions_without_an_edit_lengthen_the_median(
+    fleet: Fleet, agent: WorkingWindow
+) -> None:
     async def measure(edited: int, idle: int) -> float | None:
         since = fleet.clock.now
         for each in range(edited + idle):
@@ -306,7 +273,7 @@ async def test_compactions_without_an_edit_lengthen_the_median(fleet: Fleet, age
 
 
 async def test_pages_of_events_make_no_difference(
-    fleet: Fleet, agent: Agent, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, agent: WorkingWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
         await agent.run("ls", "pwd")
@@ -320,7 +287,7 @@ async def test_pages_of_events_make_no_difference(
         assert await stats(fleet) == whole
 
 
-async def test_what_a_client_appends_is_read_with_care(fleet: Fleet, agent: Agent) -> None:
+async def test_what_a_client_appends_is_read_with_care(fleet: Fleet, agent: WorkingWindow) -> None:
     await agent.compact()
     odd: list[tuple[str, dict[str, Any]]] = [
         ("command_started", {"command": 5, "call_id": ["x"], "happened_at": 7}),
