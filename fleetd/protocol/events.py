@@ -464,8 +464,8 @@ class WindowBriefed(Payload, frozen=True, kw_only=True):
 class BriefingMissed(Payload, frozen=True, kw_only=True):
     """An agent whose window was compacted did not get its briefing.
 
-    ``reason`` is ``off`` if its mission has none (``briefing``), or ``reply_lost`` if its agent CLI
-    did not wait for the answer; then the next answer has the briefing.
+    ``reason`` is ``off`` if its mission has none (``briefing``). It is ``reply_lost`` if its agent
+    CLI did not wait for the answer; the next answer then has the briefing.
     """
 
     reason: Literal["off", "reply_lost"]
