@@ -12,6 +12,7 @@ import secrets
 import statistics
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -144,14 +145,14 @@ def traced() -> Iterator[Trace]:
         apsw.connection_hooks.remove(trace.follow)
 
 
-class Asked:
+class Asked(ABC):
     """A daemon, or an engine in this process, that is asked as a client asks."""
 
     directory: Path
 
+    @abstractmethod
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
-        raise NotImplementedError
 
     async def mission(self, sorties: int) -> str:
         """Start a mission whose sorties are spread over the agents; return its id."""

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import coverage
 import pytest
 
 from fleetctl.client import sync as fleetctl_client
@@ -28,10 +29,12 @@ page_checksums.available()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Measuring doubles the time of their processes, and what they run others measure too.
+# Measuring doubles their time, and what they run others measure too.
 UNMEASURED = {
-    *("access", "benchmarks", "chaos", "docs", "journeys", "upgrades"),
-    *("test_demo.py", "test_layers.py"),
+    *("access", "benchmarks", "chaos", "docs", "journeys", "property", "upgrades"),
+    *("test_any_plan.py", "test_demo.py", "test_files_converge.py", "test_hooks_text.py"),
+    *("test_layers.py", "test_legacy_property.py", "test_offline_restore.py"),
+    "test_redaction_of_real_text.py",
 }
 
 if shared_store.SERVER:
@@ -51,11 +54,18 @@ if shared_store.SERVER:
 
 @pytest.fixture(autouse=True, scope="module")
 def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Start the processes of some tests without the measuring of coverage."""
-    with pytest.MonkeyPatch.context() as patch:
-        if UNMEASURED.intersection(request.path.relative_to(Path(__file__).parent).parts):
-            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    """Run some tests, and start their processes, without the measuring of coverage."""
+    if not UNMEASURED.intersection(request.path.relative_to(Path(__file__).parent).parts):
         yield
+        return
+    measuring = coverage.Coverage.current()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        if measuring is not None:
+            measuring.stop()
+        yield
+        if measuring is not None:
+            measuring.start()
 
 
 @pytest.fixture

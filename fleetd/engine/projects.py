@@ -15,7 +15,6 @@ from ..domain.locks.keys import machine_key, split_machine
 from ..domain.snapshots.snapshots import agent_of_run
 from ..host import git
 from ..host.file_system import (
-    FEW_PATHS,
     HOOK_SECONDS,
     FileSystem,
     PathUnanswered,
@@ -147,8 +146,9 @@ class Projects:
             ]
 
         try:
-            run = self._files.run_short if len(named) <= FEW_PATHS else self._files.run
-            found = await run(look, named[0], seconds=HOOK_SECONDS)
+            found = await self._files.run_short(
+                look, named[0], paths=len(named), seconds=HOOK_SECONDS
+            )
         except PathUnanswered:
             found = [(file, None, None) for file in named]
         # One hook has the time for one repository; the next one is asked about then.

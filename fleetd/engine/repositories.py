@@ -98,13 +98,12 @@ class Repositories:
 
         Raises git.GitSlow, git.GitAbsent and PathUnanswered.
         """
-        root, known = await self._look(folder)
+        root, known = await self._files.run_short(partial(self._look, folder=folder), folder)
         return await self._current(root, known) if root is not None else None
 
     def known_around(self, walk: PathWalk, folder: str) -> tuple[str | None, Repository | None]:
         """Return the root around a real directory, and its repository if Git need not be asked."""
-        root = walk.root(folder)
-        known = self._up_to_date(walk, root) if root is not None else None
+        root, known = self._look(walk, folder)
         return root, known.repository if known else None
 
     async def try_around(self, folder: str) -> Repository | None:
@@ -113,7 +112,7 @@ class Repositories:
         Hooks ask so: a file system that hangs must not hold up each of them.
         """
         try:
-            root, known = await self._look(folder)
+            root, known = await self._files.run_short(partial(self._look, folder=folder), folder)
         except PathUnanswered:
             return None
         if root is None or trio.current_time() < self._slow_until.get(root, 0):
@@ -126,14 +125,10 @@ class Repositories:
         self._slow_until[root] = trio.current_time() + RETRY_S
         return None
 
-    async def _look(self, folder: str) -> tuple[str | None, _Known | None]:
+    def _look(self, walk: PathWalk, folder: str) -> tuple[str | None, _Known | None]:
         """Return the root around a directory, and what is known of it if that is up to date."""
-
-        def look(walk: PathWalk) -> tuple[str | None, _Known | None]:
-            root = walk.root(folder)
-            return root, self._up_to_date(walk, root) if root is not None else None
-
-        return await self._files.run_short(look, folder)
+        root = walk.root(folder)
+        return root, self._up_to_date(walk, root) if root is not None else None
 
     async def _current(self, root: str, known: _Known | None) -> Repository | None:
         if known is None:

@@ -286,22 +286,6 @@ class FileSystem:
         if self._inline:
             await trio.lowlevel.checkpoint()
             return work(PathWalk())
-        return await self._on_thread(work, path, seconds)
-
-    async def run_short(
-        self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS
-    ) -> T:
-        """Do the same with a piece of work that looks at a few paths only, and reads little.
-
-        It may be begun on the event loop, and again on a thread.
-        """
-        if self._near is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            with contextlib.suppress(_Elsewhere):
-                return self._near.run(work)
-        return await self.run(work, path, seconds=seconds)
-
-    async def _on_thread(self, work: Callable[[PathWalk], T], path: str, seconds: float) -> T:
         lookup: _Lookup | None = None
         with trio.move_on_after(seconds):
             while True:
@@ -318,6 +302,24 @@ class FileSystem:
         if lookup is not None and isinstance(lookup.result, outcome.Value):
             return cast("T", lookup.result.unwrap())  # at the last moment
         raise self._unanswered(path, lookup)
+
+    async def run_short(
+        self,
+        work: Callable[[PathWalk], T],
+        path: str,
+        *,
+        paths: int = 1,
+        seconds: float = SECONDS,
+    ) -> T:
+        """Do the same with a piece of work that looks at some ``paths`` only, and reads little.
+
+        With few of them it may be begun on the event loop, and again on a thread.
+        """
+        if self._near is not None and paths <= FEW_PATHS:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            with contextlib.suppress(_Elsewhere):
+                return self._near.run(work)
+        return await self.run(work, path, seconds=seconds)
 
     def _unanswered(self, path: str, lookup: _Lookup | None) -> PathUnanswered:
         walk = lookup.walk if lookup is not None else PathWalk()
@@ -423,9 +425,11 @@ class FileSystem:
 
     async def _look(self, paths: list[str], seen: _Seen, seconds: float) -> None:
         try:
-            run = self.run_short if len(paths) <= FEW_PATHS else self.run
-            facts = await run(
-                lambda walk: [walk.facts(path) for path in paths], paths[0], seconds=seconds
+            facts = await self.run_short(
+                lambda walk: [walk.facts(path) for path in paths],
+                paths[0],
+                paths=len(paths),
+                seconds=seconds,
             )
         except PathUnanswered as unanswered:
             seen[unanswered.path] = unanswered

@@ -1,15 +1,12 @@
 """The stages of a request: none is missing, and together they are the request."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.benchmarks import run
+
 RUNS = 5
 
 
@@ -17,16 +14,8 @@ RUNS = 5
 def found() -> dict[str, dict[str, Any]]:
     """Return what was measured, by the name of the request."""
     names = ("event.append", "lock", "hook", "checkpoint.create, 4", "mission.get")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.stages", "--json", "--runs", str(RUNS), *names],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stderr == ""
-    return {each["name"]: each for each in json.loads(done.stdout)}
+    told = run("stages", "--json", "--runs", str(RUNS), *names)
+    return {each["name"]: each for each in json.loads(told)}
 
 
 def test_a_write_passes_every_stage_but_reading(found: dict[str, dict[str, Any]]) -> None:

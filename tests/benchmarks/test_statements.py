@@ -1,35 +1,18 @@
 """Counting statements: that the counts are those of the request, and the same every time."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(*options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.statements", *options],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stderr == ""
-    return done.stdout
+from tests.support.benchmarks import run
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, Any]]:
     """Return what was counted, by the name of the request."""
     names = ("event.append", "hook", "lock", "message", "sortie", "mission.get")
-    return {each["name"]: each for each in json.loads(run("--json", *names))}
+    return {each["name"]: each for each in json.loads(run("statements", "--json", *names))}
 
 
 def test_an_event_is_one_transaction_that_begins_and_ends(found: dict[str, dict[str, Any]]) -> None:
@@ -55,11 +38,11 @@ def test_whatever_the_tool_prepares_is_no_part_of_a_request(
 
 
 def test_the_counts_are_the_same_again(found: dict[str, dict[str, Any]]) -> None:
-    for each in json.loads(run("--json", "event.append", "lock")):
+    for each in json.loads(run("statements", "--json", "event.append", "lock")):
         assert each["before"]["statements"] == found[each["name"]]["before"]["statements"]
 
 
 def test_the_statements_themselves_are_shown() -> None:
-    shown = run("--show", "event.append").splitlines()
+    shown = run("statements", "--show", "event.append").splitlines()
     assert shown[0] == "event.append"
     assert any("INSERT INTO events" in line for line in shown)

@@ -251,8 +251,7 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
     if row["needs"] is not None:  # before the activity, which would tell it again
-        tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
-        tell_no_need(tx, ctx, row)
+        forget_need(tx, ctx, row)
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
     tx.run(

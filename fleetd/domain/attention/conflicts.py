@@ -24,6 +24,7 @@ from ..core.registry import method
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..locks.keys import machine_key, split_machine
+from .running import leading_agent
 
 HOUR_MS = 3_600_000
 # Files of one agent: the oldest go first.
@@ -164,17 +165,6 @@ def _bound(tx: Tx, agent_id: str) -> None:
 def note_reported_edit(tx: Tx, ctx: Context, agent_id: str, file: str) -> None:
     """Note a file that an agent changed as a client, not a hook, says."""
     note_edits(tx, ctx, leading_agent(tx, agent_id), [file], ctx.now)
-
-
-def leading_agent(tx: Tx, agent_id: str) -> str:
-    """Return the agent of the session that a subagent belongs to; of others the agent itself."""
-    found: str | None = tx.value(
-        "SELECT s.agent_id FROM sessions u JOIN sessions s ON s.harness = u.harness"
-        " AND s.session_id = u.session_id AND s.subagent = ''"
-        " WHERE u.agent_id = :id AND u.subagent <> '' LIMIT 1",
-        id=agent_id,
-    )
-    return found or agent_id
 
 
 def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 from ...protocol.patterns import AgentNeed
 from ...protocol.requests.attention import AgentState, AttentionList, Doing, PlanStep
-from ...protocol.timestamps import iso
+from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
 from ..core.event_log import data_of, nth_newest_position, position, position_before
@@ -17,9 +17,9 @@ from . import running
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 # The most urgent on top. Below them are those that work, then those that were lost more than a day
 # ago, and who has finished is below all.
-_URGENCY = {need: place for place, need in enumerate(get_args(AgentNeed)) if need not in AT_EASE}
-_WORKS = len(_URGENCY)
-_LONG_LOST, _URGENCY["finished"] = _WORKS + 1, _WORKS + 2
+_RANKS = {need: rank for rank, need in enumerate(get_args(AgentNeed)) if need not in AT_EASE}
+_WORKS = len(_RANKS)
+_LONG_LOST, _RANKS["finished"] = _WORKS + 1, _WORKS + 2
 # So many of its last events tell what an agent did, and when a person spoke to it.
 LOOKED_BACK = 1_000
 _NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
@@ -41,36 +41,26 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[Age
 
     They are without branch and worktree.
     """
-    asking = _asking(tx)
-    rows = [_with_subagents(row, asking) for row in _agents(tx, request)]
+    asking = _asking(tx, ctx)
+    rows = [_with_subagents(ctx, row, asking) for row in _agents(tx, request)]
     if request.waiting:
         rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
-    shown = _sorted(ctx, rows)[: request.limit]
+    rows.sort(key=lambda row: _urgency(ctx, row))
+    shown = rows[: request.limit]
     hour = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx)) if shown else 0
     return [_state(tx, row, hour) for row in shown], len(rows) - len(shown)
 
 
-def _sorted(ctx: Context, rows: list[Row]) -> list[Row]:
-    """Return agents in the order of the page.
+def _urgency(ctx: Context, row: Row) -> tuple[int, int, str]:
+    """Return what agents are sorted by: the rank of what they need, since when, and the name.
 
     Who waits for longest comes first, but of the lost ones the newest: nobody waits there.
     """
-    since = ctx.at(-DAY_MS)
-
-    def urgency(row: Row) -> int:
-        place = _place(row)
-        return _LONG_LOST if row["needs"] == "lost" and place[1] < since else place[0]
-
-    rows.sort(key=_place)
-    lost = [row for row in rows if row["needs"] == "lost"]
-    others = [row for row in rows if row["needs"] != "lost"]
-    return sorted([*others, *reversed(lost)], key=urgency)
-
-
-def _place(row: Row) -> tuple[int, str, str]:
-    """Return what agents are sorted by: how urgent it is, since when, and the name."""
-    urgency = _URGENCY.get(row["needs"], _WORKS)
-    return urgency, row["needs_since"] or row["last_seen_at"], row["id"]
+    since_ms = to_ms(row["needs_since"] or row["last_seen_at"])
+    if row["needs"] != "lost":
+        return _RANKS.get(row["needs"], _WORKS), since_ms, row["id"]
+    long_lost = since_ms < ctx.now_ms - DAY_MS
+    return _LONG_LOST if long_lost else _RANKS["lost"], -since_ms, row["id"]
 
 
 def _agents(tx: Tx, request: AttentionList) -> list[Row]:
@@ -82,7 +72,7 @@ def _agents(tx: Tx, request: AttentionList) -> list[Row]:
     )
     where.add("NOT EXISTS (SELECT 1 FROM sessions u WHERE u.agent_id = a.id AND u.subagent <> '')")
     if request.agent_id:
-        where.add("a.id = :agent", agent=_leading(tx, request.agent_id))
+        where.add("a.id = :agent", agent=running.leading_agent(tx, request.agent_id))
     if request.mission_id:
         where.add("a.mission_id = :id", id=find(tx, "mission", request.mission_id)["id"])
     return tx.all(
@@ -92,18 +82,7 @@ def _agents(tx: Tx, request: AttentionList) -> list[Row]:
     )
 
 
-def _leading(tx: Tx, agent_id: str) -> str:
-    """Return the agent of a subagent's session; another agent is its own."""
-    found: str | None = tx.value(
-        "SELECT own.agent_id FROM sessions s JOIN sessions own ON own.harness = s.harness"
-        " AND own.session_id = s.session_id AND own.subagent = ''"
-        " WHERE s.agent_id = :id AND s.subagent <> '' ORDER BY s.last_event_at DESC LIMIT 1",
-        id=agent_id,
-    )
-    return found or agent_id
-
-
-def _asking(tx: Tx) -> dict[tuple[str, str], Row]:
+def _asking(tx: Tx, ctx: Context) -> dict[tuple[str, str], Row]:
     """Return what subagents wait for, the most urgent of each session by harness and session."""
     rows = tx.all(
         "SELECT s.harness, s.session_id, a.id, a.last_seen_at, a.needs, a.needs_since,"
@@ -111,14 +90,16 @@ def _asking(tx: Tx) -> dict[tuple[str, str], Row]:
         f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.needs IN {in_sql(MID_TURN)}"
         " AND s.subagent <> ''",
     )
-    rows.sort(key=_place, reverse=True)
+    rows.sort(key=lambda row: _urgency(ctx, row), reverse=True)
     return {(row["harness"], row["session_id"]): row for row in rows}
 
 
-def _with_subagents(row: Row, asking: dict[tuple[str, str], Row]) -> Row:
+def _with_subagents(ctx: Context, row: Row, asking: dict[tuple[str, str], Row]) -> Row:
     """Return an agent's row with what a subagent waits for, if that is more urgent."""
     inner = asking.get((row["harness"], row["session_id"]))
-    if inner is None or row["status"] == "lost" or _place(inner)[0] >= _place(row)[0]:
+    if inner is None or row["status"] == "lost":
+        return row
+    if _urgency(ctx, inner)[0] >= _urgency(ctx, row)[0]:
         return row
     return row | {name: inner[name] for name in _NEED}
 

@@ -115,6 +115,17 @@ def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
     return {row["told"]: row["began_at"] for row in sorted(rows, key=lambda row: row["began_at"])}
 
 
+def leading_agent(tx: Tx, agent_id: str) -> str:
+    """Return the agent of the session that a subagent belongs to; of others the agent itself."""
+    found: str | None = tx.value(
+        "SELECT own.agent_id FROM sessions s JOIN sessions own ON own.harness = s.harness"
+        " AND own.session_id = s.session_id AND own.subagent = ''"
+        " WHERE s.agent_id = :id AND s.subagent <> '' ORDER BY s.last_event_at DESC LIMIT 1",
+        id=agent_id,
+    )
+    return found or agent_id
+
+
 def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:
     """Return what runs for an agent, the newest first, and how much more there is."""
     rows = tx.all(f"{_LIVING} ORDER BY w.began_at DESC, w.id", agent=agent_id)

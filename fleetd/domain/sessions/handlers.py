@@ -92,6 +92,11 @@ class HookContext(msgspec.Struct, kw_only=True):
     """Whether this hook showed that others changed files that the agent changed."""
 
     @property
+    def at(self) -> str:
+        """Return when it happened: a report that waited in the spool comes later."""
+        return self.happened_at or self.ctx.now
+
+    @property
     def agent_id(self) -> str:
         """Return the agent that reports."""
         return self.window.agent_id
@@ -124,8 +129,7 @@ class HookContext(msgspec.Struct, kw_only=True):
 
     def need(self, need: Need) -> None:
         """Let the agent wait for a person."""
-        since = self.happened_at or self.ctx.now
-        needs.set_need(self.tx, self.ctx, self.agent_id, need, since)
+        needs.set_need(self.tx, self.ctx, self.agent_id, need, self.at)
 
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be.
@@ -265,9 +269,8 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.mission()
     hook.append(*_events_of_call(told))
     if told.edited:
-        at = hook.happened_at or hook.ctx.now
-        if conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, at):
-            hook.met_others = True
+        met = conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, hook.at)
+        hook.met_others |= met
     _forget_reminder(hook)
 
 
@@ -397,13 +400,12 @@ def _goes_on(hook: HookContext, told: Paused) -> bool:
     Where no list says so, a subagent whose end was not told is over: with the turn that its user
     broke off, else when nothing was heard of it in the whole turn.
     """
-    tx, at = hook.tx, hook.happened_at or hook.ctx.now
     listed = any(isinstance(each, WorkRuns) and each.whole for each in hook.report.happenings)
     began = None if told.interrupted else _turn_began(hook)
     if listed or told.reminder or (began is None and not told.interrupted):
         return True
-    running.end_subagents(tx, hook.agent_id, began, at)
-    return running.runs_any(tx, hook.agent_id)
+    running.end_subagents(hook.tx, hook.agent_id, began, hook.at)
+    return running.runs_any(hook.tx, hook.agent_id)
 
 
 def _turn_began(hook: HookContext) -> str | None:
@@ -458,8 +460,7 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     if late:
         return
     if not told.certain:
-        since = hook.happened_at or hook.ctx.now
-        needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, since, noted.seq)
+        needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, hook.at, noted.seq)
     elif not told.reminder or _is_of_own_agent(hook):
         hook.need(Need("permission", told.message))
 
@@ -473,23 +474,25 @@ def _is_of_own_agent(hook: HookContext) -> bool:
 
 
 def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
+    _asked(hook, told, Need("question", told.question), "question_prompt")
+
+
+def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
+    _asked(hook, told, Need("plan_approval", told.plan), "plan_prompt")
+
+
+def _asked(hook: HookContext, told: QuestionAsked | PlanProposed, need: Need, noted: str) -> None:
+    """Let the agent wait for an answer; a reminder that comes too late is only noted."""
     if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
-        hook.emit(HookNoted(what="question_prompt", message=told.question))
+        hook.emit(HookNoted(what=noted, message=need.text))
     elif not (told.beside and _is_answered(hook)):
-        hook.need(Need("question", told.question))
+        hook.need(need)
 
 
 def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
     row = hook.window.agent
     if row is not None and row["needs"] == "question":
         needs.end_need(hook.tx, hook.ctx, hook.agent_id)
-
-
-def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
-    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
-        hook.emit(HookNoted(what="plan_prompt", message=told.plan))
-    elif not (told.beside and _is_answered(hook)):
-        hook.need(Need("plan_approval", told.plan))
 
 
 def _is_answered(hook: HookContext) -> bool:
@@ -546,24 +549,27 @@ def _task_of_subagent(hook: HookContext) -> str | None:
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
     """Note what runs, for the session's own agent: a subagent's shells are its as well."""
-    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
-    running.see(hook.tx, hook.ctx, agent_id, told.items, at)
+    running.see(hook.tx, hook.ctx, hook.leading_id, told.items, hook.at)
     still = {item.id for item in told.items}
-    running.end_others(hook.tx, agent_id, told.whole, still, at)
-    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
+    running.end_others(hook.tx, hook.leading_id, told.whole, still, hook.at)
+    _settle(hook)
 
 
 def _work_ended(hook: HookContext, told: WorkEnded) -> None:
-    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
-    running.end(hook.tx, agent_id, told.id, at)
-    needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=running.runs_any(hook.tx, agent_id))
+    running.end(hook.tx, hook.leading_id, told.id, hook.at)
+    _settle(hook)
 
 
 def _still_runs(hook: HookContext, subagent: str) -> None:
     """Note that a subagent is at work, whatever was thought of its end."""
-    agent_id, at = hook.leading_id, hook.happened_at or hook.ctx.now
-    if running.reopen(hook.tx, agent_id, subagent, at):
-        needs.settle(hook.tx, hook.ctx, agent_id, at, works_on=True)
+    if running.reopen(hook.tx, hook.leading_id, subagent, hook.at):
+        _settle(hook)
+
+
+def _settle(hook: HookContext) -> None:
+    """Say of the session's own agent whether work goes on without it, should its turn be over."""
+    works_on = running.runs_any(hook.tx, hook.leading_id)
+    needs.settle(hook.tx, hook.ctx, hook.leading_id, hook.at, works_on=works_on)
 
 
 def _session_ended(hook: HookContext, told: SessionEnded) -> None:
