@@ -60,6 +60,7 @@ GROUPS = {
         "mcp": "give agents tools to report, lock and write",
     },
     "recovery": {
+        "stats": "compare what agents did after compactions",
         "snapshot": "record, list, show, verify and prune snapshots of runs",
         "backup": "copy the database while it is in use",
         "restore": "replace the database with a backup",

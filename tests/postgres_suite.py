@@ -27,6 +27,7 @@ _RULES = {
     "recovery": "context_injection prompt recovery_edges recovery_rules restoration"
     " restoration_scenarios",
     "retention": "pruning pruning_batches",
+    "stats": "compactions",
     "system": "counters idempotency migration repeating_and_naming",
 }
 # What CI has time for: what needs a server, then rules and the socket. Of the further rules those

@@ -35,6 +35,7 @@ NOUNS = {
     "error": "Errors that agents meet",
     "snapshot": "Snapshots of runs",
     "recovery": "Recovery",
+    "stats": "Statistics",
     "hook": "Hooks",
 }
 INTRODUCTION = """\

@@ -163,6 +163,7 @@ STEPS: tuple[Step, ...] = (
     ("recovery.restore", {"mission_id": "{mission}", "agent_id": "alice"}),
     ("recovery.context", {"agent_id": "alice", "max_chars": 600}),
     ("recovery.list", {"mission_id": "{mission}"}),
+    ("stats.recovery", {}),
     ("lock.list", {}, {"held": lambda a: a["locks"][0]["id"]}),
     (
         "lock.force_release",

@@ -83,25 +83,26 @@ METHODS = {
     "recovery.restore": ("RecoveryRestore", True, False),
     "recovery.context": ("RecoveryContextGet", False, False),
     "recovery.list": ("RecoveryList", False, False),
+    "stats.recovery": ("StatsRecovery", False, False),
     "hook.deliver": ("HookDeliver", True, False),
     "hook.status": ("HookStatusGet", False, False),
 }
 _RECORD_NAMES = """
 Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing Change
 ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference
-CheckpointPage CheckpointSummary CommandOutcome Compared ConflictEdit ConflictPage ConnectionFigures
-ContextDigest Counts CurrentAgent CurrentMission CursorGap CursorPosition DeclaredCompliance
-DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection
-Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings Forgotten
-ForgottenMission ForgottenRun HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity
-Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage MethodTiming
-Metrics Migration MigrationReply MigrationRequest Mission MissionLine MissionPage MissionState
-Mutation NewSortie Note NotePage OpenRpc Paths PendingMessage PlanStep ProgressNotification Pruned
-PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
-RecoveryCandidate RecoveryContext RecoveryPage Registration Request RestoreResult Restored
-ResumeHints RunningWork SelectedMission Setting Settings Snapshot SnapshotContent SnapshotDocument
-SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
-Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance UnknownName Unsubscribed
-Validity WorkNote WriterFigures
+CheckpointPage CheckpointSummary CommandOutcome CompactionEffect Compared ConflictEdit ConflictPage
+ConnectionFigures ContextDigest Counts CurrentAgent CurrentMission CursorGap CursorPosition
+DeclaredCompliance DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted
+Delivery Detection Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings
+Forgotten ForgottenMission ForgottenRun HarnessStatus Health HeardEvent Hello HookReply HookStatus
+Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage
+MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionLine MissionPage
+MissionState Mutation NewSortie Note NotePage OpenRpc Paths PendingMessage PlanStep
+ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
+Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats
+Registration Request RestoreResult Restored ResumeHints RunningWork SelectedMission Setting Settings
+Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference
+SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck
+Timing TodoCompliance UnknownName Unsubscribed Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

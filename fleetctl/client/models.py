@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.recovery import *  # noqa: F403
     from fleetd.protocol.requests.snapshot import *  # noqa: F403
     from fleetd.protocol.requests.sortie import *  # noqa: F403
+    from fleetd.protocol.requests.stats import *  # noqa: F403
     from fleetd.protocol.requests.system import *  # noqa: F403
     from fleetd.protocol.snapshots import *  # noqa: F403
     from fleetd.protocol.status import *  # noqa: F403

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from fleetd.protocol import endings
 from fleetd.protocol.errors import InvalidState
-from fleetd.protocol.patterns import Priority
+from fleetd.protocol.patterns import OnOff, Priority
 
 from ..args import (
     CommandParser,
@@ -98,6 +98,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="TITLE",
         help="a piece of the mission for one agent; may be repeated",
     )
+    _briefing_option(create)
     start = command(actions, "start", _run_start, "Start a pending mission.")
     _id_argument(start, "mission.pending", "the mission (default: the newest pending one here)")
     ways_to_end: tuple[tuple[str, str, str, Callable[..., Mutation[Mission]], str], ...] = (
@@ -133,9 +134,10 @@ def register(subparsers: Subparsers) -> None:
         actions,
         "update",
         _run_update,
-        "Change the title, the description or the priority of a mission.",
+        "Change the title, the description, the priority or the briefing of a mission.",
     )
     update.add_argument("mission_id", completes="mission")
+    _briefing_option(update)
     update.add_argument(
         "--title",
         metavar="TEXT",
@@ -170,6 +172,15 @@ def _detail_options(parser: CommandParser) -> None:
     )
 
 
+def _briefing_option(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--briefing",
+        choices=get_args(OnOff),
+        help="off: hooks give its agents no briefing after a compaction, for a comparison"
+        " (fleetctl stats recovery)",
+    )
+
+
 def _run_create(args: Namespace) -> int:
     mission = call(
         MissionCreate(
@@ -178,6 +189,7 @@ def _run_create(args: Namespace) -> int:
             priority=args.priority or "medium",
             project_dir=absolute(args.project_dir) if args.project_dir else project_dir(),
             sorties=[NewSortie(title=title) for title in args.sortie],
+            briefing=args.briefing or "on",
             agent_id=this_agent(),
         )
     )
@@ -256,14 +268,16 @@ def _run_list(args: Namespace) -> int:
 
 
 def _run_update(args: Namespace) -> int:
-    if args.title is None and args.description is None and args.priority is None:
-        raise UsageError("There is nothing to change. Use --title, --description or --priority.")
+    if (args.title, args.description, args.priority, args.briefing) == (None,) * 4:
+        options = "--title, --description, --priority or --briefing"
+        raise UsageError(f"There is nothing to change. Use {options}.")
     mission = call(
         MissionUpdate(
             mission_id=args.mission_id,
             title=args.title,
             description=args.description,
             priority=args.priority,
+            briefing=args.briefing,
             agent_id=this_agent(),
         )
     )

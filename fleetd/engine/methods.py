@@ -17,6 +17,7 @@ from .services import (
     pruning,
     recovery,
     snapshots,
+    stats,
     system,
     verify,
 )

@@ -180,6 +180,7 @@ def _tool_finished(call: ToolCall) -> Happenings:
         passed=passed,
         error=error,
         background=passed is None and _AWAY.match(_said(call)) is not None,
+        read=call.reads if passed is not False else None,
     )
     if not passed:
         return (finished,)

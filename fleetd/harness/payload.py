@@ -146,6 +146,8 @@ EDITORS = frozenset(
         *("delete", "deletefile"),
     )
 )
+# Tools that read one file.
+READERS = frozenset(("read", "readfile", "view", "viewfile", "notebookread"))
 _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath", "target_file")
 # Tools that are there to wait for the user.
 _ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
@@ -231,6 +233,13 @@ class ToolCall(msgspec.Struct, frozen=True):
         return ()
 
     @property
+    def reads(self) -> str | None:
+        """Return the file that a reading tool was asked for, as an absolute path."""
+        if self.kind not in READERS:
+            return None
+        return path(text(self.given, *_FILE_FIELDS, most=PATH_CHARS + 1), self.cwd)
+
+    @property
     def _patch(self) -> str:
         given = self.payload.get("tool_input")
         if isinstance(given, str):
@@ -309,6 +318,7 @@ def finished(call: ToolCall) -> ToolFinished:
         error=error,
         duration_ms=whole(call.payload, "duration_ms"),
         background=passed is None and _is_background(call),
+        read=call.reads if passed is not False else None,
     )
 
 

@@ -59,8 +59,8 @@ class ToolStarted(Happening, frozen=True):
 class ToolFinished(Happening, frozen=True):
     """A tool call is over; ``passed`` is None where the harness does not say how it went.
 
-    ``command`` is set for shell commands only, ``edited`` for files that were changed. A command
-    in the ``background`` runs on.
+    ``command`` is set for shell commands only, ``edited`` for files that were changed, ``read`` for
+    the file that a tool read. A command in the ``background`` runs on.
     """
 
     tool: str
@@ -71,6 +71,7 @@ class ToolFinished(Happening, frozen=True):
     error: str | None = None
     duration_ms: int | None = None
     background: bool = False
+    read: Path | None = None
 
 
 class PlanItem(msgspec.Struct, frozen=True):

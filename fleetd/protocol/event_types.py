@@ -99,6 +99,21 @@ _AGENTS = (
     EventType(
         "window_compacted", ("The context window of {who} was compacted",), "yellow", activity=False
     ),
+    # That an agent was briefed is told by the recovery.
+    EventType(
+        "window_briefed",
+        ("{who} was given a briefing of {characters} characters",),
+        activity=False,
+        shown="log",
+        refreshes=(),
+    ),
+    EventType(
+        "briefing_missed",
+        ("{who} was not given its briefing", " ({reason})"),
+        activity=False,
+        shown="live",
+        refreshes=(),
+    ),
     EventType(
         "hook_noted",
         ("{who} heard from its harness", ": {what}", ": {message}"),
@@ -291,8 +306,8 @@ _REPORTED = (
         "tool_finished",
         ("{who} used {tool}",),
         repeated=_AGAIN,
-        fields=("tool", "call_id", "duration_ms"),
-        meaning="the tool call ended",
+        fields=("tool", "call_id", "duration_ms", "file"),
+        meaning="the tool call ended; `file` is the file that it read",
     ),
     EventType(
         "tool_failed",

@@ -453,6 +453,24 @@ class WindowCompacted(Payload, frozen=True, kw_only=True):
     summary: str | None
 
 
+class WindowBriefed(Payload, frozen=True, kw_only=True):
+    """The answer to a hook gave an agent whose window was compacted its briefing, of so many
+    ``characters``.
+    """
+
+    characters: int
+
+
+class BriefingMissed(Payload, frozen=True, kw_only=True):
+    """An agent whose window was compacted did not get its briefing.
+
+    ``reason`` is ``off`` if its mission has none (``briefing``). It is ``reply_lost`` if its agent
+    CLI did not wait for the answer; the next answer then has the briefing.
+    """
+
+    reason: Literal["off", "reply_lost"]
+
+
 class HookNoted(Payload, frozen=True, kw_only=True):
     """A harness reported something other than work, such as a notification to its user."""
 

@@ -16,6 +16,7 @@ from .requests import (
     recovery,
     snapshot,
     sortie,
+    stats,
     system,
 )
 
@@ -32,6 +33,7 @@ _NOUNS = (
     checkpoint,
     snapshot,
     recovery,
+    stats,
     hook,
 )
 METHODS: dict[str, type[Request[Any]]] = {

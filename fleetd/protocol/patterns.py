@@ -36,6 +36,8 @@ MissionStatus = Literal["pending", "in_progress", "completed", "failed", "cancel
 OPEN_MISSION: tuple[MissionStatus, ...] = ("pending", "in_progress")
 # Who made a mission: somebody who asked for it, or fleetd for a session that had none.
 MissionOrigin = Literal["person", "session"]
+# Whether hooks give the agents of a mission their briefing after a compaction.
+OnOff = Literal["on", "off"]
 # Why a mission is closed: its session ended, it went into another mission, or somebody said so.
 ClosedReason = Literal["session", "merged", "person"]
 SortieStatus = Literal["pending", "assigned", "in_progress", "blocked", "completed", "failed"]

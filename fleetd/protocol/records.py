@@ -20,6 +20,7 @@ from .types import (
     MissionStatus,
     NoteKind,
     NoteOrigin,
+    OnOff,
     Priority,
     RecoveryState,
     Role,
@@ -56,7 +57,8 @@ class Mission(Record, frozen=True, kw_only=True):
     ``origin`` is ``session`` for a mission that fleetd created for a session, until somebody gives
     it a title. ``closed_reason`` is null while the mission is open. A mission that closed with its
     ``session`` resumes with it; one that was ``merged`` continues in ``merged_into``, if known.
-    ``author`` is the agent that wrote the title; null for a person or if unknown.
+    ``author`` is the agent that wrote the title; null for a person or if unknown. With ``briefing``
+    ``off`` hooks give its agents no briefing.
     """
 
     id: str
@@ -80,6 +82,7 @@ class Mission(Record, frozen=True, kw_only=True):
     closed_reason: ClosedReason | None = None
     author: str | None = None
     merged_into: str | None = None
+    briefing: OnOff = "on"
 
 
 def percent(completed: int, total: int) -> int:
@@ -264,6 +267,7 @@ class MissionState(Record, frozen=True, kw_only=True):
     automatic: bool = False
     closed_reason: ClosedReason | None = None
     notes: list[Note] = []
+    briefing: OnOff = "on"
 
 
 class Integrity(Record, frozen=True, kw_only=True):

@@ -258,10 +258,33 @@ def test_a_file_that_only_the_result_names_is_found() -> None:
 @pytest.mark.parametrize("name", ["Read", "mcp__files__write", "mcp__shell__bash", "Task"])
 def test_other_tools_edit_nothing_and_run_no_command(name: str) -> None:
     given = {"file_path": "/p/a.py", "command": "rm -rf /"}
-    assert only(tool(name, given)) == ToolFinished(name, passed=True)
+    read = "/p/a.py" if name == "Read" else None
+    assert only(tool(name, given)) == ToolFinished(name, passed=True, read=read)
     before = said("PreToolUse", tool_name=name, tool_input=given)
     assert only(before) == ToolStarted(name)
     assert not before.denies
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "file"),
+    [
+        ("Read", {"file_path": "/p/a.py", "offset": 3}, "/p/a.py"),
+        ("ReadFile", {"path": "b.py"}, "/p/b.py"),
+        ("read_file", {"absolute_path": "/p/../p/c.py"}, "/p/c.py"),
+        ("view", {"path": "/p/d.py"}, "/p/d.py"),
+        ("NotebookRead", {"notebook_path": "/p/e.ipynb"}, "/p/e.ipynb"),
+        ("Read", {"file_path": 5}, None),
+        ("Read", {}, None),
+        ("Grep", {"path": "/p"}, None),
+        ("Edit", {"file_path": "/p/a.py"}, None),
+    ],
+)
+def test_a_tool_that_reads_a_file_tells_which(
+    name: str, given: dict[str, Any], file: str | None
+) -> None:
+    told = only(tool(name, given, cwd="/p"))
+    assert isinstance(told, ToolFinished)
+    assert told.read == file
 
 
 @pytest.mark.parametrize(

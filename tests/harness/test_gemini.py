@@ -265,7 +265,7 @@ def test_a_tool_that_shows_a_file_without_changing_it_edits_nothing() -> None:
     response = {"llmContent": "text", "returnDisplay": {"filePath": "/p/a.py"}}
     call = {"tool_name": "read_file", "tool_input": {"file_path": "/p/a.py"}}
     finished = only(read("AfterTool", **call, tool_response=response))
-    assert finished == ToolFinished("read_file", passed=True)
+    assert finished == ToolFinished("read_file", passed=True, read="/p/a.py")
 
 
 def test_a_list_of_to_dos_is_the_whole_plan() -> None:

@@ -7,11 +7,23 @@ from fleetd.domain.core.context import Caller, Facts, TranscriptMark
 from fleetd.domain.sessions.record import HookDelivery, Recorded
 from fleetd.domain.sessions.sessions import key_of, set_briefed
 from fleetd.engine.hooks.deliver import record_clean, without_secrets
-from fleetd.harness.report import AnyHappening, PlanItem, Planned, PromptSubmitted, Report
+from fleetd.harness.report import (
+    AnyHappening,
+    Compacted,
+    Compacting,
+    PlanItem,
+    Planned,
+    PromptSubmitted,
+    Report,
+    SessionStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from fleetd.protocol.events import WindowBriefed
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.mission import MissionGet
 from fleetd.protocol.requests.recovery import RecoveryRestore
-from tests.support.fleet import Fleet
+from tests.support.fleet import SECOND, Fleet
 
 PROJECT = "/home/user/project"
 SOMEBODY = Caller(kind="client", uid=os.getuid())
@@ -63,8 +75,53 @@ class Window:
             )
         )
         delivery = f"{self.session_id}-{self.report.get('subagent')}-{self.told:08}"
-        await self.fleet.engine.write(set_briefed, key_of(report), delivery)
+        told = WindowBriefed(characters=len(restored.prompt)) if recorded.compacted else None
+        await self.fleet.engine.write(set_briefed, key_of(report), delivery, told)
         return restored.prompt
+
+
+class WorkingWindow(Window):
+    """A session that works: its calls have names, as most harnesses give them."""
+
+    calls = 0
+
+    def name(self) -> str | None:
+        self.calls += 1
+        return f"call-{self.calls}"
+
+    async def call(self, tool: str, *, result: AnyHappening | None = None, **asked: Any) -> None:
+        """Begin a call and end it, two seconds later."""
+        call_id = self.name()
+        await self.tell(ToolStarted(tool, call_id=call_id, **asked))
+        self.fleet.clock.pass_by(2 * SECOND)
+        command = asked.get("command")
+        await self.tell(result or ToolFinished(tool, call_id=call_id, command=command, passed=True))
+
+    async def run(self, *commands: str) -> None:
+        for command in commands:
+            await self.call("Bash", command=command)
+
+    async def read(self, *files: str) -> None:
+        for file in files:
+            name = f"call-{self.calls + 1}"
+            ended = ToolFinished("Read", call_id=name, passed=True, read=file)
+            await self.call("Read", result=ended)
+
+    async def edit(self, file: str = f"{PROJECT}/plan.md") -> None:
+        name = f"call-{self.calls + 1}"
+        ended = ToolFinished("Edit", call_id=name, edited=(file,), passed=True)
+        await self.call("Edit", result=ended, edits=(file,))
+
+    async def delegate(self, task: str) -> None:
+        await self.call("Task", task=task)
+
+    async def compact(self) -> None:
+        """Be compacted as Claude Code is: the new window is told of before the compaction."""
+        await self.tell(Compacting())
+        recorded = await self.tell(SessionStarted("compact"))
+        if recorded.brief:
+            await self.briefed(recorded)
+        await self.tell(Compacted())
 
 
 def planned(*items: str, whole: bool = True) -> Planned:

@@ -51,6 +51,7 @@ def show_mission(
             ("Priority", mission.priority),
             ("Progress", f"{mission.progress_percent}% {done}"),
             ("Directory", directory),
+            ("Briefing", "off: hooks give none" if mission.briefing == "off" else None),
             ("Created", console.ago(mission.created_at)),
             ("Started", console.ago(mission.started_at)),
             ("Ended", console.ago(mission.completed_at)),

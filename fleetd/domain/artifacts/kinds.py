@@ -62,6 +62,7 @@ def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
         "started_at": (known and known.started_at)
         or (content.timestamp if status == "in_progress" else None),
         "origin": origin_of(known),
+        "briefing": known.briefing if known else "on",
         "machine": ctx.machine,
     }
     tx.insert("missions", columns)

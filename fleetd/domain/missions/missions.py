@@ -95,6 +95,7 @@ def create_row(
         "project": project,
         "origin": origin,
         "author": by,
+        "briefing": request.briefing,
     }
     tx.insert("missions", columns)
     emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
@@ -124,7 +125,7 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     row = find(tx, "mission", request.mission_id)
     changes: Row = {
         name: value
-        for name in ("title", "description", "priority")
+        for name in ("title", "description", "priority", "briefing")
         if (value := getattr(request, name)) is not None
     }
     by = who_asks(tx, ctx, request.agent_id)
@@ -134,7 +135,8 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
         changes["metadata_json"] = msgspec.json.encode(request.metadata).decode()
     if not changes and not request.sorties:
         raise InvalidParams(
-            "Nothing to change: title, description, priority, metadata and sorties are missing.",
+            "Nothing to change: title, description, priority, metadata, sorties and briefing are"
+            " missing.",
             hint="Give at least one of them.",
         )
     if request.title is not None and row["origin"] != "person":

@@ -189,6 +189,7 @@ def _set_mission(restore: RestoreContext) -> None:
             "created_at": known.created_at or then.timestamp,
             "started_at": known.started_at,
             "origin": origin_of(known),
+            "briefing": known.briefing,
         }
         if known.status in OPEN_MISSION:
             columns["status"] = known.status

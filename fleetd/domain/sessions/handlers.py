@@ -312,7 +312,7 @@ def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
         yield "tool_failed", {"name": told.tool, "error": told.error, "call_id": call_id}
     elif not told.command:
         data = {"tool": told.tool, "call_id": call_id, "duration_ms": duration_ms}
-        yield "tool_finished", data
+        yield "tool_finished", data | {"file": told.read}
 
 
 def _planned(hook: HookContext, told: Planned) -> None:

@@ -20,6 +20,7 @@ from ...harness.report import (
     ToolFinished,
     WindowUsed,
 )
+from ...protocol.events import BriefingMissed
 from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
@@ -39,7 +40,8 @@ _COMPACTED = SessionStarted("compact")
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """What a report led to.
 
-    ``brief`` says that the agent is due a briefing now, ``lines`` what else it is to be told.
+    ``brief`` says that the agent is due a briefing now, ``compacted`` that its window was
+    compacted, ``lines`` what else it is to be told.
     ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
     ``repeated`` says that this very delivery came before.
     """
@@ -49,6 +51,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     mission_id: str | None = None
     brief: bool = False
+    compacted: bool = False
     lines: list[str] = field(default_factory=list)
 
 
@@ -81,7 +84,7 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     known, equal = deliveries.find_earlier(tx, delivery.delivery_id, mark, happened)
     if known:
         if delivery.from_spool:
-            sessions.revoke_briefing(tx, delivery.delivery_id)
+            sessions.revoke_briefing(tx, ctx, delivery.delivery_id)
         return Recorded(known=True, repeated=True)
     duplicate = deliveries.is_duplicate(tx, report, equal)
     deliveries.insert_delivery(
@@ -140,6 +143,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
     for happening in report.happenings:
         handlers.handle(hook, happening)
         state = sessions.window_state_after(state, happening)
+    compacted = state == "lost"
     waiting = missed.recovery.candidates if missed else []
     if SessionStarted("resume") in report.happenings and any(
         each.mission_id == hook.mission_id for each in waiting
@@ -148,7 +152,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         state = "lost"
     if state != window.state:
         sessions.set_window_state(tx, key, state)
-    return _reply_due(hook, delivery, state, missed)
+    return _reply_due(hook, delivery, state, missed, compacted=compacted)
 
 
 def _opened(
@@ -190,17 +194,25 @@ def _state_by_transcript(hook: handlers.HookContext) -> str:
 
 
 def _reply_due(
-    hook: handlers.HookContext, delivery: HookDelivery, state: str, missed: Registration | None
+    hook: handlers.HookContext,
+    delivery: HookDelivery,
+    state: str,
+    missed: Registration | None,
+    *,
+    compacted: bool,
 ) -> Recorded:
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id, mission_id = hook.tx, hook.report, hook.agent_id, hook.mission_id
     if not report.injects or delivery.from_spool:
         return Recorded(agent_id=agent_id, mission_id=mission_id)
-    brief = False
+    due = brief = False
     if state == "lost" and mission_id is not None:
-        brief = True
+        due, brief = True, sessions.has_briefings(tx, mission_id)
+    if brief:
         # What was done since the newest checkpoint must not be taken back by the recovery.
-        handlers.take_checkpoint(hook, mission_id, f"Before briefing {agent_id}", always=False)
+        handlers.take_checkpoint(hook, str(mission_id), f"Before briefing {agent_id}", always=False)
+    elif due:
+        _leave_out_briefing(hook, compacted=compacted)
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
     # Not a subagent's: what it reads, nobody else does.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
@@ -208,6 +220,19 @@ def _reply_due(
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)
-    if not brief and SessionStarted in kinds:
+    if not due and SessionStarted in kinds:
         lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
-    return Recorded(agent_id=agent_id, mission_id=mission_id, brief=brief, lines=lines)
+    return Recorded(
+        agent_id=agent_id,
+        mission_id=mission_id,
+        brief=brief,
+        compacted=compacted,
+        lines=lines,
+    )
+
+
+def _leave_out_briefing(hook: handlers.HookContext, *, compacted: bool) -> None:
+    """Note that the mission has no briefings: the window is as if its agent had read one."""
+    if compacted:
+        hook.emit(BriefingMissed(reason="off"))
+    sessions.set_window_state(hook.tx, key_of(hook.report), "briefed")

@@ -2,7 +2,8 @@
 
 A subagent is an agent of its own inside its parent's session. The states of a window in
 ``sessions.context`` are ``whole``, ``compacting`` (announced), ``lost`` (compacted, nobody briefed)
-and ``briefed``, which work makes ``whole`` again.
+and ``briefed``, which work makes ``whole`` again. Where the mission has no briefings, a window is
+``briefed`` when it would have been.
 """
 
 import re
@@ -22,8 +23,10 @@ from ...harness.report import (
     ToolStarted,
     WindowUsed,
 )
+from ...protocol.events import BriefingMissed, Payload, WindowBriefed
 from ...protocol.types import AGENT_ID
 from ..core.context import Context, TranscriptMark
+from ..core.event_log import emit
 from ..core.ids import WHERE_KEY, Key
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
@@ -238,24 +241,42 @@ def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
     )
 
 
-def set_briefed(tx: Tx, ctx: Context, key: Key, delivery_id: str) -> None:
-    """Note that the reply to a delivery holds the briefing."""
-    tx.run(
-        f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}",
+def set_briefed(
+    tx: Tx, ctx: Context, key: Key, delivery_id: str, told: WindowBriefed | None = None
+) -> None:
+    """Note that the reply to a delivery holds the briefing; ``told`` is the event that says so."""
+    row = tx.one(
+        f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}"
+        " RETURNING agent_id",
         **key.params,
         delivery=delivery_id,
     )
+    if row is not None and told is not None:
+        _emit(tx, ctx, row["agent_id"], told)
 
 
-def revoke_briefing(tx: Tx, delivery_id: str) -> None:
+def revoke_briefing(tx: Tx, ctx: Context, delivery_id: str) -> None:
     """Have the briefing given again: the reply that held it was never read.
 
     A delivery that is also in the spool is one whose client gave up waiting.
     """
-    tx.run(
-        "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery",
+    for row in tx.all(
+        "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery"
+        " RETURNING agent_id",
         delivery=delivery_id,
-    )
+    ):
+        _emit(tx, ctx, row["agent_id"], BriefingMissed(reason="reply_lost"))
+
+
+def _emit(tx: Tx, ctx: Context, agent_id: str, payload: Payload) -> None:
+    mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=agent_id)
+
+
+def has_briefings(tx: Tx, mission_id: str) -> bool:
+    """Whether hooks give the agents of a mission their briefing."""
+    found = tx.value("SELECT briefing FROM missions WHERE id = :id", id=mission_id)
+    return bool(found != "off")
 
 
 def briefing_due(
@@ -269,7 +290,9 @@ def briefing_due(
     if window is None or window.mission_id is None:
         return None
     rewritten = mark is not None and transcript_rewritten(window.transcript_mark, mark)
-    return (window.agent_id, window.mission_id) if rewritten or window.state == "lost" else None
+    due = rewritten or window.state == "lost"
+    wanted = due and has_briefings(tx, window.mission_id)
+    return (window.agent_id, window.mission_id) if wanted else None
 
 
 def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:

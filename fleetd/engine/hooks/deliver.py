@@ -30,6 +30,7 @@ from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStart
 from ...host import trace
 from ...protocol.display import escaped, quote, shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
+from ...protocol.events import WindowBriefed
 from ...protocol.records import Lock
 from ...protocol.request import Request
 from ...protocol.requests.event import EventAppend
@@ -303,7 +304,8 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id)
+        told = WindowBriefed(characters=len(briefing)) if recorded.compacted else None
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id, told)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 

@@ -13,6 +13,7 @@ from ..types import (
     Limit,
     MissionId,
     MissionStatus,
+    OnOff,
     Path,
     Priority,
     SelectionPurpose,
@@ -51,6 +52,7 @@ class MissionCreate(Mutation[Mission], frozen=True):
     sorties: NewSorties = []
     agent_id: AgentId | None = None
     start: bool = False
+    briefing: OnOff = "on"
 
 
 class MissionStart(Mutation[Mission], frozen=True):
@@ -76,6 +78,7 @@ class MissionUpdate(Mutation[Mission], frozen=True):
     metadata: dict[str, Any] | None = None
     sorties: NewSorties = []
     agent_id: AgentId | None = None
+    briefing: OnOff | None = None
 
 
 class MissionComplete(Mutation[Mission], frozen=True):

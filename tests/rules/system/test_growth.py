@@ -11,11 +11,13 @@ import apsw
 import pytest
 
 from benchmarks.growth.filling import fill, mission_id
+from fleetd.domain.core.event_log import emit
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.events.streams import tail
 from fleetd.domain.liveness import needs
 from fleetd.engine.jobs import daily
 from fleetd.engine.jobs.liveness import scan
+from fleetd.protocol.events import WindowCompacted
 from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
@@ -51,6 +53,7 @@ from fleetd.protocol.requests.recovery import (
 )
 from fleetd.protocol.requests.snapshot import SnapshotList, SnapshotRecord
 from fleetd.protocol.requests.sortie import SortieList, SortieProgress, SortieStart
+from fleetd.protocol.requests.stats import StatsRecovery
 from fleetd.protocol.requests.system import SystemHealth, SystemMetrics, SystemStatus
 from fleetd.protocol.types import SelectionPurpose
 from tests.support.fleet import Fleet, opened
@@ -157,6 +160,13 @@ async def _event_tail_of_two_types(store: GrownStore) -> None:
 async def _event_tail_of_two_types_of_a_mission(store: GrownStore) -> None:
     types = ["a", "test_run"]
     await store.fleet.engine.read(tail, 0, 200, types=types, mission_id=mission_id(20))
+
+
+@asked
+async def _stats_recovery(store: GrownStore) -> None:
+    told = WindowCompacted(summary=None)
+    await store.fleet.engine.write(emit, told, agent_id="worker")
+    await store.do(StatsRecovery())
 
 
 simply("event.subscribe", lambda s: EventSubscribe())

@@ -28,3 +28,6 @@ CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
         'fleet_checkpointed', 'message_acked', 'agent_registered', 'agent_deregistered',
         'agent_paused', 'agent_resumed', 'lock_renewed', 'tool_started', 'tool_finished',
         'note_added', 'note_withdrawn');
+-- Whether hooks give the agents of a mission their briefing; without one they are the control group.
+ALTER TABLE missions ADD COLUMN briefing TEXT COLLATE "C" NOT NULL DEFAULT 'on'
+    CHECK (briefing IN ('on', 'off'));

@@ -78,7 +78,9 @@ CREATE TABLE missions (
     -- The agent that worded its title; NULL for a person.
     author TEXT,
     -- Its newest event that tells of work; 0 for none.
-    last_deed_seq INTEGER NOT NULL DEFAULT 0
+    last_deed_seq INTEGER NOT NULL DEFAULT 0,
+    -- Whether hooks give its agents their briefing; without one they are the control group.
+    briefing TEXT NOT NULL DEFAULT 'on' CHECK (briefing IN ('on', 'off'))
 ) STRICT;
 -- The silence scan reads this and nothing else: it must not grow with events or old missions.
 CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);

@@ -1,0 +1,1 @@
+"""Statistics of what the log tells."""
