@@ -88,8 +88,9 @@ async def test_what_anothers_user_said_says_to_whom(fleet: Fleet) -> None:
     )
     # Its own stays its task, though mallory's user said more since.
     assert task == f"- Your user, just now:\n  > {RULE}"
-    assert before.count("Mallory's user") == 4
-    assert before.count("- Your user, just now, to mallory:\n") == 4
+    told = before.count("- Your user, just now, to mallory:\n")
+    assert told == before.count("Mallory's user") >= 1
+    assert f"\n- ({4 - told} more: fleetctl events --mission {mission.id})" in before
 
 
 async def test_of_many_senders_there_are_not_more_letters_than_can_be_read(fleet: Fleet) -> None:
