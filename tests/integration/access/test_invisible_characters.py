@@ -132,7 +132,8 @@ async def test_a_briefing_has_no_invisible_characters(fleet: Fleet) -> None:
         assert unseen(prompt) == set()
         assert "invisible" in prompt
         assert f"### Files Modified\n- {SHOWN_FILE}" in prompt
-        assert f"- {SHOWN_FILE} (lck-" in prompt
+        holder = "alice holds" if agent is None else "You hold"
+        assert f"\n- {holder} {SHOWN_FILE}" in prompt
 
 
 async def test_answers_of_tools_have_no_invisible_characters(near: Start, fleet: Fleet) -> None:

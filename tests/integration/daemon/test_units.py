@@ -244,9 +244,8 @@ def live(home: Path) -> None:
         mission = client.call_raw("mission.list")["missions"][0]["id"]
         # Git can be asked, through pipes and in a process of its own. It has half a second, which
         # may be too short under strace.
-        while (
-            "Commit: " not in client.call_raw("recovery.context", {"mission_id": mission})["prompt"]
-        ):
+        asked = {"mission_id": mission}
+        while ", commit " not in client.call_raw("recovery.context", asked)["prompt"]:
             assert time.monotonic() < deadline, "a briefing never says what Git knows"
         watched = {"agent_id": "watched", "role": "specialist", "pid": agent.pid}
         client.call_raw("agent.register", {**watched, "cwd": str(project)})
