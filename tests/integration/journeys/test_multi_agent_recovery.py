@@ -116,7 +116,7 @@ def test_two_lost_agents_have_two_successors(fleet, daemon):
             lost,
             "--yes",
         )
-        assert f"**Work Taken Over From**: {lost}\n" in taken.out
+        assert f"\n- You took over from {lost}\n" in taken.out
         assert f"Begun by {lost}" in taken.out
         daemon.kill()
         daemon.start()

@@ -136,11 +136,13 @@ def test_recovery_from_the_loss_of_an_agent(daemon, mortal, home):
     assert "Recovery complete:\n- Sorties: 4\n- Locks: 1\n- Messages: 1\n" in resumed.out
     prompt = resumed.out.partition("--- Recovery Context ---\n")[2]
     assert prompt.startswith("## Recovery Context\n")
-    assert "**Work Taken Over From**: spec-1\n" in prompt
+    assert "\n- You took over from spec-1\n" in prompt
     assert "**Progress**: 25% (1/4 sorties complete), 4 sorties restored\n" in prompt
     assert "Half of auth.ts" in prompt
-    assert re.search(r"^- src/auth\.ts \(lck-[0-9a-f]{8}, edit, token \d+, until ", prompt, re.M)
-    assert "from dispatch-1: “Review”" in prompt
+    assert re.search(r"^- You hold src/auth\.ts for \d+m \d+s more$", prompt, re.M)
+    assert re.search(r"^- Mail from dispatch-1, .*: “Review”$", prompt, re.M)
+    # Neither a lock nor its token is anything that the agent could use.
+    assert not re.search(r"\b(lck|chk|msg|rcv)-[0-9a-f]{8}\b|token", prompt)
     assert_nothing_lost(daemon)
 
     sortie = done("sortie", "show", sorties[1], "--json").json
