@@ -145,7 +145,7 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
         raise Failed("the task was done before the compaction")
     _keep_context(fleet, place)
     if arm == "off":
-        arms.switch_off(cli.name, place.env)
+        arms.switch_off(fleet)
     late = False
     try:
         cli.compact([text.strip() for text in task.after])
