@@ -56,6 +56,7 @@ CONFLICTS, HELD, SUBAGENTS = 5, 5, 3
 PINNED, NOTE_SHARE = 3, 16
 # What a failed command printed last, and an answer, have this part of a prompt at most.
 OUTPUT_SHARE, OUTPUT_CHARS = 6, 800
+NAMED_CHARS = 60
 ANSWER_SHARE, ANSWER_CHARS = 8, 1_000
 
 
@@ -175,7 +176,7 @@ def _sections(
     titles = titles_for(reader.tx, reader.mission, agent_id)
     commands = _commands(reader)
     failing = _failing(commands)
-    steps = [s for s in context.next_steps if not (failing and s.startswith(FAILED_FIRST))]
+    steps = [each for each in context.next_steps if not _looks_at(each, failing)]
     longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
     notes = note_lines(reader.tx, mission_id, agent_id, longest)
     mail, unread = _mail(reader)
@@ -352,6 +353,15 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
         return [f"{told}: {quote(failing.error)}" if clean(failing.error) else told]
     most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
     return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
+
+
+def _looks_at(step: str, failing: Command | None) -> bool:
+    """Whether a next step is to look into a failure that stands in its own line already."""
+    if failing is None:
+        return False
+    # Of a long command the step has the beginning; what another agent recorded is in quotes.
+    name = quote(failing.name[:NAMED_CHARS])[1:-1]
+    return any(f"{FAILED_FIRST}{mark}{name}" in step for mark in ("“", ""))
 
 
 def _failing(commands: Sequence[Command]) -> Command | None:
