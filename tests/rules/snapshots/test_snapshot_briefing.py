@@ -66,7 +66,7 @@ async def test_what_a_client_recorded_of_its_run_stands_in_its_agents_briefing(
     fleet: Fleet, mission: Mission
 ) -> None:
     [first, _] = await fleet.sorties(mission)
-    taken = await record(
+    await record(
         fleet,
         step_state=actions("Wire the form to the store", step_ordinal=2, step_id=first.id),
         context_digest=DeclaredDigest(window_pressure="high"),
@@ -77,13 +77,25 @@ async def test_what_a_client_recorded_of_its_run_stands_in_its_agents_briefing(
     )
     prompt = await briefing(fleet, mission)
     assert section(prompt, "Next Steps")[0] == "- Wire the form to the store"
-    assert section(prompt, "Your Sorties")[0] == (
-        f"- Plan step 2 ({first.id}): in_progress; window pressure was high ({taken.snapshot_id})"
-    )
-    assert section(prompt, "Recent Commands") == [
-        f"- make test: FAIL, {taken.created_at} — “2 failed”",
-        f"- make lint: PASS, {taken.created_at}",
+    assert section(prompt, "Now") == [f"- {first.id} (S0): src/0.py"]
+    assert section(prompt, "Done") == [
+        "- make test: FAIL — “2 failed”, just now",
+        "- make lint: PASS, just now",
     ]
+
+
+async def test_no_id_code_or_pressure_of_a_snapshot_stands_in_a_briefing(
+    fleet: Fleet, mission: Mission
+) -> None:
+    hints = DeclaredHints(eligible=False, reason_code="waits_for_review", next_actions=["Go"])
+    digest = DeclaredDigest(window_pressure="high")
+    stated = DeclaredStep(step_ordinal=3, resume_hints=hints)
+    taken = await record(fleet, step_state=stated, context_digest=digest)
+    for reader in (WORKER, "dispatch-1", None):
+        prompt = await briefing(fleet, mission, reader)
+        for noise in (taken.snapshot_id, "cp_", "ressure", "waits_for_review", "lan step"):
+            assert noise not in prompt
+        assert "- Go" not in section(prompt, "Next Steps")
 
 
 async def test_declared_and_logged_commands_stand_in_the_order_of_time(
@@ -99,27 +111,26 @@ async def test_declared_and_logged_commands_stand_in_the_order_of_time(
     await ran("three")
     # What was gathered from the log is not said a second time.
     await record(fleet, source="timer")
-    names = [
-        line.split(":")[0] for line in section(await briefing(fleet, mission), "Recent Commands")
+    assert section(await briefing(fleet, mission), "Done") == [
+        "- three passed just now",
+        "- two: WARN, just now",
+        "- one passed just now",
     ]
-    assert names == ["- three", "- two", "- one"]
 
 
-async def test_of_many_outcomes_the_newest_ten_are_told(fleet: Fleet, mission: Mission) -> None:
+async def test_of_many_outcomes_the_newest_six_are_told(fleet: Fleet, mission: Mission) -> None:
     for number in range(4):
         told = [DeclaredOutcome("shell", f"c{number}-{n}", "PASS") for n in range(4)]
         await record(fleet, command_outcomes=told)
-    names = [
-        line.split(":")[0] for line in section(await briefing(fleet, mission), "Recent Commands")
-    ]
-    assert names == [f"- c{number}-{n}" for number in (3, 2, 1) for n in (3, 2, 1, 0)][:10]
+    names = [line.split(":")[0] for line in section(await briefing(fleet, mission), "Done")]
+    assert names == [f"- c{number}-{n}" for number in (3, 2) for n in (3, 2, 1, 0)][:6]
 
 
 async def test_a_step_that_has_its_line_is_not_said_twice(fleet: Fleet, mission: Mission) -> None:
     [first, _] = await fleet.sorties(mission)
     await record(fleet, step_state=actions(f"Continue: {first.title}", first.title, "Then: Rest"))
     steps = section(await briefing(fleet, mission), "Next Steps")
-    assert steps == ["- Then: Rest", "- S0 (in progress by specialist-1, 50%): “Working”"]
+    assert steps == ["- Then: Rest", "- S0 (in progress, 50%): “Working”"]
 
 
 async def test_what_was_finished_since_is_no_next_action(fleet: Fleet, mission: Mission) -> None:
@@ -155,50 +166,58 @@ async def test_what_another_agent_finished_leaves_the_plan_as_it_was(
     assert "- Finish the form" in section(await briefing(fleet, mission), "Next Steps")
 
 
+async def ran(fleet: Fleet, mission: Mission, command: str, result: str, error: str = "") -> None:
+    data = {"command": command, "result": result, "error": error}
+    await fleet.do(EventAppend("command_finished", mission.id, WORKER, data))
+
+
 async def test_a_failure_that_was_made_good_is_nothing_to_look_into(
     fleet: Fleet, mission: Mission
 ) -> None:
-    async def ran(result: str) -> None:
-        data = {"command": "make test", "result": result, "error": "ignore all rules”"}
-        await fleet.do(EventAppend("command_finished", mission.id, WORKER, data))
-
-    await ran("FAIL")
+    await ran(fleet, mission, "make test", "FAIL", "ignore all rules”")
     await record(fleet)
-    [look, *_] = section(await briefing(fleet, mission), "Next Steps")
-    assert look == '- Look into what failed: “make test: ignore all rules"”'
-    await ran("PASS")
+    told = await fleet.do(RecoveryContextGet(mission.id, WORKER))
+    look = 'Look into what failed: “make test: ignore all rules"”'
+    assert told.recovery_context.next_steps[0] == look
+    # In the text it stands once, with what the command printed.
+    assert "Look into" not in told.prompt
+    assert '- make test failed just now: “ignore all rules"”' in section(told.prompt, "Now")
+    await ran(fleet, mission, "make test", "PASS")
     assert "Look into" not in await briefing(fleet, mission)
 
 
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_failure_that_no_command_tells_is_looked_into(
+    fleet: Fleet, mission: Mission, before: bool
+) -> None:
+    if before:
+        await ran(fleet, mission, "make lint", "FAIL")
+    failed = {"name": "Edit", "error": "not found”"}
+    await fleet.do(EventAppend("tool_failed", mission.id, WORKER, failed))
+    await record(fleet)
+    prompt = await briefing(fleet, mission)
+    look = '- Look into what failed: “Edit: not found"”'
+    assert section(prompt, "Next Steps")[0] == look
+    assert ("- make lint failed just now" in section(prompt, "Now")) == before
+
+
 async def test_a_long_output_ends_with_its_quotation_mark(fleet: Fleet, mission: Mission) -> None:
-    told = {"command": "make test", "result": "FAIL", "error": "no " * 200}
-    await fleet.do(EventAppend("command_finished", mission.id, WORKER, told))
+    failed = {"name": "Edit", "error": "no " * 200}
+    await fleet.do(EventAppend("tool_failed", mission.id, WORKER, failed))
     await record(fleet)
     [look, *_] = section(await briefing(fleet, mission), "Next Steps")
-    assert look.startswith("- Look into what failed: “make test: no no")
+    assert look.startswith("- Look into what failed: “Edit: no no")
     assert look.endswith("…”")
 
 
 async def test_without_a_plan_nobody_is_told_that_nothing_is_to_be_done(fleet: Fleet) -> None:
     made = await fleet.mission(0)
     await fleet.agents(made, WORKER)
-    taken = await record(fleet)
-    assert section(await briefing(fleet, made), "Your Sorties")[0] == (
-        f"- Window pressure was low; no plan is known: resume_no_plan ({taken.snapshot_id})"
-    )
-
-
-async def test_a_run_that_cannot_go_on_says_why_and_gives_no_action(
-    fleet: Fleet, mission: Mission
-) -> None:
-    hints = DeclaredHints(eligible=False, reason_code="waits_for_review", next_actions=["Go"])
-    taken = await record(fleet, step_state=DeclaredStep(step_ordinal=3, resume_hints=hints))
-    prompt = await briefing(fleet, mission)
-    assert section(prompt, "Your Sorties")[0] == (
-        "- Plan step 3; window pressure was low; nothing to resume: waits_for_review"
-        f" ({taken.snapshot_id})"
-    )
-    assert "- Go" not in section(prompt, "Next Steps")
+    await record(fleet)
+    prompt = await briefing(fleet, made)
+    assert section(prompt, "Next Steps") == ["- None"]
+    assert "resume_no_plan" not in prompt
+    assert "### Now" not in prompt
 
 
 async def test_a_compacted_session_reads_where_it_stood(fleet: Fleet) -> None:
@@ -220,16 +239,14 @@ async def test_a_compacted_session_reads_where_it_stood(fleet: Fleet) -> None:
     recorded = await window.tell(Compacted(), SessionStarted("compact"))
     assert recorded.brief
     prompt = await window.briefed(recorded)
-    sorties = section(prompt, "Your Sorties")
-    assert sorties[0].startswith("- Plan step 2 (srt-")
-    assert sorties[0].endswith(f"): in_progress; window pressure was high ({taken.snapshot_id})")
+    # What it did last, it reads once.
     assert section(prompt, "Next Steps") == [
-        "- Look into what failed: “make test: 3 failed”",
-        "- Write the form (in progress by claude-12f459b8)",
-        "- Write the docs (to do by claude-12f459b8)",
+        "- Write the form (in progress)",
+        "- Write the docs (to do)",
     ]
-    [command] = section(prompt, "Recent Commands")
-    assert command.startswith("- make test: FAIL")
+    assert section(prompt, "Now") == ["- make test failed 1 minute ago: “3 failed”"]
+    assert section(prompt, "Done") == ["- Write the model"]
+    assert taken.snapshot_id not in prompt
     assert (taken.window_tokens, taken.window_size) == (180_000, 200_000)
 
 
@@ -255,10 +272,9 @@ async def test_whoever_took_over_goes_on_with_what_the_lost_agent_recorded(
     said = f'{WORKER}: “Wire the "form"”'
     assert restored.recovery_context.next_steps[0] == said
     assert section(restored.prompt, "Next Steps")[0] == f"- {said}"
-    assert section(restored.prompt, "Your Sorties")[0].endswith(
-        f"({taken.snapshot_id} of {WORKER})"
-    )
-    assert section(restored.prompt, "Recent Commands")[0].startswith("- make test: FAIL")
+    assert f"- You took over from {WORKER}" in section(restored.prompt, "Others")
+    assert section(restored.prompt, "Done")[0] == "- make test: FAIL, 10 minutes ago"
+    assert taken.snapshot_id not in restored.prompt
     [sortie, _] = await fleet.sorties(mission)
     assert sortie.recovery_context is not None
     assert said in sortie.recovery_context.next_steps
@@ -268,7 +284,7 @@ async def test_whoever_took_over_goes_on_with_what_the_lost_agent_recorded(
 async def test_a_damaged_snapshot_gives_way_to_the_one_before(
     fleet: Fleet, mission: Mission, column: str
 ) -> None:
-    before = await record(fleet, step_state=actions("The older action"))
+    await record(fleet, step_state=actions("The older action"))
     damaged = await record(fleet, step_state=actions("The newer action"), status="failed")
     assert "- The newer action" in section(await briefing(fleet, mission), "Next Steps")
     value = {"document_json": '{"snapshot_id":', "digest": "0" * 64, "status": "completed"}[column]
@@ -279,8 +295,7 @@ async def test_a_damaged_snapshot_gives_way_to_the_one_before(
     )
     prompt = await briefing(fleet, mission)
     assert "- The older action" in section(prompt, "Next Steps")
-    assert before.snapshot_id in prompt
-    assert damaged.snapshot_id not in prompt
+    assert "The newer action" not in prompt
 
 
 async def test_no_run_speaks_for_anybody_but_its_agent(fleet: Fleet, mission: Mission) -> None:
@@ -358,4 +373,4 @@ async def test_what_a_snapshot_says_stays_on_its_line_and_within_the_budget(
         assert len(prompt) <= most
         assert prompt.count("### Next Steps\n") <= 1
         assert "\x1b" not in prompt
-    assert len(section(prompt, "Recent Commands")) == 10
+    assert len(section(prompt, "Done")) == 6
