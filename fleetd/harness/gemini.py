@@ -61,8 +61,8 @@ Outcome = tuple[bool | None, str | None]
 INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
 # Of what is said to a start for this reason, only messages to the user are used.
 CLEARED = "clear"
-# Where a compaction that nobody told of is looked for: most can bring the briefing. What a tool does
-# comes after the compaction, so it is looked for before.
+# Where a compaction that nobody told of is looked for; most can bring the briefing. What a tool
+# does comes after it.
 TELLING = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
