@@ -62,8 +62,9 @@ Outcome = tuple[bool | None, str | None]
 INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
 # Of what is said to a start for this reason, only messages to the user are used.
 CLEARED = "clear"
-# Where a compaction that nobody told of is looked for: each can bring the briefing.
-TELLING = frozenset(("BeforeAgent", "AfterTool", "BeforeModel"))
+# Where a compaction that nobody told of is looked for; most can bring the briefing. What a tool
+# does comes after it.
+TELLING = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
 # What was said to SessionStart heads the first prompt, with its own brackets escaped.

@@ -143,6 +143,8 @@ status
 attention
 conflicts --agent a
 conflicts
+stats recovery
+stats recovery --each
 mission show
 mission list
 mission timeline

@@ -95,6 +95,7 @@ def fill(old: Old, project: Path) -> None:
     place = {"project_dir": str(project), "metadata": {"ticket": "A-1", "deep": {"list": [1, 2]}}}
     mission = old.call("mission.create", **work, **place, sorties=sorties)["id"]
     old.call("mission.start", mission_id=mission)
+    old.call("mission.update", mission_id=mission, briefing="off")
     for agent, role in (("dispatch-1", "dispatch"), ("alice", "specialist"), ("bob", "specialist")):
         named = {"agent_id": agent, "role": role, "mission_id": mission, "cwd": str(project)}
         old.call("agent.register", **named, harness="claude")
