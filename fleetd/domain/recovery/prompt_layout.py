@@ -38,6 +38,7 @@ class Section(msgspec.Struct):
     least: int = 0
     chars: int = 0
     """How many characters the items have: to count them at each cut of a long list takes long."""
+    dropped: list[str] = []
 
     def __post_init__(self) -> None:
         """Count the items' characters."""
@@ -71,8 +72,15 @@ class Section(msgspec.Struct):
 
     def drop_last(self) -> None:
         """Leave the last item out; of one without a heading nobody is told."""
-        self.chars -= len(self.items.pop())
+        self.dropped.append(self.items.pop())
+        self.chars -= len(self.dropped[-1])
         self.left_out += 1 if self.heading else 0
+
+    def put_back(self) -> None:
+        """Take back in what was left out last."""
+        self.items.append(self.dropped.pop())
+        self.chars += len(self.items[-1])
+        self.left_out -= 1 if self.heading else 0
 
 
 def render(
@@ -87,14 +95,31 @@ def render(
         for section in sections:
             section.command = ""
     excess = len(_join(head, sections)) - max_chars
+    shortened: list[Section] = []
     while excess > 0 and (longest := _next_to_cut(sections, max_chars // SHARE)):
         excess -= longest.length
         longest.drop_last()
         excess += longest.length
+        shortened.append(longest)
+    _fill(shortened, -excess)
     text = _join(head, sections)
     if len(text) <= max_chars:
         return text
     return _bare(head, sections, newest_said, max_chars, mission_id)
+
+
+def _fill(shortened: Sequence[Section], room: int) -> None:
+    """Take back in what still fits, the last cut first: a long item may have left much room."""
+    full: set[int] = set()
+    for section in reversed(shortened):
+        before = section.length
+        if id(section) in full:
+            continue
+        section.put_back()
+        if section.length - before > room:
+            section.drop_last()
+            full.add(id(section))
+        room -= section.length - before
 
 
 def _bare(
