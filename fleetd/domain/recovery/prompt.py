@@ -180,8 +180,6 @@ def _sections(
     longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
     notes = note_lines(reader.tx, mission_id, agent_id, longest)
     mail, unread = _mail(reader)
-    met = restore.report.errors if restore else []
-    errors = [each for each in met if each not in context.blockers]
     others = [*_met(reader), *_held_by_others(reader), *_fleet(reader, sorties)]
     last_activity = context.last_activity_at
     time = [
@@ -230,7 +228,7 @@ def _sections(
             left_out=unread - len(mail),
         ),
         Section("Done", _done(reader, sorties, titles, commands, failing, restore), list_events),
-        Section("Recovery Errors", _items(errors), show),
+        Section("Recovery Errors", _items(restore.report.errors if restore else ()), show),
         Section("Recovery Warnings", _items(restore.report.warnings if restore else ()), show),
     ]
 

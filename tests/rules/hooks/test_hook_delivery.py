@@ -61,7 +61,7 @@ async def test_a_compaction_is_answered_with_the_briefing_in_the_words_of_the_ha
     assert output["hookEventName"] == "SessionStart"
     briefing = output["additionalContext"]
     assert "Write the form" in briefing
-    assert f"{fleet.project}/form.py" in briefing
+    assert "### Files Modified\n- form.py\n" in briefing
     assert "Add login" in briefing
     assert len(briefing) <= 9_500
     assert (await deliver(fleet, "PostCompact", trigger="auto", compact_summary="x")).stdout == ""
