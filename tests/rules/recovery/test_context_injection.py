@@ -240,7 +240,7 @@ async def test_INJ_005_prompt_is_natural_language_and_ends_with_its_closing_sent
 
     assert prompt.startswith("## Recovery Context\n\nYou are resuming a mission")
     assert prompt.endswith(f"\n\n{CLOSING}")
-    assert headings(prompt) == [*HEADINGS, "Task", "Now", "Others"]
+    assert headings(prompt) == [*HEADINGS, "Task", "Now", "Others", "Recovery Errors"]
     assert "**Progress**: 0% (0/3 sorties complete), 3 sorties restored\n" in prompt
     assert section(prompt, "Task") == [
         "- Your user, just now:",
@@ -256,9 +256,8 @@ async def test_INJ_005_prompt_is_natural_language_and_ends_with_its_closing_sent
         "- The rest of the fleet: 0/2 other sorties complete",
         "- Mail from dispatch-1, just now: “Review”: “Please look at auth.ts”",
     ]
-    # What the recovery met blocks the work, and stands there alone.
-    assert result.errors == [f"Lock conflict: {lock.file} held by spec-9"]
-    assert section(prompt, "Current Blockers") == [f"- {result.errors[0]}"]
+    assert section(prompt, "Current Blockers") == [f"- Lock conflict: {lock.file} held by spec-9"]
+    assert section(prompt, "Recovery Errors") == [f"- Lock conflict: {lock.file} held by spec-9"]
     with pytest.raises(json.JSONDecodeError):
         json.loads(prompt)
 
