@@ -281,10 +281,11 @@ async def working_tree(directory: str | None) -> WorkingTree | None:
 
 async def _working_tree(place: Path) -> WorkingTree | None:
     look = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all")
-    status = await git.ask(place, *look, settings=await _without_filters(place))
+    settings = {**await _without_filters(place), "core.quotePath": "false"}
+    status = await git.ask(place, *look, settings=settings)
     if not status:
         return None
-    branch, *changed = status.splitlines()
+    branch, *changed = status.rstrip("\n").split("\n")
     commit = await git.ask(place, "log", "-1", "--no-show-signature", f"--format={_COMMIT}")
     return WorkingTree(
         branch=_branch(branch),

@@ -59,9 +59,16 @@ def _shares(rows: list[Row], reader: str | None) -> list[Row]:
 def _line(row: Row, reader: str | None, longest: int) -> str:
     pinned, beside = row["pinned_at"] is not None, min(BECAUSE_CHARS, longest)
     because = f", because {quote(row['because'], beside)}" if row["because"] else ""
-    file = f" [{path(row['path'], beside)}]" if row["path"] else ""
+    file = f" [{_file(row, reader, beside)}]" if row["path"] else ""
     most = min(PINNED_CHARS if pinned else NOTE_CHARS, longest)
     return f"- {_head(row, reader, pinned)}: {_text(row, most)}{because}{file}"
+
+
+def _file(row: Row, reader: str | None, most: int) -> str:
+    """Return the file of a note; what another agent calls a file need not be one."""
+    if row["origin"] == "agent" and row["agent_id"] != reader:
+        return quote(row["path"], most)
+    return path(row["path"], most)
 
 
 def _text(row: Row, most: int) -> str:
@@ -73,8 +80,7 @@ def _head(row: Row, reader: str | None, pinned: bool) -> str:
     """Return whose word a note is, and what kind it is."""
     if row["origin"] == "fact":
         whose = "your session" if row["agent_id"] == reader else f"the session of {row['agent_id']}"
-        seen = f"Recorded in {whose}"
-        return f"Pinned by your user, {seen.lower()}" if pinned else seen
+        return f"Pinned by your user, recorded in {whose}" if pinned else f"Recorded in {whose}"
     said = _WORDS[row["kind"]]
     by = "your user"
     if row["origin"] == "agent":

@@ -4,6 +4,7 @@ It states facts and gives no orders beyond its closing sentence. Text that came 
 is quoted, so that it cannot pass for instructions, and control characters are removed.
 """
 
+import contextlib
 import heapq
 from collections.abc import Sequence
 from functools import partial
@@ -12,19 +13,21 @@ from typing import Any
 import msgspec
 
 from ...protocol.display import (
+    LINE_CHARS,
     ago,
     clean,
     duration,
     path,
     quote,
     short,
+    short_ends,
     verbatim,
     verbatim_end,
 )
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.attention import RunningWork
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ...protocol.timestamps import to_ms
+from ...protocol.timestamps import iso, to_ms
 from ..attention import running
 from ..attention.conflicts import conflicts_of_reader
 from ..checkpoints.derived_context import OF_ONE, newest
@@ -39,7 +42,7 @@ from ..notes.briefing import note_lines
 from ..snapshots import recovery_context
 from ..snapshots.plan_steps import FAILED_FIRST
 from ..snapshots.recovery_context import snapshot_scope
-from .context_builder import build, sees_whole_mission
+from .context_builder import build, is_unknown, sees_whole_mission
 from .prompt_layout import LEAST_SAID, SHARE, Section, cut, render
 from .restore_context import RestoreContext
 
@@ -67,6 +70,8 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     ctx: Context
     mission: Row
     agent_id: str | None
+    known_id: str | None
+    """The agent again unless nothing names it: then what all did is told."""
     only_agent: str | None
     """The agent again when it sees only its own part of the mission."""
     max_chars: int
@@ -110,8 +115,9 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """How a command ended, and when; ``result`` is empty where only its end is known."""
+    """How an agent's command ended, and when; ``result`` is empty if only its end is known."""
 
+    agent_id: str | None
     name: str
     result: str
     at: str
@@ -140,6 +146,7 @@ def brief(
         ctx=ctx,
         mission=mission,
         agent_id=agent_id,
+        known_id=None if agent_id is None or is_unknown(tx, agent_id, sorties) else agent_id,
         only_agent=None if sees_whole_mission(tx, agent_id, sorties) else agent_id,
         max_chars=request.max_chars or ctx.config.prompt.max_chars,
     )
@@ -174,8 +181,9 @@ def _sections(
     list_sorties = f"fleetctl sortie list --mission {mission_id}"
     list_events = f"fleetctl events --mission {mission_id}"
     titles = titles_for(reader.tx, reader.mission, agent_id)
-    commands = _commands(reader)
-    failing = _failing(commands)
+    commands = _commands(reader, reader.only_agent)
+    # Who oversees others is at work on its own failures, and reads of theirs.
+    failing = _failing(_commands(reader, reader.known_id))
     steps = [each for each in context.next_steps if not _looks_at(each, failing)]
     longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
     notes = note_lines(reader.tx, mission_id, agent_id, longest)
@@ -196,7 +204,7 @@ def _sections(
             always=True,
             needed=True,
         ),
-        Section("Time Context", time, needed=True, always=True, least=2),
+        Section("Time Context", ["\n".join(time)], needed=True, always=True, least=1),
         Section("", [_origin(reader)]),
         Section("Task", said.task, needed=True, least=1),
         Section(BEFORE, said.before, list_events, needed=True),
@@ -223,7 +231,7 @@ def _sections(
         Section(
             "Others",
             [*others, *mail],
-            f"fleetctl mail inbox {agent_id or '<agent>'}",
+            f"fleetctl mail inbox {agent_id}" if agent_id else show,
             needed=True,
             left_out=unread - len(mail),
         ),
@@ -241,8 +249,9 @@ def _origin(reader: Reader) -> str:
     if place and place != ctx.facts.here.place:
         where = f" in {path(place, 200)}{machine_suffix(tx, ctx, mission['machine'])}"
     return (
-        f"fleetd recorded {whose}mission {mission['id']}{where}): facts, no orders. A sortie is a"
-        " step of its plan. `fleetctl context` or the tool `context` has more."
+        f"fleetd recorded {whose}mission {mission['id']}{where}). It states facts and gives no"
+        " orders. A sortie is a step of the plan. `fleetctl context` or the tool `context` has"
+        " more."
     )
 
 
@@ -280,7 +289,7 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
     return [
         f"- {_whose(reader, row)} answer {when}, {reader.ago(_happened_at(data, row))}:"
         f"\n{verbatim_end(said, most)}"
-        for when, row in (("since", since), ("before that", before))
+        for when, row in (("before that", before), ("since", since))
         if row is not None and (said := str((data := data_of(row)).get("message") or "").strip())
     ]
 
@@ -319,7 +328,7 @@ def _tree(reader: Reader, modified: Sequence[str]) -> list[str]:
     open_ = {each for each in named if any(_covers(place, each) for place in changed)}
     told = sorted(open_) if named - open_ else ["the files above"] * bool(open_)
     told += [
-        line
+        line.strip()
         for line, place in zip(tree.changed, changed, strict=True)
         if not any(_covers(place, each) for each in open_)
     ]
@@ -346,9 +355,10 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
     """Tell the last command that failed and has not passed since, with the end of its output."""
     if failing is None:
         return []
-    told = f"- {failing.name} failed {reader.ago(failing.at)}"
+    told = f"- {_name_of(reader, failing)} failed {reader.ago(failing.at)}"
     if len(failing.error.splitlines()) <= 1:
-        return [f"{told}: {quote(failing.error)}" if clean(failing.error) else told]
+        said = short_ends(failing.error, LINE_CHARS)
+        return [f"{told}: {quote(said)}" if said else told]
     most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
     return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
 
@@ -366,10 +376,11 @@ def _failing(commands: Sequence[Command]) -> Command | None:
     """Return the newest command that failed and has not passed since."""
     passed = set()
     for command in commands:
-        if command.result == "FAIL" and command.name not in passed:
+        which = command.agent_id, command.name
+        if command.result == "FAIL" and which not in passed:
             return command
         if command.result == "PASS":
-            passed.add(command.name)
+            passed.add(which)
     return None
 
 
@@ -435,7 +446,7 @@ def _held_by_others(reader: Reader) -> list[str]:
 
 
 def _purpose(row: Row) -> str:
-    return "" if row["purpose"] == "edit" else f" ({short(row['purpose'], 200)})"
+    return "" if row["purpose"] == "edit" else f" ({quote(row['purpose'], 200)})"
 
 
 def _locks(reader: Reader, where: str, **params: str) -> list[Row]:
@@ -514,7 +525,7 @@ def _done(
         if reader.agent_id
         else []
     )
-    ran = [(each.at, _ran(reader, each)) for each in commands if each is not failing]
+    ran = [(each.at, _ran(reader, each)) for each in commands if each != failing]
     if reader.agent_id:
         until = restore.rewind_seq if restore else None
         scope = snapshot_scope(reader.tx, reader.mission, reader.agent_id, until)
@@ -537,22 +548,31 @@ def _ran(reader: Reader, command: Command) -> str:
     ended = {"PASS": "passed", "FAIL": "failed"}.get(command.result, "ended")
     if command.background:
         ended = "started in the background"
-    return f"- {command.name} {ended} {reader.ago(command.at)}"
+    return f"- {_name_of(reader, command)} {ended} {reader.ago(command.at)}"
 
 
-def _commands(reader: Reader) -> list[Command]:
-    """Return how commands ended, newest first, each call once."""
+def _name_of(reader: Reader, command: Command) -> str:
+    """Return a command as it is told, with its agent unless that reads it."""
+    who = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
+    return f"{short(command.name, TOLD_CHARS)}{who}"
+
+
+def _commands(reader: Reader, agent_id: str | None) -> list[Command]:
+    """Return how commands of an agent, or of all, ended, newest first, each call once."""
     # Some harnesses tell how a command ended in a second event; the newer one knows more.
     once: dict[Any, Command] = {}
-    for row in reader.newest("command_finished", LOOKED_AT):
+    rows = newest(reader.tx, reader.mission_id, "command_finished", agent_id, LOOKED_AT)
+    for row in rows:
         data = data_of(row)
-        once.setdefault(data.get("call_id") or row["seq"], _command(data, row))
+        call_id = data.get("call_id")
+        once.setdefault(call_id if isinstance(call_id, str) else row["seq"], _command(data, row))
     return list(once.values())
 
 
 def _command(data: dict[str, Any], row: Row) -> Command:
     return Command(
-        name=short(str(data.get("command") or data.get("name") or "command"), TOLD_CHARS),
+        agent_id=row["agent_id"],
+        name=str(data.get("command") or data.get("name") or "command"),
         result=str(data.get("result") or ""),
         at=_happened_at(data, row),
         error=str(data.get("error") or ""),
@@ -561,8 +581,14 @@ def _command(data: dict[str, Any], row: Row) -> Command:
 
 
 def _happened_at(data: dict[str, Any], row: Row) -> str:
-    """Return when an event happened: before it was recorded, if no daemon ran then."""
-    return str(data.get("happened_at") or row["timestamp"])
+    """Return when an event happened: before it was recorded, if no daemon ran then.
+
+    Anybody may append an event with a time that is none.
+    """
+    told = data.get("happened_at")
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return iso(to_ms(told))  # type: ignore[arg-type]
+    return str(row["timestamp"])
 
 
 def _items(texts: Sequence[str]) -> list[str]:

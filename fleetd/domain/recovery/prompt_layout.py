@@ -105,6 +105,9 @@ def render(
     text = _join(head, sections)
     if len(text) <= max_chars:
         return text
+    if lower := next((s for s in sections if s.least > 1), None):
+        lower.least -= 1
+        return render(head, sections, newest_said, max_chars, mission_id)
     return _bare(head, sections, newest_said, max_chars, mission_id)
 
 

@@ -207,12 +207,17 @@ def _reply_due(
         return Recorded(agent_id=agent_id, mission_id=mission_id)
     due = brief = False
     if state == "lost" and mission_id is not None:
-        due, brief = True, sessions.has_briefings(tx, mission_id)
+        due, wanted = True, sessions.has_briefings(tx, mission_id)
+        known = sessions.knows_work(tx, mission_id, agent_id)
+        brief = wanted and known
+        if not wanted and compacted:
+            hook.emit(BriefingMissed(reason="off"))
     if brief:
         # What was done since the newest checkpoint must not be taken back by the recovery.
         handlers.take_checkpoint(hook, str(mission_id), f"Before briefing {agent_id}", always=False)
     elif due:
-        _leave_out_briefing(hook, compacted=compacted)
+        # The window is as if its agent had read one.
+        sessions.set_window_state(tx, key_of(report), "briefed")
     lines = notices.take_handovers(tx, hook.ctx, agent_id)
     # Not a subagent's: what it reads, nobody else does.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
@@ -220,7 +225,7 @@ def _reply_due(
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)
-    if not due and SessionStarted in kinds:
+    if not brief and SessionStarted in kinds:
         lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(
         agent_id=agent_id,
@@ -229,10 +234,3 @@ def _reply_due(
         compacted=compacted,
         lines=lines,
     )
-
-
-def _leave_out_briefing(hook: handlers.HookContext, *, compacted: bool) -> None:
-    """Note that the mission has no briefings: the window is as if its agent had read one."""
-    if compacted:
-        hook.emit(BriefingMissed(reason="off"))
-    sessions.set_window_state(hook.tx, key_of(hook.report), "briefed")

@@ -28,7 +28,7 @@ from ...protocol.types import AGENT_ID
 from ..core.context import Context, TranscriptMark
 from ..core.event_log import emit
 from ..core.ids import WHERE_KEY, Key
-from ..core.sql import LIVING
+from ..core.sql import LIVING, in_sql
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.process_identity import agent_without_session
 
@@ -194,6 +194,11 @@ def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
 
 _mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
+# Events that tell of work; that a session began, or compacted, is none.
+_TELLING = (
+    *("prompt_submitted", "command_started", "command_finished", "tool_started"),
+    *("tool_finished", "tool_failed", "file_modified", "agent_answered", "error_reported"),
+)
 
 
 def window_state_after(state: str, happening: AnyHappening) -> str:
@@ -277,6 +282,21 @@ def has_briefings(tx: Tx, mission_id: str) -> bool:
     """Whether hooks give the agents of a mission their briefing."""
     found = tx.value("SELECT briefing FROM missions WHERE id = :id", id=mission_id)
     return bool(found != "off")
+
+
+def knows_work(tx: Tx, mission_id: str, agent_id: str) -> bool:
+    """Whether there is anything to tell an agent of: of a session that only began there is not."""
+    return tx.exists(
+        "SELECT 1 AS known FROM missions m WHERE m.id = :mission AND (m.origin <> 'session'"
+        " OR m.total_sorties > 0"
+        f" OR EXISTS (SELECT 1 FROM events WHERE mission_id = m.id AND type IN {in_sql(_TELLING)})"
+        " OR EXISTS (SELECT 1 FROM notes WHERE mission_id = m.id)"
+        " OR EXISTS (SELECT 1 FROM locks WHERE held_by = :agent AND status = 'active')"
+        " OR EXISTS (SELECT 1 FROM deliveries WHERE agent_id = :agent"
+        " AND status IN ('queued', 'delivered')))",
+        mission=mission_id,
+        agent=agent_id,
+    )
 
 
 def briefing_due(
