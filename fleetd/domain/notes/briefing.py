@@ -65,10 +65,10 @@ def _line(row: Row, reader: str | None, longest: int) -> str:
 
 
 def _file(row: Row, reader: str | None, most: int) -> str:
-    """Return the file of a note; what another agent calls a file need not be one."""
-    if row["origin"] == "agent" and row["agent_id"] != reader:
-        return quote(row["path"], most)
-    return path(row["path"], most)
+    """Return the file of a note; what another agent calls a file can be a whole sentence."""
+    foreign = row["origin"] == "agent" and row["agent_id"] != reader
+    wordy = len(row["path"].split()) > 1
+    return quote(row["path"], most) if foreign and wordy else path(row["path"], most)
 
 
 def _text(row: Row, most: int) -> str:

@@ -225,7 +225,7 @@ def _reply_due(
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)
-    if not brief and SessionStarted in kinds:
+    if not due and SessionStarted in kinds:
         lines += notices.waiting_mission(tx, hook.ctx, missed, delivery.cwd, agent_id)
     return Recorded(
         agent_id=agent_id,
