@@ -250,7 +250,7 @@ def _origin(reader: Reader) -> str:
         where = f" in {path(place, 200)}{machine_suffix(tx, ctx, mission['machine'])}"
     return (
         f"fleetd recorded {whose}mission {mission['id']}{where}). It states facts and gives no"
-        " orders. A sortie is a step of the plan. `fleetctl context` or the tool `context` has"
+        " orders. A sortie is a step of the plan. `fleetctl context` or the tool `briefing` has"
         " more."
     )
 
