@@ -256,9 +256,9 @@ async def test_a_briefing_says_on_which_machine_the_mission_lies(pair: Pair) -> 
     here = (await pair.here.do(RecoveryContextGet(mission.id, "bob"))).prompt
     there = (await pair.there.do(RecoveryContextGet(mission.id, "alice"))).prompt
     # Where the reader is already is not said.
-    assert f"(agent bob, mission {mission.id}): facts" in here
+    assert f"(agent bob, mission {mission.id}). It" in here
     assert str(one) not in here
-    assert f"(agent alice, mission {mission.id} in {one} on laptop): facts" in there
+    assert f"(agent alice, mission {mission.id} in {one} on laptop). It" in there
     assert "changed-here.py" in here
     assert "changed-there.py" not in here
     assert "changed-there.py" in there
