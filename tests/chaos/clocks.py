@@ -42,15 +42,14 @@ def campaign(run: Run) -> None:
     for number in run.rounds():
         root = run.place / f"r{number}"
         root.mkdir()
-        asks_no_git = mock.patch.object(repositories, "summary", _no_repository)
+        asks_no_git = mock.patch.object(repositories, "working_tree", _no_repository)
         with quietly(), asks_no_git, _planted(run.planted):
             history = _History(run, root)
             trio.run(history.live, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def _no_repository(directory: str | None) -> tuple[str, ...]:
+async def _no_repository(directory: str | None) -> None:
     """Ask no Git: virtual time would run on while a real process works."""
-    return ()
 
 
 def _planted(defect: str | None) -> Any:

@@ -101,14 +101,13 @@ def _no_real_time() -> Iterator[None]:
         finally:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
-    async def nothing(_: str | None) -> tuple[str, ...]:
+    async def nothing(_: str | None) -> None:
         await trio.lowlevel.checkpoint()
-        return ()
 
     with (
         instead(trio.to_thread, "run_sync", on_the_spot),
         instead(trio.from_thread, "check_cancelled", lambda: None),
-        instead(repositories, "summary", nothing),
+        instead(repositories, "working_tree", nothing),
     ):
         yield
 

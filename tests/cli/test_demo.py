@@ -101,7 +101,7 @@ def test_the_demo_shows_the_product_as_a_person_would_use_it(place: Place) -> No
     assert "[DRY RUN] Would restore:" in out
     assert "- You took over from specialist-2" in out
     assert f": “{project.RULING}”" in " ".join(out.split())
-    assert "- python -m unittest tests.test_syllables failed just now" in out
+    assert "- python -m unittest tests.test_syllables of specialist-2 failed just now" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 100
 

@@ -114,7 +114,7 @@ def test_a_session_with_two_compactions_is_followed_and_briefed_once_each(
     # What writes the summary ends as a subagent does, of a type that nobody has.
     session.quiet("SubagentStop", agent_type="")
     briefing = session.briefed("SessionStart.compact")
-    for known in (ASKED, "\n- PLAN.md\n", "- false failed just now; its output ends:\n"):
+    for known in (ASKED, "\n- PLAN.md\n", "- false failed just now: “Exit code 1”\n"):
         assert known in briefing
     session.quiet("PostCompact.auto", "PostToolUse.Edit", tool_use_id="toolu_later")
     session.pause()
@@ -157,7 +157,7 @@ def test_without_a_start_after_the_compaction_the_next_that_reaches_the_model_br
     session = Session(connect)
     session.quiet("SessionStart.startup", "UserPromptSubmit", "PostToolUseFailure.Bash")
     session.quiet("PreCompact.auto", "PostCompact.auto", "PreToolUse.Bash")
-    assert "- false failed just now; its output ends:\n" in session.briefed(net, schema)
+    assert "- false failed just now: “Exit code 1”\n" in session.briefed(net, schema)
     session.quiet("PostToolUse.Bash.reinterpreted_exit1", "UserPromptSubmit")
 
 
