@@ -118,7 +118,7 @@ def test_an_empty_fleet_says_what_to_do_next(daemon, home: Path):
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("statsu",), "Error: argument COMMAND: there is no 'statsu'. Did you mean status?"),
+        (("staus",), "Error: argument COMMAND: there is no 'staus'. Did you mean status?"),
         (("mission", "lst"), "Error: argument COMMAND: there is no 'lst'. Did you mean list?"),
         (("status", "--jsn"), "Error: unrecognized arguments: --jsn. Did you mean --json?"),
     ],
