@@ -21,6 +21,7 @@ from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.message import MessageSend
 from fleetd.protocol.requests.mission import MissionCreate, MissionGet, MissionList, MissionUpdate
 from fleetd.protocol.requests.recovery import RecoveryContextGet, RecoveryList
+from fleetd.protocol.requests.stats import StatsRecovery
 from fleetd.protocol.types import OnOff
 from tests.support.fleet import MINUTE, SECOND, Fleet, opened
 from tests.support.hook_sessions import Window
@@ -125,7 +126,9 @@ async def test_a_reply_that_nobody_read_is_recorded_and_its_briefing_given_again
     await deliver(fleet, "PreCompact", trigger="auto")
     lost = payload(fleet, "SessionStart", source="compact")
     assert (await fleet.do(lost)).stdout
+    assert [each.briefing for each in (await fleet.do(StatsRecovery())).compactions] == ["given"]
     await record_delivery(fleet.engine, lost, DAEMON, happened_ms=fleet.clock())
+    assert [each.briefing for each in (await fleet.do(StatsRecovery())).compactions] == [None]
     assert HEADING in await deliver(fleet, "UserPromptSubmit", prompt="Go on")
     assert [(kind, data.get("reason")) for kind, data in await told(fleet, *BRIEFINGS)] == [
         *(("window_briefed", None), ("briefing_missed", "reply_lost"), ("window_briefed", None)),

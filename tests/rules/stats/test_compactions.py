@@ -156,6 +156,19 @@ async def test_an_hour_later_nothing_counts_any_more(fleet: Fleet, agent: Workin
     assert again(effect) == (0, 0, 0)
 
 
+async def test_between_two_compactions_both_hours_count(fleet: Fleet, agent: WorkingWindow) -> None:
+    await agent.run("ls", "make old")
+    await agent.compact()
+    fleet.clock.pass_by(2 * HOUR)
+    await agent.run("ls")
+    await agent.edit()
+    await agent.compact()
+    await agent.run("make old", "ls")
+    second, first = (await stats(fleet)).compactions
+    assert (first.calls, first.calls_until_edit, *again(first)) == (0, None, 0, 0, 0)
+    assert (second.calls, *again(second)) == (2, 1, 0, 0)
+
+
 async def test_a_call_across_the_compaction_is_not_run_again(
     fleet: Fleet, agent: WorkingWindow
 ) -> None:
