@@ -116,6 +116,8 @@ def _meets(desk: Desk[Machine]) -> None:
     desk.script.aside = aside
 
 
+# Copilot CLI compacts in the background, and takes a summary that is there before a request.
+_LONGER = "sleep 2"
 Replies = tuple[list[Reply], list[Reply]]
 
 
@@ -147,7 +149,7 @@ def _copilot(desk: Desk[Machine]) -> Replies:
     edit = test_copilot.edits(str(desk.project / "hello.py"))
     looks = {"name": "look", "description": "Look", "prompt": "Read it", "agent_type": "explore"}
     aside = [calls(Call("task", looks)), calls(test_copilot.shell("true")), says("Nothing.")]
-    return _works(test_copilot.shell, [edit], aside=aside)
+    return _works(test_copilot.shell, [edit], aside=aside, last=_LONGER)
 
 
 def _works(
@@ -155,15 +157,16 @@ def _works(
     edits: list[Call],
     plan: list[Call] | None = None,
     aside: list[Reply] | None = None,
+    last: str = "true",
 ) -> Replies:
     """Return what a model says to the two prompts; the window is full near the end.
 
-    ``aside`` is how it calls a subagent, and what that one says.
+    ``aside`` is how it calls a subagent, and what that one says; ``last`` is the last command.
     """
     first = [calls(*plan)] if plan else []
     first += [calls(shell(SHOUT)), calls(shell("false")), *(aside or [])]
     first += [*(calls(edit) for edit in edits), says("Changed.")]
-    second = [calls(shell("true")), calls(shell("true"), full=True), calls(shell("true"))]
+    second = [calls(shell("true")), calls(shell("true"), full=True), calls(shell(last))]
     return first, [*second, says("Done.")]
 
 
