@@ -237,7 +237,7 @@ class TestShells:
             completing, "fleet mission list --status comp", "fleet mission list --status completed"
         )
         typed(completing, "fleetctl call mission.cre", "fleetctl call mission.create")
-        typed(completing, "fleetctl hooks install anti", "fleetctl hooks install anti")
+        typed(completing, "fleetctl hooks install anti", "fleetctl hooks install antigravity")
         typed(completing, "fleetctl hooks install gem", "fleetctl hooks install gemini")
         typed(completing, "fleetctl backup a\\ f", "fleetctl backup a\\ file.txt")
         typed(
