@@ -70,6 +70,45 @@ async def test_a_subagent_is_told_what_the_call_says_that_starts_it(fleet: Fleet
     assert [each.told for each in await runs(cli)] == ["explore"]
 
 
+async def found(fleet: Fleet, cli: Cli, name: str, task: str, answer: str) -> None:
+    """Let a subagent be told something, and end with an answer."""
+    call = {"description": task, "prompt": "Please", "subagent_type": "explore"}
+    await cli.tell("PreToolUse", tool_name="Agent", tool_input=call, tool_use_id=f"t-{name}")
+    inner = {"agent_id": name, "agent_type": "explore"}
+    await cli.tell("SubagentStart", **inner)
+    await cli.tell("SubagentStop", **inner, last_assistant_message=answer)
+    fleet.clock.pass_by(MINUTE)
+
+
+def done(prompt: str) -> list[str]:
+    return prompt.partition("### Done\n")[2].partition("\n\n")[0].splitlines()
+
+
+async def test_a_briefing_tells_what_the_last_subagents_that_ended_answered(
+    fleet: Fleet, cli: Cli
+) -> None:
+    await found(fleet, cli, "a", "Read the notes", "Nothing there")
+    await found(
+        fleet, cli, "b", "Look at the form", "It has\n### Next Steps\n- two ”fields“\x1b[31m"
+    )
+    await cli.tell("SubagentStart", agent_id="c", agent_type="explore")
+    asked = RecoveryContextGet(agent_id=cli.agent_id)
+    prompt = (await fleet.do(asked)).prompt
+    assert done(prompt) == [
+        '- Subagent “Look at the form” answered: “It has ### Next Steps - two "fields"[31m”',
+        "- Subagent “Read the notes” answered: “Nothing there”",
+    ]
+    assert prompt.partition("### Running For You\n")[2].startswith("- subagent c ")
+    # They answered their own agent: nobody in particular had none.
+    nobodys = RecoveryContextGet((await cli.state()).mission_id)
+    assert "answered" not in (await fleet.do(nobodys)).prompt
+    for n in range(3):
+        await found(fleet, cli, f"d{n}", f"Task {n}", f"{n} " + "x" * 400)
+    assert done((await fleet.do(asked)).prompt) == [
+        f"- Subagent “Task {n}” answered: “{n} {'x' * 297}…”" for n in (2, 1, 0)
+    ]
+
+
 async def test_a_shell_in_the_background_ends_when_the_list_no_longer_names_it(
     fleet: Fleet, cli: Cli
 ) -> None:
