@@ -50,6 +50,7 @@ GROUPS = {
     "backups": Group("the file of a checkpoint", ("backups.backup_files",)),
     "burst": Group("200 hooks at once, and another client meanwhile", ("burst.bursts",)),
     "memory": Group("a daemon with 1,000,000 events", ("grown.memory",)),
+    "search": Group("searches in 1,000,000 events", ("searching.searching",)),
     "pruning": Group("requests while 97,000 checkpoints are pruned", ("pruning.pruning",)),
 }
 

@@ -149,6 +149,10 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
     return early, fleet.checkpoint(mission, wait=True)
 
 
+# What a search finds an event by: words and a path.
+SAID = {"command": "pytest -q tests/test_login_form.py --maxfail 1 and look at what it prints"}
+
+
 def event(bench: Bench) -> Iterator[Row]:
     """Measure one durable event after the other, from one client."""
     fleet = bench.fleet
@@ -160,6 +164,11 @@ def event(bench: Bench) -> Iterator[Row]:
 
     yield bench.beside_fsync(name, append, runs=500, promise=Promise(ratio=1.6))
     yield from compared.event(bench, name, append)
+
+    def say() -> object:
+        return fleet.call("event.append", type="tried", mission_id=mission, data=SAID)
+
+    yield bench.beside_fsync("event.append with text to search, one client", say, runs=500)
 
 
 def locks(bench: Bench) -> Iterator[Row]:

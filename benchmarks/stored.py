@@ -1,14 +1,19 @@
 """Stores that would take hours to fill through the socket, written straight into the database."""
 
+import json
 import os
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from fleetd.domain.checkpoints.codec import to_columns, to_file
+from fleetd.domain.search.documents import of_event
+from fleetd.domain.search.index import row_of
 from fleetd.protocol.records import Checkpoint
 from fleetd.protocol.timestamps import iso
 from fleetd.store.sqlite.connect import open_database
@@ -54,6 +59,72 @@ def fill_events(directory: Path, missions: int, events: int) -> None:
                 for mission in (_mission_id(number % missions) for number in range(events))
             ),
         )
+
+
+# Of this many words are the texts of a log, the first of them in nearly all.
+VOCABULARY = 20_000
+SPOKEN = 12
+AGENTS = 300
+
+
+def word(number: int) -> str:
+    """Return the word of a rank, of letters only; rank 0 is the most common one."""
+    found = ""
+    for _ in range(5):
+        number, place = divmod(number, 26)
+        found += chr(ord("a") + (place + 7 * len(found)) % 26)
+    return found
+
+
+def path(number: int) -> str:
+    """Return the path of one of many files."""
+    return f"/home/ann/project/src/part_{number % 97}/module_{number % 3_001}.py"
+
+
+def fill_searchable(directory: Path, missions: int, events: int, seed: int) -> None:
+    """Make a store whose log says something in every event, with its search index."""
+    directory.mkdir()
+    chance = random.Random(seed)
+    with _hasty(directory) as connection:
+        _fill_missions(connection, missions)
+        at = _now()
+        for first in range(1, events + 1, 10_000):
+            rows = [
+                _said(chance, seq, missions, at)
+                for seq in range(first, min(first + 10_000, events + 1))
+            ]
+            connection.executemany(
+                "INSERT INTO events (seq, type, stream, timestamp, mission_id, agent_id, activity,"
+                " data_json) VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
+                [row for row, _ in rows],
+            )
+            connection.executemany(
+                "INSERT INTO search_documents (id, kind, at, mission_id, agent_id, words, names)"
+                " VALUES (:id, :kind, :at, :mission_id, :agent_id, :words, :names)",
+                [document for _, document in rows],
+            )
+
+
+def _said(chance: random.Random, seq: int, missions: int, at: str) -> tuple[Any, Any]:
+    """Return an event and its document: commands and edits, now and then a prompt or an answer."""
+    words = (word(int(chance.paretovariate(0.4)) % VOCABULARY) for _ in range(SPOKEN))
+    text, file = " ".join(words), path(chance.randrange(1_000_000))
+    kind, data = {
+        0: ("prompt_submitted", {"prompt": text}),
+        1: ("agent_answered", {"message": f"{text} {file}"}),
+    }.get(
+        seq % 10,
+        ("command_finished", {"command": f"{text} {file}", "result": "PASS"})
+        if seq % 2
+        else ("file_modified", {"file": file, "tool": "Edit"}),
+    )
+    mission, agent = _mission_id(seq % missions), f"specialist-{seq % AGENTS}"
+    document = of_event(kind, data)
+    assert document is not None
+    return (
+        (seq, kind, f"mission:{mission}", at, mission, agent, json.dumps(data)),
+        row_of(document, seq, at, mission, agent),
+    )
 
 
 @contextmanager

@@ -28,12 +28,17 @@ COMMAND = "COMMAND"
 # The help of an argument that is an id, unless it has another.
 IDS = {
     **{
-        noun: f"the {noun}'s id, or its first four digits: fleetctl {noun} list"
-        for noun in ("mission", "sortie", "lock", "note")
+        noun: f"the {noun}'s id, or its beginning such as {beginning}: fleetctl {command} list"
+        for noun, beginning, command in (
+            ("mission", "msn-8e7e", "mission"),
+            ("sortie", "srt-8e7e", "sortie"),
+            ("lock", "lck-8e7e", "lock"),
+            ("note", "nte-8e7e", "note"),
+            ("checkpoint", "chk-8e7e", "checkpoint"),
+            ("message", "msg-8e7e", "mail"),
+        )
     },
     "snapshot": "the snapshot's id: fleetctl snapshot list",
-    "checkpoint": "the checkpoint's id, or its first four digits: fleetctl checkpoint list",
-    "message": "the message's id, or its first four digits: fleetctl mail list",
     "agent": "the agent's name, such as alice: fleetctl agent list",
 }
 # What argparse calls a help that nobody sees.

@@ -37,11 +37,17 @@ GROUPS = {
         "watch": "show the same live in the terminal",
         "attention": "show the agents that need you, and how to get there",
         "notify": "tell you when an agent needs you",
+        "usage": "show the tokens that agents took, and what they cost",
         "conflicts": "show the files that several agents changed within the last hour",
         "events": "show past events, or follow new events",
+        "search": "find what agents were asked, said, ran and noted",
         "context": "show a mission's briefing, and change nothing",
+        "report": "report what an agent or a mission did, as Markdown or HTML",
+        "export": "export missions as traces for OpenTelemetry",
         "checkpoint": "take, list, compare, prune and verify checkpoints",
         "resume": "recover a mission from a checkpoint",
+        "reopen": "open sessions again that ended, as after a reboot",
+        "handoff": "give an agent's work to a new session of another agent CLI",
         "doctor": "find damage and wrong permissions, and repair them",
     },
     "missions": {
@@ -95,8 +101,6 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 INSTEAD = {
     "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
     "resume --checkpoint ID --rewind (fleetctl checkpoint list shows the ids)",
-    "search": "there is no search. fleetctl mission list, fleetctl mission timeline and fleetctl "
-    "events show what there is; for a word: fleetctl events --exact | grep WORD",
     "ps": "fleetctl status shows agents and missions, fleetctl agent list all agents",
     "log": "fleetctl events shows the events of agents, fleetctl daemon logs the log of fleetd",
     "logs": "fleetctl events shows the events of agents, fleetctl daemon logs the log of fleetd",

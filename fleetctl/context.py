@@ -127,6 +127,19 @@ def mission_id(client: Fleet, given: str | None) -> str:
     return given or select_mission(client, "work").mission.id
 
 
+def reported_mission(client: Fleet) -> str:
+    """Return the id of the mission of this directory that a report is about, also one that ended.
+
+    Never one of another directory: what is written is given away.
+    """
+    try:
+        return select_mission(client, "report").mission.id
+    except (InvalidState, InvalidParams) as error:
+        message = error.message.removesuffix(" Use --mission <id> to specify.")
+        hint = "Give the id of one. fleetctl mission list shows all missions."
+        raise type(error)(message, hint=hint, **error.values) from error
+
+
 @contextmanager
 def prefix_errors(what: str) -> Iterator[None]:
     """Say which step failed when the daemon could not do it; usage errors keep their own words."""

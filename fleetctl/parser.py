@@ -89,7 +89,7 @@ class CommandParser(argparse.ArgumentParser):
         help, not in the usage, where nothing breaks them.
         """
         if completes:
-            settings = {"metavar": "ID", "type": _not_empty, **settings}
+            settings = {"metavar": "ID", "type": not_empty, **settings}
             if not names[0].startswith("-"):
                 settings.setdefault("help", IDS.get(completes.partition(".")[0]))
         if settings.get("help") == SUPPRESS:
@@ -200,7 +200,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {found[0]}?" if found else ""
 
 
-def _not_empty(text: str) -> str:
+def not_empty(text: str) -> str:
     """Refuse an empty id: it comes from a variable that is not set, and means no default."""
     if not text:
         raise argparse.ArgumentTypeError("the value is empty; give one, or leave it out")

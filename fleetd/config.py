@@ -57,6 +57,7 @@ class Retention(ConfigSection, frozen=True, kw_only=True):
     keep: Positive = 3
     completed_days: Days = 30
     event_days: Days = 30
+    usage_days: Days = 90
     # Of run snapshots: how many of each run, for how many days, and when they are compressed (0:
     # never). The latest failed and the latest completed one of a run stay.
     snapshots_per_run: Annotated[int, Meta(ge=1, le=10_000)] = 50

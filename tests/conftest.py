@@ -87,9 +87,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def daemon(home: Path) -> Iterator[Daemon]:
+def daemon(home: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """Run a daemon; it must end with status 0."""
-    with daemon_in(home) as running:
+    with daemon_in(home, warm="integration" not in request.path.parts) as running:
         yield running
 
 

@@ -22,7 +22,7 @@ from .steps import STEPS
 
 READY_S = 20.0
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-ID = re.compile(r"\b(msn|srt|chk|lck|msg|rcv|nte|sub)-([0-9a-f]{8})\b")
+ID = re.compile(r"\b(msn|srt|chk|lck|msg|rcv|nte|hnd|sub)-([0-9a-f]{8})\b")
 SNAPSHOT = re.compile(r"\bcp_\d{8}T\d{9}Z_(\d+)\b")
 NOW, LATER, DIGEST = "2026-01-05T12:00:00.000Z", "2026-01-05T12:10:00.000Z", "9860dff9" * 8
 # What a machine makes of itself, by the end of its name.

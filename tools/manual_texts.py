@@ -151,6 +151,7 @@ SETTINGS = {
     "retention.keep": "The newest so many of each mission stay all the same.",
     "retention.completed_days": "For so many days the final checkpoint of a mission stays.",
     "retention.event_days": "After so many days events and ended locks go.",
+    "retention.usage_days": "After so many days what requests to models took goes.",
     "retention.snapshots_per_run": "How many snapshots of a run stay.",
     "retention.snapshot_days": "After so many days snapshots go.",
     "retention.snapshot_gzip_hours": "After so many hours their files are compressed; 0: never.",

@@ -35,6 +35,7 @@ STEPS: tuple[Step, ...] = (
         {"tests": _id},
     ),
     ("sortie.list", {"mission_id": "{mission}"}, {"form": lambda a: a["sorties"][0]["id"]}),
+    ("sortie.update", {"sortie_id": "{tests}", "depends_on": ["{form}"]}),
     (
         "agent.register",
         {"agent_id": "alice", "role": "specialist", "mission_id": "{mission}", "cwd": "{project}"},
@@ -52,6 +53,10 @@ STEPS: tuple[Step, ...] = (
     ("agent.get", {"agent_id": "alice"}),
     ("agent.list", {"mission_id": "{mission}"}),
     ("attention.list", {}),
+    ("session.list", {}),
+    ("usage.budget", {"mission_id": "{mission}", "tokens": 2_000_000}),
+    ("usage.budgets", {}),
+    ("usage.report", {"by": "mission", "mission_id": "{mission}"}),
     ("sortie.assign", {"sortie_id": "{form}", "agent_id": "alice"}),
     (
         "sortie.start",
@@ -77,6 +82,7 @@ STEPS: tuple[Step, ...] = (
         {"letter": _id},
     ),
     ("message.list", {"pending": True}),
+    ("message.get", {"message_id": "{letter}"}),
     ("message.inbox", {"agent_id": "alice"}),
     ("message.ack", {"message_id": "{letter}", "agent_id": "alice"}),
     (
@@ -100,6 +106,7 @@ STEPS: tuple[Step, ...] = (
     ),
     ("note.pin", {"note_id": "{note}"}),
     ("note.list", {"mission_id": "{mission}"}),
+    ("note.get", {"note_id": "{note}"}),
     ("note.withdraw", {"note_id": "{note}", "reason": "The client validates too"}),
     (
         "event.append",
@@ -111,6 +118,7 @@ STEPS: tuple[Step, ...] = (
         },
     ),
     ("event.list", {"mission_id": "{mission}", "limit": 2}),
+    ("search.query", {"query": "form", "limit": 2}),
     (
         "event.append",
         {"type": "file_modified", "agent_id": "bob", "data": {"file": "{project}/src/form.py"}},
@@ -118,7 +126,7 @@ STEPS: tuple[Step, ...] = (
     ("attention.conflicts", {}),
     (
         "event.subscribe",
-        {"since": 18, "types": ["sortie_completed"]},
+        {"since": 19, "types": ["sortie_completed"]},
         {"subscription": lambda a: a["subscription_id"]},
     ),
     ("event.unsubscribe", {"subscription_id": "{subscription}"}),
@@ -163,7 +171,16 @@ STEPS: tuple[Step, ...] = (
     ("recovery.restore", {"mission_id": "{mission}", "agent_id": "alice"}),
     ("recovery.context", {"agent_id": "alice", "max_chars": 600}),
     ("recovery.list", {"mission_id": "{mission}"}),
+    (
+        "handoff.begin",
+        {"agent_id": "alice", "to": "codex", "successor_id": "codex-1"},
+        {"handoff": lambda a: a["handoff"]["id"]},
+    ),
+    ("handoff.get", {"handoff_id": "{handoff}"}),
+    ("handoff.cancel", {"handoff_id": "{handoff}"}),
+    ("handoff.ask", {"agent_id": "alice", "to": "gemini"}),
     ("stats.recovery", {}),
+    ("report.get", {"mission_id": "{mission}"}),
     ("lock.list", {}, {"held": lambda a: a["locks"][0]["id"]}),
     (
         "lock.force_release",
@@ -193,6 +210,7 @@ STEPS: tuple[Step, ...] = (
     ("hook.status", {}),
     ("agent.deregister", {"agent_id": "bob", "reason": "Done for today"}),
     ("mission.get", {"mission_id": "{mission}"}),
+    ("mission.at", {"mission_id": "{mission}", "seq": 12}),
     ("mission.list", {"status": "in_progress"}),
     ("mission.current", {"cwd": "{project}"}),
     ("mission.select", {"purpose": "recovery", "cwd": "{project}"}),

@@ -18,11 +18,13 @@ METHODS = {
     "mission.fail": ("MissionFail", True, False),
     "mission.cancel": ("MissionCancel", True, False),
     "mission.get": ("MissionGet", False, False),
+    "mission.at": ("MissionAt", False, False),
     "mission.list": ("MissionList", False, False),
     "mission.current": ("MissionCurrent", False, False),
     "mission.select": ("MissionSelect", False, False),
     "mission.delete": ("MissionDelete", True, True),
     "sortie.create": ("SortieCreate", True, False),
+    "sortie.update": ("SortieUpdate", True, False),
     "sortie.assign": ("SortieAssign", True, False),
     "sortie.start": ("SortieStart", True, False),
     "sortie.progress": ("SortieProgress", True, False),
@@ -40,6 +42,7 @@ METHODS = {
     "agent.list": ("AgentList", False, False),
     "agent.deregister": ("AgentDeregister", True, False),
     "agent.current": ("AgentCurrent", True, False),
+    "session.list": ("SessionList", False, False),
     "attention.list": ("AttentionList", False, False),
     "attention.conflicts": ("AttentionConflicts", False, False),
     "lock.acquire": ("LockAcquire", True, False),
@@ -51,10 +54,12 @@ METHODS = {
     "message.send": ("MessageSend", True, False),
     "message.inbox": ("MessageInbox", True, False),
     "message.ack": ("MessageAck", True, False),
+    "message.get": ("MessageGet", False, False),
     "message.list": ("MessageList", False, False),
     "message.requeue": ("MessageRequeue", True, False),
     "note.add": ("NoteAdd", True, False),
     "note.list": ("NoteList", False, False),
+    "note.get": ("NoteGet", False, False),
     "note.withdraw": ("NoteWithdraw", True, False),
     "note.pin": ("NotePin", True, False),
     "event.append": ("EventAppend", True, False),
@@ -63,6 +68,7 @@ METHODS = {
     "event.unsubscribe": ("EventUnsubscribe", False, False),
     "cursor.get": ("CursorGet", False, False),
     "cursor.advance": ("CursorAdvance", True, False),
+    "search.query": ("SearchQuery", False, False),
     "checkpoint.create": ("CheckpointCreate", True, False),
     "checkpoint.get": ("CheckpointGet", False, False),
     "checkpoint.latest": ("CheckpointLatest", False, False),
@@ -83,26 +89,37 @@ METHODS = {
     "recovery.restore": ("RecoveryRestore", True, False),
     "recovery.context": ("RecoveryContextGet", False, False),
     "recovery.list": ("RecoveryList", False, False),
+    "handoff.begin": ("HandoffBegin", True, False),
+    "handoff.get": ("HandoffGet", False, False),
+    "handoff.cancel": ("HandoffCancel", True, False),
+    "handoff.ask": ("HandoffAsk", True, False),
     "stats.recovery": ("StatsRecovery", False, False),
+    "report.get": ("ReportGet", False, False),
+    "usage.report": ("UsageGet", False, True),
+    "usage.budget": ("UsageBudget", True, False),
+    "usage.budgets": ("BudgetList", False, False),
     "hook.deliver": ("HookDeliver", True, False),
     "hook.status": ("HookStatusGet", False, False),
 }
 _RECORD_NAMES = """
-Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing Change
+Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing BudgetPage Change
 ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference
 CheckpointPage CheckpointSummary CommandOutcome CompactionEffect Compared ConflictEdit ConflictPage
 ConnectionFigures ContextDigest Counts CurrentAgent CurrentMission CursorGap CursorPosition
 DeclaredCompliance DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted
 Delivery Detection Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings
-Forgotten ForgottenMission ForgottenRun HarnessStatus Health HeardEvent Hello HookReply HookStatus
-Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage
-MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionLine MissionPage
-MissionState Mutation NewSortie Note NotePage OpenRpc Paths PendingMessage PlanStep
-ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
-Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats
-Registration Request RestoreResult Restored ResumeHints RunningWork SelectedMission Setting Settings
-Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference
-SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck
-Timing TodoCompliance UnknownName Unsubscribed Validity WorkNote WriterFigures
+Forgotten ForgottenMission ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEvent Hello
+HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
+MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission
+MissionBudget MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note
+NotePage OpenRpc Paths PendingMessage Place PlaceNow PlanStep ProgressNotification Pruned
+PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
+RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats Registration Report
+ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted ReportOpen ReportPrompt
+ReportSortie Request RestoreResult Restored ResumeHints RunningWork SearchHit SearchMark SearchPage
+SelectedMission Session SessionPage Setting Settings Snapshot SnapshotContent SnapshotDocument
+SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
+Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance TranscriptReading
+UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.records import CheckpointSummary as CheckpointSummary
     from fleetd.protocol.records import Event as Event
     from fleetd.protocol.records import Finding as Finding
+    from fleetd.protocol.records import Handoff as Handoff
     from fleetd.protocol.records import Lock as Lock
     from fleetd.protocol.records import Message as Message
     from fleetd.protocol.records import Mission as Mission
@@ -38,16 +39,21 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.attention import *  # noqa: F403
     from fleetd.protocol.requests.checkpoint import *  # noqa: F403
     from fleetd.protocol.requests.event import *  # noqa: F403
+    from fleetd.protocol.requests.handoff import *  # noqa: F403
     from fleetd.protocol.requests.hook import *  # noqa: F403
     from fleetd.protocol.requests.lock import *  # noqa: F403
     from fleetd.protocol.requests.message import *  # noqa: F403
     from fleetd.protocol.requests.mission import *  # noqa: F403
     from fleetd.protocol.requests.note import *  # noqa: F403
     from fleetd.protocol.requests.recovery import *  # noqa: F403
+    from fleetd.protocol.requests.report import *  # noqa: F403
+    from fleetd.protocol.requests.search import *  # noqa: F403
+    from fleetd.protocol.requests.session import *  # noqa: F403
     from fleetd.protocol.requests.snapshot import *  # noqa: F403
     from fleetd.protocol.requests.sortie import *  # noqa: F403
     from fleetd.protocol.requests.stats import *  # noqa: F403
     from fleetd.protocol.requests.system import *  # noqa: F403
+    from fleetd.protocol.requests.usage import *  # noqa: F403
     from fleetd.protocol.snapshots import *  # noqa: F403
     from fleetd.protocol.status import *  # noqa: F403
 

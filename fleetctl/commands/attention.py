@@ -1,8 +1,9 @@
 """``fleetctl attention``: the agents that need a person, and how to get to them."""
 
-import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fleetd.protocol.errors import InvalidState
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
@@ -10,11 +11,12 @@ from ..client.models import (
     AgentState,
     AttentionList,
     AttentionPage,
+    BudgetList,
     EventList,
     Status,
     SystemStatus,
 )
-from ..integrations.registry import HARNESSES
+from ..launch.commands import into, reopening
 from ..output import console
 from ..output.views.agent_state import doing_of, project_of, state_of
 from .status import NEW_AGENT
@@ -61,7 +63,58 @@ def run(args: Namespace) -> int:
     with Fleet() as client:
         page = client.call(AttentionList(waiting=True))
         around = None if args.json else _around(client, page)
-    return console.show(args, page, lambda page: _show(page, around))
+        passed = _over_budget(client)
+    if args.json:
+        everything: Any = page  # which is plain data
+        console.print_json({**everything, "over_budget": [each.fields for each in passed]})
+        return 0
+    _show(page, around, [each.line for each in passed])
+    return 0
+
+
+class _Passed(NamedTuple):
+    """A mission that took more than its budget: as a line, and as fields."""
+
+    line: str
+    fields: dict[str, Any]
+
+
+def _over_budget(client: Fleet) -> list[_Passed]:
+    """Return each open mission that took more than its budget, or may have."""
+    from fleetd.protocol.errors import MethodNotFound
+
+    try:
+        budgets = client.call(BudgetList()).budgets
+    except MethodNotFound:  # a daemon from before an upgrade
+        return []
+    if not budgets:
+        return []
+    from .usage import budget_text, over_budget, taken_text
+
+    prices = None
+    if any(each.usd_cents is not None for each in budgets):
+        # Imported here: it takes half a second.
+        from ..output.prices import load_prices
+
+        prices = load_prices()
+    found = []
+    for each in budgets:
+        state = "over budget" if over_budget(each, prices) else None
+        if each.usd_cents is not None and prices is None:
+            state = "budget"
+        if state:
+            told = f"{budget_text(each)}, taken {taken_text(each, prices)}"
+            line = f"{each.mission_id}  {state}: {told}  {each.title}"
+            fields = {
+                "mission_id": each.mission_id,
+                "title": each.title,
+                "tokens": each.tokens,
+                "usd_cents": each.usd_cents,
+                "taken": taken_text(each, prices),
+                "known": state != "budget",
+            }
+            found.append(_Passed(line, fields))
+    return found
 
 
 def _follow(args: Namespace) -> int:
@@ -122,13 +175,15 @@ def _around(client: Fleet, page: AttentionPage) -> Status | None:
     return client.call(SystemStatus())
 
 
-def _show(page: AttentionPage, around: Status | None) -> None:
+def _show(page: AttentionPage, around: Status | None, passed: list[str]) -> None:
     if not page.agents:
         console.line("No agent needs you.")
     for agent in page.agents:
         _show_one(agent, around)
     if page.more:
         console.line(f"and {page.more} more")
+    for each in passed:
+        console.line(each)
 
 
 def _show_one(agent: AgentState, around: Status | None) -> None:
@@ -169,8 +224,7 @@ def _taking_over(agent: AgentState, around: Status | None) -> list[str]:
 
 def way_to(agent: AgentState) -> str:
     """Return the command that continues the session of an agent where it works."""
-    harness = HARNESSES.get(agent.harness or "")
-    parts = [f"cd {shlex.quote(agent.cwd)}"] if agent.cwd else []
-    if harness and harness.resume and agent.session_id:
-        parts.append(harness.resume.format(shlex.quote(agent.session_id)))
-    return " && ".join(parts)
+    try:
+        return reopening(agent.harness, agent.session_id, agent.cwd).shell_line
+    except InvalidState:
+        return into(agent.cwd) if agent.cwd else ""

@@ -50,7 +50,9 @@ DIFF_EXAMPLES = """\
   fleetctl checkpoint diff                 # the newest checkpoint and now
   fleetctl checkpoint diff chk-1a2b3c4d    # this checkpoint and now
   fleetctl checkpoint diff chk-1a2b3c4d chk-5e6f7a8b
-  fleetctl checkpoint diff --last          # the two newest checkpoints"""
+  fleetctl checkpoint diff --last          # the two newest checkpoints
+  fleetctl checkpoint diff 14:05 15:30     # two moments of the mission here
+  fleetctl checkpoint diff "2h ago"        # a moment and now"""
 # A mission keeps no more checkpoints than this by default; some of them are for undoing.
 NEWEST = 100
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
@@ -100,15 +102,20 @@ def _add_actions(actions: Subparsers) -> None:
         actions,
         "diff",
         _run_diff,
-        "Show the differences between two checkpoints, or between a checkpoint and now.",
+        "Show the differences between two checkpoints or times, or between one and now.",
         DIFF_EXAMPLES,
     )
     for name, meaning in (
-        ("before", "the older checkpoint (default: the newest one)"),
-        ("after", "the newer checkpoint (default: the mission's current state)"),
+        ("before", "the older checkpoint or time (default: the newest checkpoint)"),
+        ("after", "the newer checkpoint or time (default: the mission's current state)"),
     ):
         diff.add_argument(
-            name, metavar=name.upper(), completes="checkpoint", nargs="?", help=meaning
+            name,
+            type=_checkpoint_or_moment,
+            metavar=name.upper(),
+            completes="checkpoint",
+            nargs="?",
+            help=meaning,
         )
     diff.flag("--last", help="compare the two newest checkpoints")
     mission_option(diff)
@@ -244,16 +251,38 @@ def _run_show(args: Namespace) -> int:
     return console.show(args, checkpoint, show_checkpoint)
 
 
+def _checkpoint_or_moment(text: str) -> str:
+    # Imported here: no other command of the group needs it.
+    from ..moments import checkpoint_or_moment
+
+    return checkpoint_or_moment(text)
+
+
 def _run_diff(args: Namespace) -> int:
     # Imported here: no other command of the group needs it.
     from ..output.views.checkpoint_diff import show_difference
 
-    if args.before and (args.last or args.mission):
-        option = "--last" if args.last else "--mission"
-        raise UsageError(f"argument {option}: not allowed with the id of a checkpoint")
+    given = [each for each in (args.before, args.after) if each]
+    timed = [each for each in given if each[0].isdecimal()]
+    if given and (args.last or (args.mission and len(timed) < len(given))):
+        if args.last:
+            raise UsageError(
+                "--last compares the newest two checkpoints. Leave out BEFORE and AFTER."
+            )
+        raise UsageError("argument --mission: not allowed with the id of a checkpoint")
     with Fleet() as client:
         before, after = (args.before, args.after) if args.before else _newest(client, args)
-        found = client.call(CheckpointCompare(before=before, after=after))
+        found = client.call(
+            CheckpointCompare(
+                before=before if before not in timed else None,
+                after=after if after not in timed else None,
+                before_time=before if before in timed else None,
+                after_time=after if after in timed else None,
+                mission_id=mission_id(client, args.mission)
+                if timed and len(timed) == len(given)
+                else None,
+            )
+        )
     console.warn(*found.warnings)
     return console.show(args, found, show_difference)
 

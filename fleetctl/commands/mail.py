@@ -9,6 +9,7 @@ from ..client import Fleet, call
 from ..client.models import (
     Message,
     MessageAck,
+    MessageGet,
     MessageInbox,
     MessageList,
     MessageRequeue,
@@ -70,6 +71,8 @@ def register(subparsers: Subparsers) -> None:
     agent_option(listing, "only messages from or to this agent")
     since_option(listing, "only messages sent")
     listing.flag("--pending", help="only messages that are still queued")
+    show = command(actions, "show", _run_show, "Show a message; it stays unread.")
+    show.add_argument("message_id", completes="message")
     requeue = command(actions, "requeue", _run_requeue, "Queue a message for delivery again.")
     requeue.add_argument("message_id", completes="message.open")
     requeue.add_argument("--agent", completes="agent", help="only for this recipient")
@@ -102,14 +105,20 @@ def _run_inbox(args: Namespace) -> int:
     return tables.show_list(args, messages, page, "No messages found.")
 
 
-def _show(message: Message, recipient: str) -> None:
-    status = [each.status for each in message.deliveries if each.agent_id == recipient]
+def _show(message: Message, recipient: str | None = None) -> None:
+    status = sorted(
+        {each.status for each in message.deliveries if recipient in (None, each.agent_id)}
+    )
     console.line(f"{message.id}  {console.ago(message.sent_at)}  {', '.join(status)}")
     console.line(f"From: {message.sender}  To: {', '.join(message.to)}")
     console.line(f"Subject: {message.subject}")
     if message.body:
         print(console.clean_block(message.body))
     print()
+
+
+def _run_show(args: Namespace) -> int:
+    return console.show(args, call(MessageGet(message_id=args.message_id)), _show)
 
 
 def _run_ack(args: Namespace) -> int:

@@ -26,6 +26,7 @@ from ..client import Fleet, call
 from ..client.models import (
     Event,
     Mission,
+    MissionAt,
     MissionCancel,
     MissionComplete,
     MissionCreate,
@@ -52,7 +53,7 @@ from ..context import (
 from ..output import console, tables
 from ..output.progress import call_with_bar
 from ..output.tables import Column
-from ..output.views.mission import show_mission, state, titled
+from ..output.views.mission import show_mission, show_moment, state, titled
 from ..prompts import confirm_or_cancel
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ TIMELINE_EXAMPLES = """\
   fleetctl mission timeline
   fleetctl mission timeline msn-1a2b3c4d --since 2h
   fleetctl mission timeline --all --full"""
+SHOW_EXAMPLES = """\
+  fleetctl mission show --at 14:05
+  fleetctl mission show msn-1a2b3c4d --at 2h"""
 LIST_EXAMPLES = """\
   fleetctl mission list --status in_progress
   fleetctl mission list --agent claude-1a2b3c4d"""
@@ -111,7 +115,14 @@ def register(subparsers: Subparsers) -> None:
         _id_argument(ending, completes)
         if name != "complete":
             ending.add_argument("--reason", metavar="TEXT", required=True, help="the reason")
-    _id_argument(command(actions, "show", _run_show, "Show a mission and its sorties."), "mission")
+    show = command(actions, "show", _run_show, "Show a mission and its sorties.", SHOW_EXAMPLES)
+    _id_argument(show, "mission")
+    show.add_argument(
+        "--at",
+        type=_moment,
+        metavar="TIME",
+        help="show its state at this time: 14:05, 2h (ago) or 2026-01-05T14:05",
+    )
     summary = "Show the events of a mission as a story, newest last."
     parser = command(actions, "timeline", _run_timeline, summary, TIMELINE_EXAMPLES)
     _id_argument(parser, "mission")
@@ -227,7 +238,23 @@ def _end(request: Callable[..., Mutation[Mission]], verb: str, args: Namespace) 
     return console.result(args, mission, f"Mission {verb}: {mission.id}  {mission.title}")
 
 
+def _moment(text: str) -> str:
+    # Imported here: no other command of the group needs it.
+    from ..moments import moment
+
+    return moment(text)
+
+
+def _show_at(args: Namespace) -> int:
+    with Fleet() as client:
+        request = MissionAt(mission_id=mission_id(client, args.mission_id), time=args.at)
+        found = client.call(request)
+    return console.show(args, found, show_moment)
+
+
 def _run_show(args: Namespace) -> int:
+    if args.at is not None:
+        return _show_at(args)
     with Fleet() as client:
         mission = client.call(MissionGet(mission_id=mission_id(client, args.mission_id)))
         sorties = client.call(SortieList(mission_id=mission.id)).sorties

@@ -7,7 +7,7 @@ from fleetd.protocol.patterns import NoteKind
 
 from ..args import Namespace, Subparsers, agent_option, command, group, mission_option
 from ..client import Fleet, call
-from ..client.models import Note, NoteAdd, NoteList, NotePin, NoteWithdraw
+from ..client.models import Note, NoteAdd, NoteGet, NoteList, NotePin, NoteWithdraw
 from ..client.pagination import all_pages
 from ..context import absolute, cwd, mission_id, this_agent
 from ..output import console, tables
@@ -53,6 +53,8 @@ def register(subparsers: Subparsers) -> None:
     listing.add_argument("--kind", choices=get_args(NoteKind), help="only notes of this kind")
     agent_option(listing, "only notes of this agent")
     listing.flag("--withdrawn", help="also notes that were withdrawn, with the reason")
+    show = command(actions, "show", _run_show, "Show a note, also a withdrawn one.")
+    show.add_argument("note_id", completes="note")
     withdraw = command(actions, "withdraw", _run_withdraw, "Withdraw a note; it stays in the list.")
     withdraw.add_argument("note_id", completes="note")
     withdraw.add_argument("--reason", metavar="TEXT", required=True, help="why it does not hold")
@@ -93,6 +95,27 @@ def _run_list(args: Namespace) -> int:
         for each in notes
     ]
     return tables.show(args, notes, COLUMNS, rows, "No notes found.")
+
+
+def _run_show(args: Namespace) -> int:
+    return console.show(args, call(NoteGet(note_id=args.note_id)), _show)
+
+
+def _show(note: Note) -> None:
+    console.fields(
+        (
+            ("Note", note.id),
+            ("Mission", note.mission_id),
+            ("Added", console.ago(note.created_at)),
+            ("Kind", note.kind),
+            ("By", _author(note)),
+            ("State", _state(note)),
+            ("Text", note.text),
+            ("Because", note.because),
+            ("Path", console.path(note.path) if note.path else None),
+            ("Withdrawn", note.withdrawn_reason),
+        )
+    )
 
 
 def _author(note: Note) -> str:

@@ -34,6 +34,7 @@ from ..client.models import (
     SortieRemove,
     SortieStart,
     SortieUnblock,
+    SortieUpdate,
 )
 from ..context import mission_id, this_agent
 from ..output import console, tables
@@ -44,7 +45,11 @@ EXAMPLES = """\
   fleetctl sortie start srt-1a2b3c4d --agent specialist-1
   fleetctl sortie progress srt-1a2b3c4d --percent 40 --note "Fields are there"
   fleetctl sortie complete srt-1a2b3c4d"""
+UPDATE_EXAMPLES = """\
+  fleetctl sortie update srt-1a2b3c4d --after srt-5e6f7a8b
+  fleetctl sortie update srt-1a2b3c4d --no-after --priority high"""
 LIST_EXAMPLES = """\
+  fleetctl sortie list --ready
   fleetctl sortie list --status blocked
   fleetctl sortie list --agent alice"""
 COLUMNS = (
@@ -54,6 +59,7 @@ COLUMNS = (
     Column("AGENT", matters=2, cut="middle", least=10),
     Column("TITLE", cut="end", least=18),
 )
+WAITS_FOR = Column("WAITS FOR", matters=1, cut="end", least=12)
 
 # The commands that report on a sortie: name, summary, what completes its id, request, outcome.
 REPORTS: tuple[tuple[str, str, str, Callable[..., Mutation[Sortie]], str], ...] = (
@@ -84,12 +90,36 @@ def register(subparsers: Subparsers) -> None:
         metavar="PATH",
         help="a file that the sortie changes; may be repeated",
     )
+    create.add_argument(
+        "--after",
+        action="append",
+        default=[],
+        completes="sortie.open",
+        metavar="ID",
+        help="a sortie to complete first; may be repeated",
+    )
     create.add_argument("--assign-to", completes="agent", help="the agent for the sortie")
     create.add_argument(
         "--priority",
         choices=get_args(Priority),
         default="medium",
         help="the priority (default: medium)",
+    )
+    update = _sortie_command(
+        actions, "update", _run_update, "Change fields of a sortie.", "sortie.open", UPDATE_EXAMPLES
+    )
+    update.add_argument("--title", metavar="TEXT", help="the new title")
+    update.add_argument("--description", metavar="TEXT", help="the new description")
+    update.add_argument("--priority", choices=get_args(Priority), help="the new priority")
+    update.add_argument(
+        "--after",
+        action="append",
+        completes="sortie.open",
+        metavar="ID",
+        help="the sortie waits for this one, and no longer for others; may be repeated",
+    )
+    update.add_argument(
+        "--no-after", action="store_true", help="the sortie waits for no other sortie"
     )
     assign = _sortie_command(
         actions, "assign", _run_assign, "Assign a sortie to an agent.", "sortie.waiting"
@@ -134,15 +164,20 @@ def register(subparsers: Subparsers) -> None:
     listing.add_argument(
         "--status", choices=get_args(SortieStatus), help="only sorties in this state"
     )
+    listing.add_argument(
+        "--ready",
+        action="store_true",
+        help="only open sorties that are not blocked and wait for no other sortie",
+    )
     agent_option(listing, "only sorties of this agent")
     # The spelling of before.
     listing.add_argument("--assigned-to", dest="agent", completes="agent", help=SUPPRESS)
 
 
 def _sortie_command(
-    actions: Subparsers, name: str, run: Run, summary: str, completes: str
+    actions: Subparsers, name: str, run: Run, summary: str, completes: str, examples: str = ""
 ) -> CommandParser:
-    parser = command(actions, name, run, summary)
+    parser = command(actions, name, run, summary, examples)
     parser.add_argument("sortie_id", completes=completes)
     return parser
 
@@ -168,9 +203,32 @@ def _run_create(args: Namespace) -> int:
                 assigned_to=args.assign_to,
                 priority=args.priority,
                 agent_id=this_agent(),
+                depends_on=args.after,
             )
         )
     return console.result(args, sortie, f"Sortie created: {sortie.id}", f"Title: {sortie.title}")
+
+
+def _run_update(args: Namespace) -> int:
+    given = (args.title, args.description, args.priority, args.after)
+    if given == (None, None, None, None) and not args.no_after:
+        raise UsageError(
+            "There is nothing to change. Use --title, --description, --priority, --after or"
+            " --no-after."
+        )
+    if args.no_after and args.after:
+        raise UsageError("--after and --no-after exclude each other.")
+    sortie = call(
+        SortieUpdate(
+            sortie_id=args.sortie_id,
+            title=args.title,
+            description=args.description,
+            priority=args.priority,
+            depends_on=[] if args.no_after else args.after,
+            agent_id=this_agent(),
+        )
+    )
+    return console.result(args, sortie, f"Sortie updated: {_named(sortie)}")
 
 
 def _run_assign(args: Namespace) -> int:
@@ -227,6 +285,8 @@ def _show(sortie: Sortie) -> None:
             ("Priority", sortie.priority),
             ("Assigned to", sortie.assigned_to),
             ("Progress", f"{sortie.progress}%"),
+            ("Depends on", ", ".join(sortie.depends_on)),
+            ("Waits for", ", ".join(sortie.waits_for)),
             ("Notes", sortie.progress_notes),
             ("Blocked", sortie.blocked_reason),
             ("Result", sortie.result),
@@ -237,20 +297,31 @@ def _show(sortie: Sortie) -> None:
     )
 
 
+def _named(sortie: Sortie) -> str:
+    waits = f", waits for {', '.join(sortie.waits_for)}" if sortie.waits_for else ""
+    return f"{sortie.id}  {sortie.title}{waits}"
+
+
 def _run_list(args: Namespace) -> int:
     with Fleet() as client:
         chosen = mission_id(client, args.mission)
         page = client.call(
-            SortieList(mission_id=chosen, status=args.status, assigned_to=args.agent)
+            SortieList(
+                mission_id=chosen, status=args.status, assigned_to=args.agent, ready=args.ready
+            )
         )
+    # Most plans have no dependencies, and then no column of them.
+    waits = any(each.waits_for for each in page.sorties)
     rows = [
         (
             each.id,
             each.status,
             console.percent_bar(each.progress),
             each.assigned_to or "",
+            *([", ".join(each.waits_for)] if waits else []),
             each.title,
         )
         for each in page.sorties
     ]
-    return tables.show(args, page.sorties, COLUMNS, rows, "No sorties found.")
+    columns = (*COLUMNS[:-1], *([WAITS_FOR] if waits else []), COLUMNS[-1])
+    return tables.show(args, page.sorties, columns, rows, "No sorties found.")

@@ -29,10 +29,13 @@ def installer(prefix: Path) -> str:
     return "uv pip" if importlib.util.find_spec("pip") is None else "pip"
 
 
-def install_command(prefix: Path | None = None) -> str:
-    """Return the command that installs it, for the way in which fleetctl itself was installed."""
+def install_command(prefix: Path | None = None, wanted: str | None = None) -> str:
+    """Return the command that installs it, for the way in which fleetctl itself was installed.
+
+    ``wanted`` is the requirement of another extra.
+    """
     prefix = Path(sys.prefix) if prefix is None else prefix
-    wanted = shlex.quote(requirement())
+    wanted = shlex.quote(wanted or requirement())
     by = installer(prefix)
     if by == "uv tool":
         return f"uv tool install --with {wanted} {shlex.quote(_source(prefix))}"
@@ -44,17 +47,18 @@ def install_command(prefix: Path | None = None) -> str:
     return f"{python} -m pip install {wanted}"
 
 
-def requirement() -> str:
-    """Return what fleetd's own metadata asks for under the extra ``mcp``."""
+def requirement(extra: str = "mcp", package: str = "mcp", otherwise: str = "mcp>=2.3") -> str:
+    """Return what fleetd's own metadata asks for under an extra, ``otherwise`` in a checkout."""
     try:
         known = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:  # it runs from a checkout
         known = []
     for each in known:
         name, _, marker = each.partition(";")
-        if 'extra == "mcp"' in marker.replace("'", '"') and name.strip().startswith("mcp"):
+        of_extra = f'extra == "{extra}"' in marker.replace("'", '"')
+        if of_extra and name.strip().startswith(package):
             return name.strip().replace(" ", "")
-    return "mcp>=2.3"
+    return otherwise
 
 
 def _source(prefix: Path) -> str:

@@ -16,6 +16,12 @@ from .installation import run_program
 # What only a shell understands; each command that one runs ends in some of it.
 _SHELLS_MARKS = ("2>", "||", ";")
 
+# Ids of sessions: no dash in front, which would make an option of it, and nothing a shell reads.
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", re.ASCII)
+# For Gemini CLI a number is a place in its list, and "latest" the newest session.
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
+_SES = re.compile(r"ses_[A-Za-z0-9]{1,124}", re.ASCII)
+
 # The hook itself gives up after 1 s, before a compaction after 5 s.
 SOON_S = 5
 # The most that Codex allows for these; it warns of more.
@@ -95,8 +101,13 @@ class Harness(NamedTuple):
     always: int = 0
     # From this version on a hook is started without a shell, with its words in "args".
     direct_since: tuple[int, ...] = ()
-    # The command that opens a session again; {} is its id.
-    resume: str = ""
+    # The words after the executable that open a session again; {} is its id.
+    resume: tuple[str, ...] = ()
+    # Those that begin a session with a first prompt, and stay in it; {} is the prompt. It may begin
+    # with a dash.
+    begin: tuple[str, ...] = ()
+    # What its ids of sessions look like. Nothing else comes into a command.
+    session_id: re.Pattern[str] = _TOKEN
 
     def user_file(self) -> Path:
         """Return the settings file that holds for every project of this user."""
@@ -216,7 +227,8 @@ def _compaction(name: str, *, words: bool = False) -> HookEvent:
 
 CLAUDE = Harness(
     name="claude",
-    resume="claude --resume {}",
+    resume=("--resume", "{}"),
+    begin=("--", "{}"),
     title="Claude Code",
     executables=("claude",),
     directory=_home("CLAUDE_CONFIG_DIR", ".claude"),
@@ -255,7 +267,8 @@ CLAUDE = Harness(
 )
 CODEX = Harness(
     name="codex",
-    resume="codex resume {}",
+    resume=("resume", "{}"),
+    begin=("--", "{}"),
     title="Codex CLI",
     executables=("codex",),
     directory=_home("CODEX_HOME", ".codex"),
@@ -285,7 +298,9 @@ CODEX = Harness(
 )
 GEMINI = Harness(
     name="gemini",
-    resume="gemini --resume {}",
+    resume=("--resume", "{}"),
+    begin=("--prompt-interactive={}",),
+    session_id=_UUID,
     title="Gemini CLI",
     executables=("gemini",),
     directory=_gemini_home,
@@ -313,7 +328,9 @@ GEMINI = Harness(
 )
 OPENCODE = Harness(
     name="opencode",
-    resume="opencode --session {}",
+    resume=("-s", "{}"),
+    begin=("--prompt={}",),
+    session_id=_SES,
     title="OpenCode",
     executables=("opencode",),
     directory=_opencode_home,
@@ -326,7 +343,8 @@ OPENCODE = Harness(
 )
 CURSOR = Harness(
     name="cursor",
-    resume="cursor-agent --resume {}",
+    resume=("--resume", "{}"),
+    begin=("--", "{}"),
     title="Cursor",
     executables=("cursor-agent", "cursor"),
     directory=_home("", ".cursor"),
@@ -348,7 +366,8 @@ CURSOR = Harness(
 )
 COPILOT = Harness(
     name="copilot",
-    resume="copilot --resume={}",
+    resume=("--resume={}",),
+    begin=("--interactive={}",),
     title="Copilot CLI",
     executables=("copilot",),
     directory=_home("COPILOT_HOME", ".copilot"),
@@ -377,7 +396,7 @@ COPILOT = Harness(
 )
 ANTIGRAVITY = Harness(
     name="antigravity",
-    resume="agy --conversation {}",
+    resume=("--conversation", "{}"),
     title="Antigravity CLI",
     executables=("agy",),
     directory=_antigravity_home,

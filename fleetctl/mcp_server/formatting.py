@@ -21,6 +21,7 @@ from fleetd.protocol.records import (
     Sortie,
 )
 from fleetd.protocol.requests.attention import AgentState, EditConflict
+from fleetd.protocol.requests.search import SearchHit
 from fleetd.protocol.types import CLOSED_SORTIE
 
 # Some CLIs cut an answer that is too long, others refuse it.
@@ -108,7 +109,8 @@ def sortie_line(sortie: Sortie, me: str | None) -> str:
     is_open = sortie.status not in ("completed", "failed")
     about = words(sortie.description, sortie.author, me, by=sortie.author) if is_open else ""
     told = "".join(f" - {each}" for each in (about, notes) if each)
-    return f"{sortie.id} {state}: {words(sortie.title, sortie.author, me)}{who}{told}{files}"
+    waits = f" (waits for {', '.join(sortie.waits_for)})" if sortie.waits_for else ""
+    return f"{sortie.id} {state}: {words(sortie.title, sortie.author, me)}{who}{waits}{told}{files}"
 
 
 def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:
@@ -144,6 +146,14 @@ def message_block(message: Message, me: str) -> str:
 def quoted(text: str) -> str:
     """Return the lines of a message, each marked as its sender's."""
     return "\n".join(f"> {line}".rstrip() for line in bounded(text, BODY_CHARS).splitlines())
+
+
+def hit_line(hit: SearchHit, me: str | None) -> str:
+    """Return what a search found: when, what, whose, and its words as a quotation."""
+    who = "you" if me is not None and hit.agent_id == me else hit.agent_id or "a person"
+    about = ", ".join(filter(None, (hit.id, hit.mission_id)))
+    head = f"{hit.timestamp[:19]}Z {hit.kind} of {who}{f' ({about})' if about else ''}"
+    return f"{head}: {quote(hit.excerpt, LINE_CHARS)}"
 
 
 def agent_line(agent: Agent, me: str | None) -> str:

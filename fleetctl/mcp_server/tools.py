@@ -11,6 +11,7 @@ from fleetd.protocol.request import Request
 from fleetd.protocol.requests.agent import AgentList, AgentNote, Lines
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointCreate
+from fleetd.protocol.requests.handoff import HandoffAsk
 from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, Purpose
 from fleetd.protocol.requests.message import (
     MessageAck,
@@ -30,6 +31,7 @@ from fleetd.protocol.requests.mission import (
 )
 from fleetd.protocol.requests.note import NoteAdd, NoteWithdraw
 from fleetd.protocol.requests.recovery import RecoveryContextGet
+from fleetd.protocol.requests.search import SearchQuery
 from fleetd.protocol.requests.sortie import (
     SortieBlock,
     SortieComplete,
@@ -49,6 +51,7 @@ from fleetd.protocol.types import (
     NoteText,
     Path,
     Percent,
+    SearchKind,
     SortieId,
     Text,
     Title,
@@ -131,6 +134,7 @@ class NewSortieArguments(Arguments, frozen=True, kw_only=True):
     description: Text | None = None
     files: Files | None = None
     assigned_to: AgentId | None = None
+    after: Annotated[list[SortieId], Meta(max_length=200)] | None = None
 
 
 class PlanArguments(Arguments, frozen=True, kw_only=True):
@@ -147,7 +151,13 @@ async def plan(session: Session, asked: PlanArguments) -> str:
         raise InvalidParams("goal and sorties are missing.", hint="Give a goal, sorties, or both.")
     agent = await session.me()
     pieces = [
-        NewSortie(each.title, each.description, each.files or [], each.assigned_to)
+        NewSortie(
+            each.title,
+            each.description,
+            each.files or [],
+            each.assigned_to,
+            depends_on=each.after or [],
+        )
         for each in asked.sorties or ()
     ]
     if asked.goal:
@@ -245,7 +255,7 @@ def _next(sorties: list[Sortie], me: str) -> str:
     mine = [each for each in sorties if each.assigned_to == me]
     for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
         for each in whose:
-            if each.status == state:
+            if each.status == state and not each.waits_for:
                 return f"\nNext: {formatting.sortie_line(each, me)}"
     if all(each.status in ("completed", "failed") for each in sorties):
         return "\nNo sortie is open: plan more, or end the mission with finish."
@@ -408,6 +418,7 @@ async def briefing(session: Session, _asked: NoArguments) -> str:
 LONGEST_WAIT_S = 50
 DEFAULT_LEASE_S = 600
 MESSAGES = 20
+HITS = 20
 
 Lease = Annotated[
     int, Meta(ge=1, le=LONGEST_LEASE_MS // 1_000, description=f"default {DEFAULT_LEASE_S}")
@@ -560,6 +571,26 @@ async def ack(session: Session, asked: AckArguments) -> str:
     return formatting.listed(lines)
 
 
+class HandoffArguments(Arguments, frozen=True, kw_only=True):
+    """The agent CLI that is to continue the work."""
+
+    to: Literal["claude", "codex", "gemini", "opencode", "copilot", "cursor"]
+
+
+@tool(
+    "Ask your user to hand your work to another agent CLI. It moves when they confirm.",
+    repeats=True,
+)
+async def handoff(session: Session, asked: HandoffArguments) -> str:
+    """Ask a person for a hand-off; no tool begins one."""
+    agent = await session.me()
+    await session.ask(HandoffAsk(agent.id, asked.to))
+    return (
+        "Your user is asked, and nothing has moved. They confirm with:"
+        f" fleetctl handoff {agent.id} --to {asked.to}. End your turn, so that they can."
+    )
+
+
 @tool("List your running subagents and shells, and the agents that need a user.", reads=True)
 async def attention(session: Session, _asked: NoArguments) -> str:
     """Say what runs for the agent that asks, and who waits for a person."""
@@ -587,6 +618,35 @@ async def conflicts(session: Session, _asked: NoArguments) -> str:
     ordered = [*mine, *(each for each in found.conflicts if each not in mine)]
     lines = [formatting.conflict_line(each, me) for each in ordered]
     return formatting.listed([*lines, *([f"… {found.more} more"] if found.more else [])])
+
+
+class SearchArguments(Arguments, frozen=True, kw_only=True):
+    """What to find."""
+
+    query: Annotated[str, Meta(max_length=1_000)] = ""
+    path: Path | None = None
+    kind: SearchKind | None = None
+    mission_id: MissionId | None = None
+
+
+@tool(
+    "Search what agents were asked, said, ran and noted. All words must match; path: part of one.",
+    reads=True,
+)
+async def search(session: Session, asked: SearchArguments) -> str:
+    """Find what the log, mail and notes say, the newest first."""
+    agent = await session.known()
+    request = SearchQuery(
+        asked.query, asked.mission_id, kind=asked.kind, path=asked.path, limit=HITS
+    )
+    page = await session.ask(request)
+    me = agent.id if agent else None
+    lines = [formatting.hit_line(each, me) for each in page.hits] or ["Nothing found."]
+    if page.more:
+        lines.append(f"… {page.more} more. Give more words, a kind or a path.")
+    if page.indexing is not None:
+        lines.append(f"Only the newest {page.indexing}% of the log is searchable yet.")
+    return formatting.listed(lines)
 
 
 @tool("List the agents on this machine and their work.", reads=True)

@@ -3,14 +3,15 @@
 from .agents import agents, mailbox
 from .artifacts.kinds import KINDS
 from .attention import conflicts
-from .checkpoints import checkpoints, diff, on_error
+from .checkpoints import checkpoints, diff, moments, on_error
 from .events import streams
 from .liveness import silence
 from .locks import locks, queue
 from .missions import missions, selection, sorties
 from .notes import notes
-from .recovery import restore
+from .recovery import handoff, restore
 from .sessions import record
 from .snapshots import codec, snapshots, triggers
+from .usage import budgets
 
 __all__ = ["KINDS"]

@@ -21,6 +21,7 @@ from msgspec import Raw
 from ..config import Config, Loaded
 from ..domain import rules  # noqa: F401 - registers them
 from ..domain.core.context import BatchSizes, Caller, Context, Facts
+from ..domain.core.event_log import settle
 from ..domain.core.idempotency import recall, remember
 from ..domain.core.registry import REGISTERED, may_use_reserve
 from ..domain.core.tx import (
@@ -37,6 +38,7 @@ from ..domain.redaction.requests import without_prompt, without_secrets
 from ..host import trace
 from ..host.clock import Uptime
 from ..host.file_system import FileSystem, with_real_paths
+from ..host.paths import opencode_database
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Request
 from ..protocol.types import Noun
@@ -55,6 +57,7 @@ from .hooks.sighting_counts import SightingCounts
 from .metrics.counters import TimerHealth, Traffic
 from .process_watcher import ProcessWatcher
 from .projects import Projects, refuse_ignored
+from .usage.noted import NotedTranscripts
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -199,6 +202,7 @@ class Engine:
         self.process_watcher = ProcessWatcher()
         self.session_queue = SessionQueue()
         self.sightings = SightingCounts()
+        self.transcripts = NotedTranscripts(str(opencode_database()))
         self.spool = Spool(loaded.spool)
         self.clock = clock or self.store.now_ms
         self.uptime = uptime or self.store.uptime
@@ -465,7 +469,15 @@ class OnBehalf:
     ) -> Callable[[Tx], T]:
         engine, begun = self._engine, time.monotonic_ns()
         args, named, facts = engine.store.as_stored((args, named, self._facts))
-        return lambda tx: rule(tx, engine.context(self._caller, facts, begun), *args, **named)
+
+        def work(tx: Tx) -> T:
+            ctx = engine.context(self._caller, facts, begun)
+            result = rule(tx, ctx, *args, **named)
+            if tx.changes:
+                settle(tx, ctx)
+            return result
+
+        return work
 
 
 def _kind(rule: Callable[..., Any]) -> Hashable:

@@ -28,6 +28,7 @@ from .hooks.sightings import write_sightings
 from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
+from .usage.reading import write_noted_last
 
 log = logging.getLogger("fleetd")
 SPOOL_S = 1.0
@@ -90,6 +91,7 @@ async def open_engine(
             raise _only(group) from None
         with trio.CancelScope(shield=True):
             await write_sightings(engine)
+            await write_noted_last(engine)
             await leave_cluster(engine)
             await engine.outbox.drain()
             await engine.store.last_look()

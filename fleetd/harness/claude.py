@@ -398,6 +398,7 @@ class Claude(Adapter):
             previous_session_id=text(payload, "previous_session_id"),
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
+            subagent_transcript_path=path(payload.get("agent_transcript_path"), None),
             moment=text(payload, "timestamp"),
             injects=named in self._injecting,
             denies=self._denying and named == "PreToolUse" and bool(call.edits),

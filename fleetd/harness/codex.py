@@ -80,6 +80,7 @@ class Codex(Adapter):
             subagent=inner,
             cwd=cwd,
             transcript_path=path(payload.get("transcript_path"), None),
+            subagent_transcript_path=path(payload.get("agent_transcript_path"), None),
             injects=named in INJECTING,
             denies=named == "PreToolUse" and bool(_edits(call)),
             # A subagent's rollout may begin with its parent's.

@@ -67,6 +67,8 @@ class OpenCode(Adapter):
     """The adapter for OpenCode."""
 
     name = "opencode"
+    # Its plugin runs in OpenCode itself.
+    in_process = True
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""

@@ -17,6 +17,7 @@ from .report import (
     Happenings,
     Payload,
     PlanItem,
+    PlanLink,
     Planned,
     PlanProposed,
     PlanStatus,
@@ -412,6 +413,8 @@ def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
 
 ITEM_CHARS = 500
 ITEMS = 1_000
+# So many tasks that one waits for, or that wait for it, are read of a list.
+LINKS = 200
 _WORDS = ("content", "text", "title", "subject", "step", "description")
 LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos", "updatetodo"))
 
@@ -484,22 +487,46 @@ def _task_created(call: ToolCall) -> tuple[Planned, ...]:
     words = text(call.given, "subject", most=ITEM_CHARS) or text(made, "subject", most=ITEM_CHARS)
     if words is None:
         return ()
-    return _one(PlanItem(text=words, status="pending", id=_id(made, "id")))
+    named = _id(made, "id")
+    links = _links(call.given, named)
+    return _one(PlanItem(text=words, status="pending", id=named), links=links)
 
 
 def _task_updated(call: ToolCall) -> tuple[Planned, ...]:
-    """Return the change of one task; without a new status nothing is known that would matter."""
+    """Return the change of one task: its new status, and what it waits for."""
     named = _id(call.given, "taskId", "task_id") or _id(call.result, "taskId")
     status = _STATUSES.get(text(call.given, "status") or "")
-    if named is None or status is None or call.result.get("success") is False:
+    if named is None or call.result.get("success") is False:
         return ()
+    links = _links(call.given, named)
+    if status is None:
+        return _one(links=links) if links else ()
     words = text(call.given, "subject", most=ITEM_CHARS) or ""
-    return _one(PlanItem(text=words, status=status, id=named))
+    return _one(PlanItem(text=words, status=status, id=named), links=links)
 
 
-def _one(item: PlanItem) -> tuple[Planned, ...]:
+# Each names tasks that the one in question waits for, or that wait for it.
+_WAITS_FOR = ("blockedBy", "addBlockedBy", "removeBlockedBy")
+_IS_AWAITED_BY = ("blocks", "addBlocks", "removeBlocks")
+
+
+def _links(given: Payload, named: str | None) -> tuple[PlanLink, ...]:
+    """Return what a call says about which task waits for which."""
+    links: list[PlanLink] = []
+    for name in (*_WAITS_FOR, *_IS_AWAITED_BY):
+        told = given.get(name)
+        for each in told[:LINKS] if isinstance(told, list) else ():
+            other = _id({"id": each}, "id")
+            if named is None or other is None or other == named:
+                continue
+            item, on = (named, other) if name in _WAITS_FOR else (other, named)
+            links.append(PlanLink(item=item, on=on, ends=name.startswith("remove")))
+    return tuple(links)
+
+
+def _one(*items: PlanItem, links: tuple[PlanLink, ...] = ()) -> tuple[Planned, ...]:
     """Return what is told of one task: Claude keeps one list of them for the whole session."""
-    return (Planned(items=(item,), whole=False, shared=True),)
+    return (Planned(items=items, whole=False, shared=True, links=links),)
 
 
 def _id(source: Payload, *names: str) -> str | None:

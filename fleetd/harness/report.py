@@ -82,16 +82,25 @@ class PlanItem(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
+class PlanLink(msgspec.Struct, frozen=True):
+    """The step ``item`` of a plan waits for the step ``on``, or no more; both by their ids."""
+
+    item: str
+    on: str
+    ends: bool = False
+
+
 class Planned(Happening, frozen=True):
     """The plan changed: ``whole`` lists replace the plan, others change the items they name.
 
     In a partial list an empty ``text`` means that the text stays as it is. ``shared`` says that a
-    session and its subagents have this plan in common.
+    session and its subagents have this plan in common. ``links`` are news of what waits for what.
     """
 
     items: tuple[PlanItem, ...]
     whole: bool
     shared: bool = False
+    links: tuple[PlanLink, ...] = ()
 
 
 class Compacting(Happening, frozen=True):
@@ -299,7 +308,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     transcript. ``request_opening`` is the first text of a request to the model that is about to
     be sent: text in the reply stands behind it, in this one request only. Nothing else is told
     then, and nothing is recorded; it is empty where the reply can hold nothing. ``version`` is the
-    harness's, where it is told.
+    harness's, where it is told. ``subagent_transcript_path`` is a subagent's own transcript.
     """
 
     harness: str
@@ -310,6 +319,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     previous_session_id: str | None = None
     cwd: Path | None = None
     transcript_path: Path | None = None
+    subagent_transcript_path: Path | None = None
     moment: str | None = None
     injects: bool = False
     denies: bool = False
@@ -337,6 +347,8 @@ class Adapter:
     """The top-level fields of its payloads, whatever the event; None where no list is complete."""
     versions_in_transcripts = False
     """Whether transcripts tell the version, so that it is worth looking there."""
+    in_process = False
+    """Whether it tells by itself, not by a process below it: then the client is the agent."""
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.

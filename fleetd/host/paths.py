@@ -45,6 +45,12 @@ def config_path(env: Mapping[str, str] = os.environ) -> Path:
     return _dirs()[1] / "config.toml"
 
 
+def opencode_database(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the database in which OpenCode keeps its sessions, on every platform."""
+    data = env.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "opencode" / "opencode.db"
+
+
 def state_path() -> Path:
     """Return the directory for state: ``fleet`` in ``XDG_STATE_HOME``, else the platform's."""
     return Path(socket_place.state_path())

@@ -74,6 +74,12 @@ def agent_behind(client: int) -> tuple[int, str | None] | None:
     return None
 
 
+def itself(client: int) -> tuple[int, str | None] | None:
+    """Return a client that is an agent itself, and when it was started; None when it is gone."""
+    stat = _stat(client)
+    return (client, stat.started) if stat is not None and stat.started is not None else None
+
+
 def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)

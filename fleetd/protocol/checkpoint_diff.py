@@ -9,6 +9,8 @@ Value = str | int | list[str] | None
 class Compared(Record, frozen=True, kw_only=True):
     """One side of a comparison: a checkpoint, or with a null ``checkpoint_id`` what is now.
 
+    With ``moment`` it is the state at ``timestamp``, made from a checkpoint and events.
+
     ``mission_status`` is null where a checkpoint does not know it. ``seq`` is the event it was
     taken at: the side with the lower one is the older.
     """
@@ -22,6 +24,7 @@ class Compared(Record, frozen=True, kw_only=True):
     progress_percent: int
     total_sorties: int
     completed_sorties: int
+    moment: bool = False
 
 
 class FieldChange(Record, frozen=True, kw_only=True):

@@ -51,6 +51,7 @@ _MISSIONS = (
     EventType("mission_failed", ("The mission was given up", ": {reason}"), "red"),
     EventType("mission_cancelled", ("The mission was {ending}",), "yellow"),
     EventType("mission_reopened", ("The mission goes on: its session is back",), activity=False),
+    EventType("mission_changed", ("Work elsewhere changed the mission",), activity=False),
     EventType("mission_deleted", ("A mission was deleted", ", with {sorties}"), activity=False),
 )
 _SORTIES = (

@@ -40,9 +40,10 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissionCreated(Payload, frozen=True, kw_only=True):
-    """A mission was created."""
+    """A mission was created; ``origin`` is ``session`` if it was made by itself for one."""
 
     title: str
+    origin: Literal["session"] | None = None
 
 
 class MissionStarted(Payload, frozen=True, kw_only=True):
@@ -87,6 +88,10 @@ class MissionCancelled(Payload, frozen=True, kw_only=True):
 
 class MissionReopened(Payload, frozen=True, kw_only=True):
     """A mission that ended with its session is open again, because the session resumed."""
+
+
+class MissionChanged(Payload, frozen=True, kw_only=True):
+    """Sorties, locks, mail or notes left a mission or came to it with work in another one."""
 
 
 class MissionDeleted(Payload, frozen=True, kw_only=True):

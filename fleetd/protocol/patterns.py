@@ -28,6 +28,7 @@ ID_PREFIXES = {
     "message": "msg",
     "recovery": "rcv",
     "note": "nte",
+    "handoff": "hnd",
 }
 
 Priority = Literal["low", "medium", "high", "critical"]
@@ -63,6 +64,8 @@ RunningKind = Literal["subagent", "shell", "teammate", "schedule", "task"]
 NoteKind = Literal["decision", "ruled-out", "constraint", "finding"]
 # Whose word a note is: a person's, an agent's, or nobody's, as fleetd saw it happen.
 NoteOrigin = Literal["person", "agent", "fact"]
+# What a search finds: mail, notes, and what events tell of.
+SearchKind = Literal["event", "mail", "note", "prompt", "answer", "command", "file"]
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]
@@ -72,10 +75,12 @@ ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure"
 StorageLocation = Literal["sqlite", "file"]
 RecoveryState = Literal["pending", "briefed", "resumed", "unconfirmed"]
 Scope = Literal["mission", "agent"]
+# An agent asked for it, it awaits its session, or how it ended.
+HandoffState = Literal["asked", "pending", "completed", "expired", "cancelled", "failed"]
 # Why a mission waits for recovery.
 CandidateReason = Literal["silent", "agent_lost"]
 # What a mission is looked for, and what says that it is meant.
-SelectionPurpose = Literal["work", "briefing", "recovery"]
+SelectionPurpose = Literal["work", "briefing", "recovery", "report"]
 SelectionReason = Literal["take_over", "agent", "directory", "project", "only"]
 # What has a row and a file.
 Noun = Literal["checkpoint", "snapshot"]

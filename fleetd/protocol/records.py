@@ -15,6 +15,7 @@ from .types import (
     CandidateReason,
     ClosedReason,
     DeliveryStatus,
+    HandoffState,
     LockStatus,
     MissionOrigin,
     MissionStatus,
@@ -112,17 +113,21 @@ class SortieState(Record, frozen=True):
     updated_at: str = ""
     started_at: str | None = None
     completed_at: str | None = None
+    depends_on: list[str] = []
 
 
 class Sortie(SortieState, frozen=True, kw_only=True):
     """One piece of a mission, done by one agent.
 
-    ``author`` is the agent that wrote the title; null for a person or if unknown.
+    ``author`` is the agent that wrote the title; null for a person or if unknown. ``depends_on``
+    are the sorties that are to be completed first, ``waits_for`` those of them that are not. A
+    closed sortie waits for none.
     """
 
     mission_id: str
     recovery_context: RecoveryContext | None = None
     author: str | None = None
+    waits_for: list[str] = []
 
 
 class WorkNote(Record, frozen=True, kw_only=True):
@@ -431,6 +436,30 @@ class Recovery(Record, frozen=True, kw_only=True):
     created_at: str
     briefed_at: str | None
     resumed_at: str | None
+
+
+class Handoff(Record, frozen=True, kw_only=True):
+    """A hand-off of an agent's work to a new session of the agent CLI ``harness``.
+
+    It is ``asked`` for by the agent, or ``pending`` until ``expires_at``, or it ended as
+    ``completed``, ``expired``, ``cancelled`` or ``failed`` with the ``reason``. The session begins
+    in ``cwd`` with the agent id ``successor_id``. ``undo_checkpoint_id`` undoes a completed one.
+    """
+
+    id: str
+    agent_id: str
+    successor_id: str | None = None
+    harness: str
+    mission_id: str
+    mission_title: str
+    cwd: str | None = None
+    state: HandoffState
+    reason: str | None = None
+    checkpoint_id: str | None = None
+    undo_checkpoint_id: str | None = None
+    created_at: str
+    expires_at: str | None = None
+    ended_at: str | None = None
 
 
 class Event(Record, frozen=True, kw_only=True):

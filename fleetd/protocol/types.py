@@ -39,6 +39,7 @@ MessageId = RecordId
 RecoveryId = RecordId
 CheckpointId = RecordId
 NoteId = RecordId
+HandoffId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
 SnapshotId = Annotated[str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])]
@@ -54,6 +55,9 @@ NOTE_CHARS = 2_000
 NoteText = Annotated[str, Meta(max_length=NOTE_CHARS)]
 Path = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=CLEAN_PATH)]
 Files = Annotated[list[Path], Meta(max_length=10_000)]
+DependsOn = Annotated[list[SortieId], Meta(max_length=1_000)]
+# SHA-1 or SHA-256.
+CommitId = Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}$(?!\n)")]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 86_400_000)]
 LONGEST_LEASE_MS = 7 * 86_400_000
@@ -61,3 +65,5 @@ ThresholdMs = Annotated[int, Meta(ge=0, le=30 * 86_400_000)]
 LeaseMs = Annotated[int, Meta(ge=1, le=LONGEST_LEASE_MS)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
+# What came back out of a checkpoint is found before all that has a place in the log.
+SearchPlace = Annotated[int, Meta(ge=-(2**62), le=2**62)]

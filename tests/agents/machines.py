@@ -3,13 +3,15 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tests.agents import anthropic, generate, packages, responses
 from tests.agents.packages import Package
-from tests.agents.running import Outside, Run, converse, run, talk
+from tests.agents.running import Outside, Run, converse, run, seated, talk
 from tests.agents.server import Dialect
+from tests.support.terminal import Terminal
 
 CODEX_MODEL = "gpt-5.5"
 # The model that Codex takes by itself calls its tools from one program, in a tool named exec.
@@ -79,6 +81,29 @@ class Claude:
             lambda line: '"type":"result"' in line,
         )
 
+    def typed(
+        self, text: str, answered: Callable[[int], Sequence[str] | None], **variables: str
+    ) -> Run:
+        """Type a prompt into a session, and what follows each answer, None to end it."""
+        told = 0
+
+        def prompts(*texts: str) -> list[str]:
+            said = [
+                {"type": "user", "message": {"role": "user", "content": each}} for each in texts
+            ]
+            return [json.dumps(line) for line in said]
+
+        def hears(line: str) -> Sequence[str] | None:
+            nonlocal told
+            if '"type":"result"' not in line:
+                return ()
+            following = answered(told)
+            told += 1
+            return None if following is None else prompts(*following)
+
+        argv = [*self._argv, "--input-format", "stream-json"]
+        return talk(argv, self._proxy, self._settings | variables, prompts(text), hears)
+
     def asked(self, text: str, asks: Callable[[str], None], *words: str) -> Run:
         """Give one prompt in a session whose user is asked, and allow all that is asked.
 
@@ -104,6 +129,18 @@ class Claude:
         how = ["--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
         argv = [*self.package.argv, *self._quiet, *how, *words]
         return talk(argv, self._proxy, self._settings, [json.dumps(said)], hears)
+
+    def sits(self, argv: Sequence[str], directory: Path) -> AbstractContextManager[Terminal]:
+        """Run a command in a terminal whose Claude Code has asked its first questions already."""
+        place = Path(os.environ["HOME"], ".claude.json")
+        known = json.loads(place.read_text()) if place.exists() else {}
+        known |= {"hasCompletedOnboarding": True, "theme": "dark"}
+        known["customApiKeyResponses"] = {"approved": ["none"], "rejected": []}
+        known.setdefault("projects", {}).setdefault(str(directory), {})[
+            "hasTrustDialogAccepted"
+        ] = True
+        place.write_text(json.dumps(known))
+        return seated(argv, self._proxy, self._settings, directory)
 
     @property
     def _argv(self) -> list[str]:
@@ -160,6 +197,10 @@ class Codex:
     def go_on(self, text: str, **variables: str) -> Run:
         return self._run(["resume", "--last", text], variables)
 
+    def fork(self, session_id: str, text: str) -> Run:
+        """Give one prompt to a fork of a session, in a new process."""
+        return self._run(["fork", session_id, text], {})
+
     def asked(self, text: str, asks: Callable[[str, dict[str, Any]], Any]) -> Run:
         """Give one prompt in a session whose user trusts the hooks and is asked.
 
@@ -189,12 +230,28 @@ class Codex:
             answer = asks(line["method"], line["params"])
             return [json.dumps({"id": line["id"], "result": answer})]
 
-        client = {"name": "tests", "version": "1"}
-        begin = _rpc("initialize", clientInfo=client, capabilities={"experimentalApi": True})
-        begun = json.dumps({"method": "initialized"})
-        first = [begin, begun, _rpc("hooks/list", cwds=[str(Path.cwd())])]
+        first = [*_initialized(), _rpc("hooks/list", cwds=[str(Path.cwd())])]
         argv = [*self.package.argv, "app-server", "--enable", "default_mode_request_user_input"]
         return talk(argv, self._proxy, {}, first, hears)
+
+    def sits(self, argv: Sequence[str], directory: Path) -> AbstractContextManager[Terminal]:
+        """Run a command in a terminal whose user has trusted the hooks."""
+
+        def hears(said: str) -> Sequence[str] | None:
+            line = json.loads(said)
+            if "method" in line:
+                return ()
+            if line["id"] == "hooks/list":
+                edit = _trust(line["result"])
+                return [_rpc("config/batchWrite", edits=[edit], reloadUserConfig=True)]
+            return None if line["id"] == "config/batchWrite" else ()
+
+        with Path(os.environ["HOME"], ".codex", "config.toml").open("a") as config:
+            # Nor is a newer model offered.
+            config.write(f'\n[notice.model_migrations]\n"{CODEX_MODEL}" = "gpt-6-sol"\n')
+        first = [*_initialized(), _rpc("hooks/list", cwds=[str(directory)])]
+        talk([*self.package.argv, "app-server"], self._proxy, {}, first, hears)
+        return seated(argv, self._proxy, {}, directory)
 
     def _run(self, words: Sequence[str], variables: dict[str, str]) -> Run:
         how = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "--json"]
@@ -203,6 +260,12 @@ class Codex:
 
 def _rpc(method: str, **params: Any) -> str:
     return json.dumps({"id": method, "method": method, "params": params})
+
+
+def _initialized() -> list[str]:
+    client = {"name": "tests", "version": "1"}
+    begin = _rpc("initialize", clientInfo=client, capabilities={"experimentalApi": True})
+    return [begin, json.dumps({"method": "initialized"})]
 
 
 def _trust(listed: dict[str, Any]) -> dict[str, Any]:
@@ -273,6 +336,10 @@ class OpenCode:
     def prompt(self, text: str, *words: str, **variables: str) -> Run:
         argv = [*self.package.argv, "run", "--format", "json", *words, text]
         return run(argv, self._proxy, self._settings | variables)
+
+    def sits(self, argv: Sequence[str], directory: Path) -> AbstractContextManager[Terminal]:
+        """Run a command in a terminal."""
+        return seated(argv, self._proxy, self._settings, directory)
 
     def go_on(self, text: str, **variables: str) -> Run:
         return self.prompt(text, "--continue", **variables)

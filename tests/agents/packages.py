@@ -86,6 +86,32 @@ OPENCODE = Package(
     ("opencode-linux-x64", "bin", "opencode"),
 )
 
+# They count tokens in the files of agent CLIs; later versions need another Node or a program that
+# npm does not have for every platform.
+CCUSAGE = Package(
+    "ccusage",
+    "ccusage@18.0.11",
+    "18.0.11",
+    ("ccusage", "dist", "index.js"),
+    needs_node=True,
+)
+CCUSAGE_CODEX = Package(
+    "ccusage-codex",
+    "@ccusage/codex@18.0.11",
+    "18.0.11",
+    ("@ccusage/codex", "dist", "index.js"),
+    needs_node=True,
+)
+
+
+def fetched(package: Package) -> Package:
+    """Return a package of plain JavaScript that is there; raises NotHere where it cannot be."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        raise NotHere("npm and node are needed to install agent CLIs")
+    if not package.root.exists():
+        _install(package)
+    return package
+
 
 def installed(package: Package) -> Package:
     """Return a package that is there, in its pinned version; raises NotHere where it cannot be."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any
 
+from tests.support.terminal import Terminal, terminal
+
 LIMIT_S = 60
 LEAVING_S = 5
 # Every process of a run carries this in its environment, wherever it went.
@@ -128,6 +130,29 @@ def talk(
                 _type(process.stdin, typed)
             process.stdin.close()
         return ended("".join(heard) + _read(process).read())
+
+
+@contextmanager
+def seated(
+    argv: Sequence[str], proxy: Outside, settings: Mapping[str, str], directory: Path
+) -> Iterator[Terminal]:
+    """Run a command in a terminal, as a person does, until the block ends; nothing of it stays.
+
+    The terminal answers what programs ask it, such as where its cursor is. In one, CLIs look for
+    plugins and news, which no setting of theirs forbids: that they try is not held against them.
+    """
+    mark, tried = token_hex(8), len(proxy.tried)
+    environment = _environment(proxy, settings) | {_MARK: mark}
+    try:
+        with terminal(argv, env=environment, cwd=directory, columns=120, rows=40) as seat:
+            seat.screen.write_process_input = seat.press  # type: ignore[method-assign, assignment]
+            yield seat
+    finally:
+        for pid in _marked(mark):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not _ended(mark)
+        del proxy.tried[tried:]
 
 
 def _type(stdin: IO[str], lines: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import token_hex
 from typing import Any, Protocol
 
 from tests.agents.script import Asked, Kind, Reply, Script
@@ -72,6 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        # Claude Code keeps it with the message.
+        self.send_header("request-id", f"req_{token_hex(8)}")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

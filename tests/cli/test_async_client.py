@@ -93,18 +93,25 @@ async def test_events_are_followed_over_restarts_of_the_daemon(daemon, monkeypat
     monkeypatch.setattr(subscription, "LINK_GRACE_S", 0.0)
     links: list[Link] = []
     seen: list[int] = []
+    away = trio.Event()
+
+    def tell(link: Link) -> None:
+        links.append(link)
+        if link.state == "away":
+            away.set()
 
     async def append(fleet: AsyncFleet) -> None:
         for n in range(2 * MANY):
             await fleet.call(EventAppend("note_taken", data={"n": n}))
             if n == MANY:
                 await trio.to_thread.run_sync(daemon.kill)
+                await away.wait()
                 await trio.to_thread.run_sync(daemon.start)
 
     async with (
         AsyncFleet(daemon.socket) as fleet,
         trio.open_nursery() as nursery,
-        fleet.events(types=["note_taken"], on_link=links.append) as events,
+        fleet.events(types=["note_taken"], on_link=tell) as events,
     ):
         nursery.start_soon(append, fleet)
         while len(seen) < 2 * MANY:

@@ -44,7 +44,7 @@ def repository(home: Path, name: str) -> Path:
 
 def test_nobody_needs_anybody(daemon: Daemon, done: Done) -> None:
     assert done("attention").out == "No agent needs you.\n"
-    assert done("attention", "--json").json == {"agents": [], "more": 0}
+    assert done("attention", "--json").json == {"agents": [], "more": 0, "over_budget": []}
 
 
 def test_who_needs_a_person_and_the_command_that_goes_there(
@@ -151,13 +151,11 @@ def test_nothing_that_a_hook_tells_reaches_the_terminal_as_a_command(
 
 
 @pytest.mark.parametrize("name", [name for name, each in HARNESSES.items() if each.resume])
-def test_every_command_that_resumes_a_session_quotes_what_it_is_given(name: str) -> None:
+def test_an_id_that_no_cli_has_comes_into_no_command(name: str) -> None:
     class Agent:
         harness, cwd, session_id = name, "/home/a b", "s; rm -rf /"
 
-    told = way_to(Agent())  # type: ignore[arg-type]
-    assert told.startswith("cd '/home/a b' && ")
-    assert "'s; rm -rf /'" in told
+    assert way_to(Agent()) == "cd '/home/a b'"  # type: ignore[arg-type]
 
 
 class Following:
@@ -211,7 +209,9 @@ def test_following_tells_each_state_once_also_over_a_restart_of_the_daemon(
         second = json.loads(following.lines.get(timeout=20))
         assert (second["agent_id"], second["text"]) == ("claude-s-2", "Which port?")
         daemon.stop()
+        assert "waiting until it is back" in following.warnings.get(timeout=20)
         daemon.start()
+        assert following.warnings.get(timeout=20) == "fleetd is back."
         hook(done, "s-1", "PostToolUse", home, **BASH)
         hook(done, "s-1", "PermissionRequest", home, **BASH)
         again = json.loads(following.lines.get(timeout=20))
@@ -219,9 +219,6 @@ def test_following_tells_each_state_once_also_over_a_restart_of_the_daemon(
         assert again["since"] > first["since"]
         with pytest.raises(Empty):
             following.lines.get(timeout=0.3)
-        # The states come over another connection, which may have waited for the daemon first.
-        assert "waiting until it is back" in following.warnings.get(timeout=20)
-        assert following.warnings.get(timeout=20) == "fleetd is back."
     finally:
         following.end()
 

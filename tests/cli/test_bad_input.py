@@ -47,13 +47,12 @@ def test_start_it_with_systemctl_is_not_printed_where_there_is_no_systemd(
     [
         (("undo",), "fleetctl resume --checkpoint ID --rewind"),
         (("undo", "--yes"), "fleetctl resume --checkpoint ID --rewind"),
-        (("search", "login"), "fleetctl mission list"),
         (("ps",), "fleetctl status shows agents and missions, fleetctl agent list"),
         (("log", "-n", "5"), "fleetctl daemon logs"),
         (("help", "undo"), "fleetctl resume --checkpoint ID --rewind"),
     ],
 )
-def test_undo_search_ps_and_log_are_answered_with_the_right_command(run, home, argv, named):
+def test_undo_ps_and_log_are_answered_with_the_right_command(run, home, argv, named):
     result = run(*argv)
 
     assert (result.status, result.out) == (2, "")

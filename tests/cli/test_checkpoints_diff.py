@@ -112,6 +112,7 @@ def test_wrong_ids_and_options_are_refused(run, done, mission):
 
 def a_side(**more: object) -> dict[str, object]:
     return {
+        "moment": False,
         "checkpoint_id": None,
         "timestamp": "2026-01-05T12:00:00.000Z",
         "trigger": None,

@@ -169,13 +169,13 @@ def test_follow_goes_on_after_the_daemon_was_restarted(done, daemon, follow):
     assert next_event(process)["data"]["title"] == "Before"
 
     daemon.stop()
+    assert process.stderr is not None
+    assert "waiting until it is back" in process.stderr.readline()
     daemon.start()
     done("mission", "create", "After")
 
     assert next_event(process)["data"]["title"] == "After"
     assert process.wait(PATIENCE_S) == 0
-    assert process.stderr is not None
-    assert "waiting until it is back" in process.stderr.read()
 
 
 def test_ctrl_c_ends_following_quietly(done, mission, follow):
@@ -196,11 +196,11 @@ def test_following_a_store_that_was_replaced_starts_at_its_end(done, daemon, fol
     assert next_event(process)["data"]["title"] == "Before"
 
     daemon.stop()
+    assert process.stderr is not None
+    assert "The connection to fleetd ended" in process.stderr.readline()
     for file in (home / "data").glob("squawk.db*"):
         file.unlink()
     daemon.start()
-    assert process.stderr is not None
-    assert "The connection to fleetd ended" in process.stderr.readline()
     assert "from the end of the new log" in process.stderr.readline()
     # The subscription that follows this line may come after the next event: offer several.
     while process.poll() is None:

@@ -18,6 +18,7 @@ from fleetd.harness.report import (
     Paused,
     PermissionRequested,
     PlanItem,
+    PlanLink,
     Planned,
     PlanProposed,
     PromptSubmitted,
@@ -126,7 +127,17 @@ TOLD: list[tuple[str, str, tuple[AnyHappening, ...], dict[str, Any]]] = [
         (SubagentStarted("general-purpose"),),
         {"subagent": "acb594f61d1631b05", **INJECTS},
     ),
-    ("SubagentStop", PARENT, (SubagentEnded("PONG"),), {"subagent": "acb594f61d1631b05"}),
+    (
+        "SubagentStop",
+        PARENT,
+        (SubagentEnded("PONG"),),
+        {
+            "subagent": "acb594f61d1631b05",
+            "subagent_transcript_path": (
+                f"{TRANSCRIPTS}/{PARENT}/subagents/agent-acb594f61d1631b05.jsonl"
+            ),
+        },
+    ),
     (
         "TaskCompleted",
         "24a348d1-5aa2-479f-aefe-51d20940d6cf",
@@ -471,8 +482,46 @@ def test_task_tools_change_one_item(name: str, given: Any, result: Any, item: Pl
 
 
 @pytest.mark.parametrize(
+    ("name", "given", "links"),
+    [
+        (
+            "TaskUpdate",
+            {"taskId": "7", "addBlockedBy": ["1", 2], "addBlocks": ["9"]},
+            (PlanLink("7", "1"), PlanLink("7", "2"), PlanLink("9", "7")),
+        ),
+        ("TaskUpdate", {"taskId": "7", "blockedBy": ["1"]}, (PlanLink("7", "1"),)),
+        (
+            "TaskUpdate",
+            {"taskId": "7", "removeBlockedBy": ["1"]},
+            (PlanLink("7", "1", ends=True),),
+        ),
+        (
+            "TaskUpdate",
+            {"taskId": "7", "addBlockedBy": ["7", None, {}, "", "3"]},
+            (PlanLink("7", "3"),),
+        ),
+        ("TaskCreate", {"subject": "Parse", "blocks": ["1"]}, (PlanLink("1", "5"),)),
+    ],
+)
+def test_task_tools_tell_which_task_waits_for_which(name: str, given: Any, links: Any) -> None:
+    plan = tool(name, given, {"task": {"id": "5"}}).happenings[1]
+    assert isinstance(plan, Planned)
+    assert (plan.links, plan.shared, plan.whole) == (links, True, False)
+    assert bool(plan.items) == (name == "TaskCreate")
+
+
+def test_a_task_update_may_change_the_status_and_what_it_waits_for() -> None:
+    given = {"taskId": "7", "status": "in_progress", "addBlockedBy": ["1"]}
+    item = PlanItem("", "in_progress", "7")
+    told = Planned((item,), whole=False, shared=True, links=(PlanLink("7", "1"),))
+    assert tool("TaskUpdate", given, {"success": True}).happenings[1:] == (told,)
+
+
+@pytest.mark.parametrize(
     ("name", "given", "result"),
     [
+        ("TaskUpdate", {"taskId": "7", "addBlockedBy": "1"}, {}),
+        ("TaskUpdate", {"taskId": "7", "addBlockedBy": ["1"]}, {"success": False}),
         ("TaskUpdate", {"taskId": "7", "owner": "b"}, {"success": True}),
         ("TaskUpdate", {"taskId": "7", "status": "completed"}, {"success": False}),
         ("TaskUpdate", {"status": "completed"}, {}),

@@ -85,7 +85,13 @@ TOLD: list[tuple[str, AnyHappening, dict[str, Any]]] = [
     (
         "SubagentStop",
         SubagentEnded("PONG"),
-        {**PARENT, "subagent": "01a064ef-556c-7670-a0f2-9f6a2fe2c42a"},
+        {
+            **PARENT,
+            "subagent": "01a064ef-556c-7670-a0f2-9f6a2fe2c42a",
+            "subagent_transcript_path": (
+                f"{PROBE}/rollout-2026-09-02T22-43-21-01a064ef-556c-7670-a0f2-9f6a2fe2c42a.jsonl"
+            ),
+        },
     ),
 ]
 IN_ORDER = [told[0] for told in TOLD[:13]]

@@ -3,11 +3,12 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trio
 
+from fleetctl.launch.commands import starters
 from fleetctl.mcp_server.server import INSTRUCTIONS, listing
 from fleetctl.mcp_server.tools import TOOLS
 from fleetd.domain.attention import running
@@ -30,6 +31,18 @@ from tests.support.fleet import Fleet
 from tests.support.processes import ids
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+async def test_a_planned_sortie_waits_for_the_one_that_it_names(agent: Start) -> None:
+    async with agent() as alice:
+        [form] = ids("srt", await alice.does("plan", goal="Login", sorties=[{"title": "Form"}]))
+        planned = await alice.does("plan", sorties=[{"title": "Tests", "after": [form]}])
+        [tests] = set(ids("srt", planned)) - {form}
+        assert f"{tests} pending: Tests (waits for {form})" in planned
+        await alice.does("sortie", sortie_id=form, state="start")
+        done = await alice.does("sortie", sortie_id=form, state="complete")
+        assert f"Next: {tests} pending: Tests" in done
+        assert "waits for" not in done
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -135,6 +148,26 @@ async def test_an_agent_is_told_what_runs_for_it_and_who_needs_a_user(
         assert runs[1].endswith(", output in /tmp/b1.output")
         assert need.startswith("bob: question since ")
         assert need.endswith(f" in {fleet.project} - “FORGED: which port?”")
+
+
+async def test_an_agent_asks_for_a_handoff_and_its_user_decides(near: Start, fleet: Fleet) -> None:
+    async with near("alice") as alice:
+        refused = await alice.fails("handoff", to="codex")
+        assert "works in no mission" in refused
+        await alice.does("plan", goal="Add login")
+        told = await alice.does("handoff", to="codex")
+        assert "They confirm with: fleetctl handoff alice --to codex." in told
+        assert await alice.does("handoff", to="codex") == told
+        asks = "asks to be handed over to codex: fleetctl handoff alice --to codex"
+        assert asks in await alice.does("attention")
+        assert 'got "emacs"' in await alice.fails("handoff", to="emacs")
+    (row,) = fleet.sql("SELECT state, successor_id FROM handoffs")
+    assert row == {"state": "asked", "successor_id": None}
+
+
+def test_every_agent_cli_that_can_begin_a_session_can_be_asked_for() -> None:
+    known = TOOLS["handoff"].arguments.__annotations__["to"]
+    assert {*get_args(known)} == {*starters()}
 
 
 async def test_an_agent_is_told_which_files_others_changed(near: Start, fleet: Fleet) -> None:
@@ -418,7 +451,7 @@ async def test_tools_read_only_say_so_and_register_nobody(near: Start, fleet: Fl
 
 
 def test_what_the_tools_cost_every_agent_stays_small() -> None:
-    assert len(listing()) < 6_000
+    assert len(listing()) < 6_300
     assert len(INSTRUCTIONS) < 400
     for tool in TOOLS.values():
         assert len(tool.description) < 100

@@ -10,7 +10,7 @@ import pytest
 from fleetctl.client import Fleet
 from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.errors import ServerAway
-from tests.postgres.certificates import Authority
+from tests.support.certificates import Authority
 from tests.support.postgres_server import LocalPostgres
 from tests.support.processes import Daemon, fleetctl
 

@@ -12,8 +12,10 @@ import trio
 
 from fleetd.domain.attention import running
 from fleetd.domain.liveness import needs
+from fleetd.domain.usage import records
 from fleetd.engine.offline.migrate_store import MigrationEnds, bare, check, move
 from fleetd.harness.report import RunningItem
+from fleetd.harness.usage.record import UsageRecord
 from fleetd.protocol.errors import Corrupt, InvalidState, Storage, Unavailable
 from fleetd.protocol.migration import Migration
 from fleetd.protocol.records import Mission
@@ -23,6 +25,9 @@ from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.message import MessageList
+from fleetd.protocol.requests.search import SearchQuery
+from fleetd.protocol.requests.system import SystemDoctor
+from fleetd.protocol.requests.usage import BudgetList, UsageBudget
 from fleetd.store.api import StoreRefused
 from fleetd.store.machine_identity import machine_id
 from fleetd.store.sqlite import page_checksums
@@ -105,6 +110,9 @@ async def a_days_work(fleet: Fleet) -> Mission:
     await fleet.engine.write(needs.ask, "alice", "Bash: make", fleet.clock.now, 1)
     asks = needs.Need("limit", "Which \0 port?", fleet.clock.now)
     await fleet.engine.write(needs.set_need, "bob", asks, fleet.clock.now)
+    await fleet.do(UsageBudget(mission_id=mission.id, tokens=5))
+    took = UsageRecord(key="k", at=fleet.clock.now, model="m", input=7)
+    await fleet.engine.write(records.add, "claude", "alice", [took], "")
     await fleet.checkpoint(mission, "Before the move")
     await fleet.settle()
     return mission
@@ -116,16 +124,27 @@ async def told(fleet: Fleet, mission: Mission) -> dict[str, Any]:
     mail = await fleet.do(MessageList(mission_id=mission.id))
     # Whose machine it is of is only told where there are several.
     alone = msgspec.structs.replace(await fleet.again(mission), machine=None)
-    records = [alone, *await fleet.sorties(mission), *mail.messages]
+    kept = [alone, *await fleet.sorties(mission), *mail.messages]
     states = (await fleet.do(AttentionList(mission_id=mission.id))).agents
     return {
         "needs": repr([(each.agent_id, each.needs, each.text, each.reset_at) for each in states]),
         "running": repr([each.running for each in states]),
-        "records": repr(records).replace(r"\x00", "\u2400"),
+        "records": repr(kept).replace(r"\x00", "\u2400"),
         "events": repr(events.events).replace(r"\x00", "\u2400"),
+        "budgets": repr((await fleet.do(BudgetList())).budgets).replace(r"\x00", "\u2400"),
+        "found": await found(fleet),
         "epoch": events.epoch,
         "checkpoints": await fleet.checkpoint_ids(mission),
     }
+
+
+async def found(fleet: Fleet) -> list[list[tuple[Any, ...]]]:
+    """Return what searches find, of an index that is whole."""
+    findings = (await fleet.do(SystemDoctor())).findings
+    assert [each.ok for each in findings if each.check == "search"] == [True]
+    asked = [SearchQuery("half"), SearchQuery("cafe"), SearchQuery("look"), SearchQuery("k.y")]
+    pages = [await fleet.do(each) for each in [*asked, SearchQuery("", path="/1.py")]]
+    return [[(hit.seq, hit.kind, hit.agent_id, hit.id) for hit in page.hits] for page in pages]
 
 
 async def test_what_a_fleet_tells_is_the_same_there_and_back(moving: Moving) -> None:
@@ -144,8 +163,12 @@ async def test_what_a_fleet_tells_is_the_same_there_and_back(moving: Moving) -> 
         ended = [event.type for event in await fleet.events(mission)][-1]
     assert now["epoch"] == before["epoch"]
     assert now["checkpoints"] == before["checkpoints"]
+    assert now["found"][:3] == before["found"][:3]
+    assert all(before["found"][:3])
     assert now["records"] == before["records"]
     assert (now["needs"], now["running"]) == (before["needs"], before["running"])
+    assert now["budgets"] == before["budgets"]
+    assert "input_tokens=7" in now["budgets"]
     assert "b1" in now["running"]
     assert "limit" in now["needs"]
     assert now["events"].startswith(before["events"].rstrip("]"))

@@ -78,7 +78,8 @@ async def test_an_unknown_nested_parameter_is_named_with_its_place(client: Any) 
     params = {"title": "t", "sorties": [{"title": "a", "colour": 1}]}
     error = await invalid(client, "mission.create", params)
     assert error["data"]["field"] == "sorties[0].colour"
-    assert error["data"]["expected"] == ["title", "description", "files", "assigned_to", "priority"]
+    fields = ["title", "description", "files", "assigned_to", "priority", "depends_on"]
+    assert error["data"]["expected"] == fields
 
 
 async def test_a_missing_parameter_is_named(client: Any) -> None:

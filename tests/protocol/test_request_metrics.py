@@ -143,7 +143,7 @@ async def test_a_slow_request_is_told_and_a_wait_for_a_lock_is_none(
 
 def test_what_may_take_its_time_waits_or_looks_through_much() -> None:
     slow = {each.request.method for each in REGISTERED.values() if each.slow}
-    assert slow == {"lock.acquire", "stats.recovery"} | {
+    assert slow == {"lock.acquire", "report.get", "stats.recovery"} | {
         name for name, each in METHODS.items() if each.long
     }
 

@@ -115,11 +115,12 @@ async def test_a_wal_that_finds_no_room_or_no_turn_is_copied_back_later(
     database: Path, faults: Faults, tools: Any, open_store: Any, error: type[apsw.Error]
 ) -> None:
     async with open_store(vfs=faults.name) as store:
+        synced = faults.seen["sync", "db"]
         faults.fail("write", "db", error)
         await store.write(tools.put("large", "x" * 5_000_000))
         await store.write(tools.put("more", "x" * 5_000_000))
         with trio.fail_after(30):
-            while not faults.seen["sync", "db"]:  # noqa: ASYNC110 - it happens on a thread
+            while faults.seen["sync", "db"] == synced:  # noqa: ASYNC110 - it happens on a thread
                 await trio.sleep(0.01)
         assert (store.failure, faults.failed) == (None, 1)
     assert tools.keys_in(database) == {"large", "more"}

@@ -68,6 +68,18 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
     ),
     "a table more": (["CREATE TABLE more (id INTEGER)"], r"it has the table 'more'"),
     "an index less": (["DROP INDEX idx_missions_status"], r"it lacks the index 'idx_missions_st"),
+    "a trigger of the search that does more": (
+        rewritten("search_event_gone", "' AND source IS NULL'", "' OR source IS NULL'"),
+        r"the trigger 'search_event_gone' is declared differently",
+    ),
+    "a search over another table": (
+        rewritten("search_words", "'search_documents'", "'messages'"),
+        r"the table 'search_words' is declared differently",
+    ),
+    "no search": (
+        ["DROP TABLE search_names"],
+        r"it lacks the table 'search_names'; .*'search_names_",
+    ),
     "a lowered version": (["PRAGMA user_version = 3"], r"schema version 3.*it has the "),
     "a name with escapes": (
         ['CREATE TABLE "\x1b[31mred" (id INTEGER)'],

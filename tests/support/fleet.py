@@ -50,7 +50,9 @@ from tests.support import shared_store
 
 R = TypeVar("R")
 NOON = to_ms("2026-01-05T12:00:00.000Z")
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+_TABLES = (
+    "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name"
+)
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 

@@ -33,9 +33,9 @@ def entered(patch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @contextmanager
-def daemon_in(home: Path) -> Iterator[Daemon]:
+def daemon_in(home: Path, warm: bool = False) -> Iterator[Daemon]:
     """Run a daemon in a home that was entered; it must end with status 0."""
-    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=warm)
     running.start()
     try:
         yield running

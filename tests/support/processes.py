@@ -16,9 +16,11 @@ import fleetd
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import Unavailable
 from tests.support import shared_store
+from tests.support.warm_daemon import WarmDaemon
 
 READY_S = 20
 EXIT_S = 20
+_PROGRAM = (sys.executable, "-m", "fleetd")
 # What whoever serves leaves behind: see fleetd.host.paths.locks_of.
 LOCKS = {"fleetd.lock", "squawk.db-lock", ".fleetd.lock"}
 
@@ -83,21 +85,25 @@ class Daemon:
     """A fleetd process that a test may stop, kill and start again.
 
     ``env`` is its whole environment, by default the test's own; ``command`` is what it is started
-    with, for one that is traced or made to misbehave.
+    with, for one that is traced or made to misbehave. One that is ``warm`` imports nothing.
     """
 
     socket: Path
     log: Path
-    process: subprocess.Popen[bytes] | None = field(default=None)
+    process: subprocess.Popen[bytes] | WarmDaemon | None = field(default=None)
     env: Mapping[str, str] | None = None
-    command: Sequence[str] = (sys.executable, "-m", "fleetd")
+    command: Sequence[str] = _PROGRAM
     was_ready: bool = False
+    warm: bool = False
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> subprocess.Popen[bytes] | WarmDaemon:
         """Start the daemon and return at once."""
         env = dict(os.environ if self.env is None else self.env)
         # Measuring makes a daemon twice as slow, and what it runs the tests of its rules measure.
         env.pop("COVERAGE_PROCESS_CONFIG", None)
+        if self.warm and self.command == _PROGRAM:
+            self.process = WarmDaemon(env, self.log)
+            return self.process
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=env)
         return self.process

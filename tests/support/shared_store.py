@@ -56,6 +56,10 @@ def _planted(match: re.Match[str]) -> str:
     )
 
 
+# The server makes these columns of others itself.
+_GENERATED = frozenset(("words_index", "names_index"))
+
+
 class _Schemas:
     """Which schema each home has, and which are free."""
 
@@ -105,7 +109,8 @@ class _Schemas:
         with self._superuser(self._of_home[home]).transaction():
             self._connection.execute("SET LOCAL session_replication_role = replica")
             for table, those in rows.items():
-                for row in those:
+                for each in those:
+                    row = {name: each[name] for name in each if name not in _GENERATED}
                     names = ", ".join(row)
                     values = ", ".join(f"%({name})s" for name in row)
                     insert = f"INSERT INTO {table} ({names}) VALUES ({values})"

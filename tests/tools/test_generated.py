@@ -29,8 +29,9 @@ def test_what_is_missing_or_changed_is_outdated(
 # What only the person knows, by the metavar that stands for it.
 FREE = {
     *("TEXT", "TITLE", "SUBJECT", "N", "N|AGE", "MS", "AGE", "DAYS", "JSON", "TOKEN", "WORD"),
-    *("WHERE", "URL", "SECONDS", "CMD", "REASONS"),
+    *("WHERE", "URL", "SECONDS", "CMD", "REASONS", "AMOUNT", "ZONE", "QUERY", "PART", "SEQ"),
     "KIND:NAME:RESULT[:MS[:SUMMARY]]",
+    "TIME",
 }
 KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}
 

@@ -7,7 +7,8 @@ from typing import get_args
 import msgspec
 
 from benchmarks.machine import revision
-from benchmarks.performance import BEGIN, END
+from benchmarks.marks import put
+from benchmarks.performance import NAME
 
 from .scoring import Score
 from .session import BUDGETS, Cli, Kind
@@ -147,9 +148,7 @@ def text(results: list[Result]) -> str:
 
 
 def write(page: Path, results: list[Result], which: str) -> None:
-    """Put the tables between the marks of a page."""
-    before, _, rest = page.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+    """Put the tables between the marks of a page; raises ValueError when it has none."""
     number = len({each.session for each in results})
     head = f"`make eval-briefing`, {number} sessions ({which}), revision {revision()}."
-    page.write_text(f"{before}{BEGIN}\n{head}\n\n{text(results)}\n{END}{after}", "utf-8")
+    put(page, NAME, f"{head}\n\n{text(results)}")

@@ -15,6 +15,7 @@ NAMES = {
     "assigned_to": "agent",
     "progress_notes": "notes",
     "blocked_reason": "blocked",
+    "depends_on": "waits for",
     "project_dir": "directory",
     "mission_summary": "summary",
     "last_action": "last action",
@@ -51,6 +52,8 @@ def show_difference(found: "CheckpointDifference") -> None:
 
 
 def _side(side: "Compared") -> str:
+    if side.moment:
+        return f"{'moment':<12}  {console.ago(side.timestamp)}"
     if side.checkpoint_id is None:
         return "now" if console.human_readable() else f"{'now':<12}  {side.timestamp}"
     details = f" ({side.trigger_details})" if side.trigger_details else ""

@@ -10,7 +10,7 @@ from .. import console, tables
 from ..tables import Column
 
 if TYPE_CHECKING:
-    from ...client.models import Mission, Sortie
+    from ...client.models import Mission, MissionMoment, Sortie, SortieState
 
 SORTIES = (
     Column(""),
@@ -59,9 +59,56 @@ def show_mission(
         )
     )
     if sorties:
-        console.heading(f"Sorties ({len(sorties)})")
-        rows = [
-            (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
-            for each in sorties
-        ]
-        tables.table(SORTIES, rows, indent="  ")
+        _show_sorties(sorties)
+
+
+def _show_sorties(sorties: "Sequence[SortieState]") -> None:
+    console.heading(f"Sorties ({len(sorties)})")
+    rows = [
+        (each.id, each.status, f"{each.progress}%", each.assigned_to or "", each.title)
+        for each in sorties
+    ]
+    tables.table(SORTIES, rows, indent="  ")
+
+
+def show_moment(moment: "MissionMoment") -> None:
+    """Print a mission as it was at a moment."""
+    mission = moment.mission
+    done = f"({moment.completed_sorties}/{moment.total_sorties} sorties complete)"
+    source = moment.checkpoint_id or "its creation"
+    console.fields(
+        (
+            ("Mission", moment.mission_id),
+            ("Moment", f"{console.ago(moment.timestamp)}, after event {moment.seq}"),
+            ("Made from", f"{source} and the events after it"),
+            ("Title", console.titled(mission.title, automatic=mission.automatic)),
+            ("Description", mission.description),
+            ("Status", endings.state(mission.status, mission.closed_reason)),
+            ("Priority", mission.priority),
+            ("Progress", f"{moment.progress_percent}% {done}"),
+        )
+    )
+    if moment.sorties:
+        _show_sorties(moment.sorties)
+    for title, lines in (
+        ("Locks", [f"{console.path(lock.file)}  {lock.held_by}" for lock in moment.locks]),
+        (
+            "Messages that waited",
+            [
+                f"{each.id}  {each.sender} to {', '.join(each.to)}: {each.subject}"
+                for each in moment.messages
+            ],
+        ),
+        (
+            "Notes",
+            [
+                f"{each.id}  {each.kind}: {each.text}"
+                for each in mission.notes
+                if not each.withdrawn_at
+            ],
+        ),
+    ):
+        if lines:
+            console.heading(f"{title} ({len(lines)})")
+            for line in lines:
+                console.flow("  ", line)

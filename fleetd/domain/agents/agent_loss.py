@@ -13,8 +13,10 @@ from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.on_error import take_error_checkpoint
 from ..cluster.membership import stranded_agents, unheard_for
+from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.mappers import lock_of
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
@@ -132,12 +134,13 @@ def error_checkpoint(
 
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Mark the locks that an agent leaves behind, so that a recovery names them."""
-    tx.run(
+    for row in tx.all(
         "UPDATE locks SET orphaned_at = :now WHERE held_by = :agent AND status = 'active'"
-        " AND expires_at > :now",
+        " AND expires_at > :now RETURNING id, mission_id",
         now=ctx.now,
         agent=agent_id,
-    )
+    ):
+        lock_orphaned(tx, row["mission_id"], row["id"], True)
 
 
 def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
@@ -200,8 +203,12 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
 
 def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
     """Let what such agents left locked go after the grace of a dead process: now it is known."""
-    tx.many(
-        "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
-        " AND orphaned_at IS NOT NULL AND expires_at > :until",
-        [{"agent": agent, "until": ctx.at(GRACE_MS)} for agent in agents],
-    )
+    until = ctx.at(GRACE_MS)
+    for agent in agents:
+        for row in tx.all(
+            "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
+            " AND orphaned_at IS NOT NULL AND expires_at > :until RETURNING *",
+            agent=agent,
+            until=until,
+        ):
+            lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))

@@ -26,6 +26,7 @@ from ...protocol.requests.agent import (
     Registration,
 )
 from ...protocol.types import Role
+from ..core.changes import lock_orphaned
 from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
 from ..core.ids import find
@@ -92,12 +93,13 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
 
 def reclaim_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Give an agent that came back in time its locks again; its activity then renews them."""
-    tx.run(
+    for row in tx.all(
         "UPDATE locks SET orphaned_at = NULL WHERE held_by = :agent AND status = 'active'"
-        " AND orphaned_at IS NOT NULL AND expires_at > :now",
+        " AND orphaned_at IS NOT NULL AND expires_at > :now RETURNING id, mission_id",
         agent=agent_id,
         now=ctx.now,
-    )
+    ):
+        lock_orphaned(tx, row["mission_id"], row["id"], False)
 
 
 def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -> str | None:
@@ -273,6 +275,31 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     if row["pid"] is not None:
         agent_left(tx, ctx, agent)
     tx.after_commit(LogLine("WARNING", f"Agent {row['id']} is lost: {reason}"))
+
+
+def replace_agent(tx: Tx, ctx: Context, row: Row, successor: str) -> None:
+    """Note that the work of an agent goes to another one by a person's word.
+
+    Nobody has to see to it, and it may run on: what it does next brings it back.
+    """
+    if f"'{row['status']}'" not in LIVING:
+        return
+    reason = f"its work was handed over to {successor}"
+    triggers.on_agent_left(tx, ctx, row["id"], reason)
+    tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    end_turn(tx, row["id"])
+    emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
+    agent_left(tx, ctx, row["id"])
+
+
+def return_agent(tx: Tx, ctx: Context, row: Row, status: str) -> bool:
+    """Count an agent that was replaced as living again; False for one that nobody can watch."""
+    if row["status"] != "lost" or row["pid"] is None or not ctx.is_here(row):
+        return False
+    tx.run("UPDATE agents SET status = :status WHERE id = :id", status=status, id=row["id"])
+    # Its process may have ended meanwhile: then it is lost at once.
+    tx.after_commit(WatchProcess(row["id"], row["pid"], row["pid_started"]))
+    return True
 
 
 def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:

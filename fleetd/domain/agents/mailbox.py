@@ -12,6 +12,7 @@ from ...protocol.events import MessageAcked, MessageDelivered, MessageRequeued, 
 from ...protocol.records import Message
 from ...protocol.requests.message import (
     MessageAck,
+    MessageGet,
     MessageInbox,
     MessageList,
     MessagePage,
@@ -19,6 +20,7 @@ from ...protocol.requests.message import (
     MessageSend,
 )
 from ..checkpoints.on_error import note_delivery_failure
+from ..core.changes import queue_changed
 from ..core.context import Context
 from ..core.event_log import emit, emit_each
 from ..core.ids import find, fresh_id
@@ -26,6 +28,7 @@ from ..core.mappers import message_of
 from ..core.registry import method
 from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
+from ..search import index as search_index
 
 _QUEUED = {"status": "queued", "delivered_at": None, "acked_at": None, "attempts": 0}
 
@@ -55,6 +58,7 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     _refuse_gone(request, [each for each in recipients if _is(agents, each, "gone")], mission_id)
     message_id = fresh_id(tx, ctx, "message")
     payload = MessageSent(message_id=message_id, to=recipients, subject=request.subject)
+    queue_changed(tx, mission_id, message_id, recipients)
     event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=request.sender)
     columns = {
         "id": message_id,
@@ -66,6 +70,7 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     said = ("thread_id", "sender", "subject", "body", "priority")
     row = columns | {name: getattr(request, name) for name in said}
     tx.insert("messages", row)
+    search_index.add_message(tx, row)
     _enqueue(tx, message_id, recipients, event.seq)
     return message_of(row, [{"agent_id": each, **_QUEUED} for each in recipients])
 
@@ -87,7 +92,12 @@ def _is(agents: dict[str, Row], agent_id: str, status: str) -> bool:
 
 def _readers(tx: Tx, agents: dict[str, Row], to: Iterable[str]) -> list[str]:
     """Return who reads the mail of agents, and note in ``agents`` those that are others."""
-    lost = [each for each in to if _is(agents, each, "lost") and agents[each]["succeeded_by"]]
+    lost = [
+        each
+        for each in to
+        if any(_is(agents, each, status) for status in ("lost", "gone"))
+        and agents[each]["succeeded_by"]
+    ]
     heirs = {each: mail_reader(tx, each) for each in lost}
     if heirs:
         agents |= _agents(tx, heirs.values())
@@ -101,7 +111,8 @@ def mail_reader(tx: Tx, agent_id: str) -> str:
     while heir is not None and heir not in seen:
         seen.add(agent_id := heir)
         heir = tx.value(
-            "SELECT succeeded_by FROM agents WHERE id = :id AND status = 'lost'", id=agent_id
+            "SELECT succeeded_by FROM agents WHERE id = :id AND status IN ('lost', 'gone')",
+            id=agent_id,
         )
     return agent_id
 
@@ -127,6 +138,25 @@ def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) 
 def enqueue_delivery(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
     """Put a message into a recipient's queue, again if it was there before."""
     _enqueue(tx, message_id, [agent_id], seq)
+    keep_queue(tx, message_id)
+
+
+def keep_queue(tx: Tx, message_id: str) -> None:
+    """Keep in the state of its mission who has not received a message yet."""
+    rows = tx.all(
+        "SELECT m.mission_id, d.agent_id FROM messages m LEFT JOIN deliveries d"
+        " ON d.message_id = m.id AND d.status = 'queued' WHERE m.id = :id",
+        id=message_id,
+    )
+    if rows:
+        to = [row["agent_id"] for row in rows if row["agent_id"] is not None]
+        queue_changed(tx, rows[0]["mission_id"], message_id, to)
+
+
+def _keep_known_queue(tx: Tx, row: Row, deliveries: list[Row]) -> None:
+    """Keep who has not received a message yet, by what its deliveries are now."""
+    to = [each["agent_id"] for each in deliveries if each["status"] == "queued"]
+    queue_changed(tx, row["mission_id"], row["id"], to)
 
 
 def _enqueue(tx: Tx, message_id: str, agent_ids: list[str], seq: int) -> None:
@@ -155,6 +185,13 @@ def _page(rows: list[Row], deliveries: dict[str, list[Row]]) -> MessagePage:
     return MessagePage(messages=[message_of(row, deliveries[row["id"]]) for row in rows])
 
 
+@method(MessageGet)
+def get(tx: Tx, ctx: Context, request: MessageGet) -> Message:
+    """Return a message with its deliveries, as they are."""
+    row = find(tx, "message", request.message_id)
+    return message_of(row, _deliveries_of(tx, [row])[row["id"]])
+
+
 @method(MessageInbox)
 def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
@@ -172,11 +209,13 @@ def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
             for delivery in deliveries[row["id"]]
             if delivery["agent_id"] == request.agent_id
         ]
-        _deliver(tx, ctx, queued, own)
+        _deliver(tx, ctx, queued, own, deliveries)
     return _page(rows, deliveries)
 
 
-def _deliver(tx: Tx, ctx: Context, rows: list[Row], own: list[Row]) -> None:
+def _deliver(
+    tx: Tx, ctx: Context, rows: list[Row], own: list[Row], deliveries: dict[str, list[Row]]
+) -> None:
     """Note that an agent reads messages, in the rows of its ``own`` deliveries too."""
     for delivery in own:
         attempts = delivery["attempts"] + 1
@@ -186,6 +225,8 @@ def _deliver(tx: Tx, ctx: Context, rows: list[Row], own: list[Row]) -> None:
         " attempts = :attempts WHERE message_id = :message_id AND agent_id = :agent_id",
         own,
     )
+    for row in rows:
+        _keep_known_queue(tx, row, deliveries[row["id"]])
     reader = own[0]["agent_id"]
     for mission_id, told in groupby(rows, key=itemgetter("mission_id")):
         events = [MessageDelivered(message_id=row["id"]) for row in told]
@@ -225,6 +266,7 @@ def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
         " delivered_at = :delivered_at WHERE message_id = :message_id AND agent_id = :agent_id",
         **delivery,
     )
+    _keep_known_queue(tx, row, deliveries)
     payload = MessageAcked(message_id=row["id"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=request.agent_id)
     return message_of(row, deliveries)
@@ -278,6 +320,7 @@ def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
         delivery |= {"status": "queued", "delivered_at": None}
     agents = [delivery["agent_id"] for delivery in again]
     _enqueue(tx, row["id"], agents, row["seq"])
+    _keep_known_queue(tx, row, deliveries)
     payload = MessageRequeued(message_id=row["id"], to=agents)
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return message_of(row, deliveries)

@@ -22,6 +22,11 @@ _WORKS = len(_RANKS)
 _LONG_LOST, _RANKS["finished"] = _WORKS + 1, _WORKS + 2
 # So many of its last events tell what an agent did, and when a person spoke to it.
 LOOKED_BACK = 1_000
+# Hand-offs that agents asked for, and no person has spoken to them since.
+WISHED = (
+    "state = 'asked' AND NOT EXISTS (SELECT 1 FROM events e WHERE e.agent_id = handoffs.agent_id"
+    " AND e.seq > handoffs.seq AND e.type = 'prompt_submitted')"
+)
 _NEED = ("needs", "needs_since", "needs_text", "needs_reset_at")
 # What an agent did last, by the types of events: the field that names it, and whether it is over.
 _DOINGS: dict[str, tuple[Any, str, bool]] = {
@@ -41,8 +46,8 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[Age
 
     They are without branch and worktree.
     """
-    asking = _asking(tx, ctx)
-    rows = [_with_subagents(ctx, row, asking) for row in _agents(tx, request)]
+    asking, wishes = _asking(tx, ctx), _wishes(tx)
+    rows = [_with_wish(_with_subagents(ctx, row, asking), wishes) for row in _agents(tx, request)]
     if request.waiting:
         rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
     rows.sort(key=lambda row: _urgency(ctx, row))
@@ -92,6 +97,26 @@ def _asking(tx: Tx, ctx: Context) -> dict[tuple[str, str], Row]:
     )
     rows.sort(key=lambda row: _urgency(ctx, row), reverse=True)
     return {(row["harness"], row["session_id"]): row for row in rows}
+
+
+def _wishes(tx: Tx) -> dict[str, Row]:
+    """Return the hand-offs that agents ask for, by agent."""
+    rows = tx.all(f"SELECT agent_id, harness, created_at FROM handoffs WHERE {WISHED}")
+    return {row["agent_id"]: row for row in rows}
+
+
+def _with_wish(row: Row, wishes: dict[str, Row]) -> Row:
+    """Return an agent's row with the hand-off that it asks for, unless it needs more by itself."""
+    wish = wishes.get(row["id"])
+    if wish is None or (row["needs"] is not None and row["needs"] not in AT_EASE):
+        return row
+    how = f"fleetctl handoff {row['id']} --to {wish['harness']}"
+    return row | {
+        "needs": "question",
+        "needs_since": wish["created_at"],
+        "needs_text": one_line(f"asks to be handed over to {wish['harness']}: {how}"),
+        "needs_reset_at": None,
+    }
 
 
 def _with_subagents(ctx: Context, row: Row, asking: dict[tuple[str, str], Row]) -> Row:

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.event_log import NO_DEEDS, data_of, event_of
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
-from .narrative import Titles, obstacle, sentence, shares, step
+from .narrative import Titles, Waits, obstacle, sentence, shares, step, waits_in
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 # How much of what one other agent said, or made for the reader, is told in each place.
@@ -62,7 +62,7 @@ def derive(
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
-            _steps(own, titles),
+            _steps(own, titles, waits_in(sorties)),
         ),
         blockers=_distinct(
             errors,
@@ -100,12 +100,12 @@ def _there(tx: Tx, mission_id: str) -> Row:
     return row
 
 
-def _steps(own: Sequence[SortieState], titles: Titles) -> list[str]:
+def _steps(own: Sequence[SortieState], titles: Titles, waits: Waits) -> list[str]:
     """Return the open sorties as next steps, those under way first; of another agent's, a part."""
     open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
     told, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())
-    return [*(step(s, titles) for s in told), *left]
+    return [*(step(s, titles, waits.get(s.id, ())) for s in told), *left]
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:
@@ -198,12 +198,12 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
             mission=place,
         )
         for name in (agent_id, *(row["id"] for row in rows))
-        for place in _whole(tx, mission_id)
+        for place in merged_places(tx, mission_id)
     ]
     return max(filter(None, found), key=lambda row: int(row["seq"]), default=None)
 
 
-def _whole(tx: Tx, mission_id: str) -> list[str]:
+def merged_places(tx: Tx, mission_id: str) -> list[str]:
     """Return a mission and those that ended when their sessions went on in it."""
     rows = tx.all(
         "SELECT r.left_mission_id AS id FROM recoveries r"
@@ -222,7 +222,7 @@ def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) 
     """
     mine = f" AND {OWN_EVENTS}" if agent_id else ""
     found: list[Row] = []
-    for place in _whole(tx, mission_id):
+    for place in merged_places(tx, mission_id):
         found += tx.all(
             "SELECT seq, agent_id, data_json, timestamp FROM events WHERE mission_id = :mission"
             f" AND type = :type{mine} ORDER BY seq DESC LIMIT :most",

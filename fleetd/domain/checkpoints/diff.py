@@ -29,6 +29,7 @@ from ...protocol.records import (
     SortieState,
     percent,
 )
+from ...protocol.requests.mission import MissionMoment
 from ..core.context import Context
 from ..core.event_log import position
 from ..core.ids import find
@@ -40,10 +41,10 @@ T = TypeVar("T")
 MISSION_FIELDS = ("title", "description", "status", "priority", "project_dir")
 SORTIE_FIELDS = (
     *("status", "assigned_to", "progress", "progress_notes", "blocked_reason", "result"),
-    *("files", "title", "description", "priority", "position"),
+    *("files", "title", "description", "priority", "position", "depends_on"),
 )
 # Lists whose order tells when something was noticed, and not what is there.
-UNORDERED = ("blockers", "files_modified", "files")
+UNORDERED = ("blockers", "files_modified", "files", "depends_on")
 CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
 
 
@@ -55,35 +56,70 @@ class DiffSide(msgspec.Struct, frozen=True):
     sorties: Sequence[SortieState]
     locks: Sequence[Lock]
     messages: Sequence[PendingMessage]
-    context: RecoveryContext
+    context: RecoveryContext | None
 
 
-def compare(
-    tx: Tx, ctx: Context, before: Checkpoint, after: Checkpoint | None
-) -> CheckpointDifference:
-    """Return what differs between a checkpoint and another one, or else what is now.
+Side = Checkpoint | MissionMoment
+
+
+def compare(tx: Tx, ctx: Context, before: Side, after: Side | None) -> CheckpointDifference:
+    """Return what differs between a checkpoint or moment and another one, or else what is now.
 
     Raises InvalidParams for checkpoints of different missions.
     """
     if after is not None and before.mission_id != after.mission_id:
         raise InvalidParams(
-            f"{before.id} is a checkpoint of {_named(before)}, {after.id} of {_named(after)}. "
+            f"{_what(before)} is of {_named(before)}, {_what(after)} of {_named(after)}. "
             "Only checkpoints of one mission can be compared.",
             hint=f"fleetctl checkpoint list --mission {before.mission_id} shows the others.",
             field="after",
         )
     now = _present(tx, ctx, before.mission_id) if after is None else _side(after)
     told = difference(before.mission_id, _side(before), now)
-    warnings = [*before.warnings, *(after.warnings if after else ())]
+    warnings = [*_warnings(before), *_warnings(after)]
     return msgspec.structs.replace(told, warnings=list(dict.fromkeys(warnings)))
 
 
-def _named(checkpoint: Checkpoint) -> str:
+def _warnings(side: Side | None) -> Sequence[str]:
+    return side.warnings if isinstance(side, Checkpoint) else ()
+
+
+def _what(side: Side) -> str:
+    if isinstance(side, Checkpoint):
+        return f"Checkpoint {side.id}"
+    return f"The moment {side.timestamp}"
+
+
+def _named(checkpoint: Side) -> str:
     title = checkpoint.mission.title if checkpoint.mission else None
     return f"{checkpoint.mission_id} ({title})" if title else checkpoint.mission_id
 
 
-def _side(checkpoint: Checkpoint) -> DiffSide:
+def _moment(moment: MissionMoment) -> DiffSide:
+    return DiffSide(
+        Compared(
+            checkpoint_id=None,
+            timestamp=moment.timestamp,
+            trigger=None,
+            trigger_details=None,
+            seq=moment.seq,
+            mission_status=moment.mission.status,
+            progress_percent=moment.progress_percent,
+            moment=True,
+            total_sorties=moment.total_sorties,
+            completed_sorties=moment.completed_sorties,
+        ),
+        moment.mission,
+        moment.sorties,
+        moment.locks,
+        moment.messages,
+        None,
+    )
+
+
+def _side(checkpoint: Side) -> DiffSide:
+    if isinstance(checkpoint, MissionMoment):
+        return _moment(checkpoint)
     known = checkpoint.mission
     return DiffSide(
         Compared(
@@ -94,7 +130,8 @@ def _side(checkpoint: Checkpoint) -> DiffSide:
             seq=checkpoint.seq,
             mission_status=known.status if known else None,
             progress_percent=checkpoint.progress_percent,
-            **_counts(checkpoint.sorties),
+            total_sorties=len(checkpoint.sorties),
+            completed_sorties=_completed(checkpoint.sorties),
         ),
         known,
         checkpoint.sorties,
@@ -118,7 +155,8 @@ def _present(tx: Tx, ctx: Context, mission_id: str) -> DiffSide:
             seq=position(tx),
             mission_status=mission["status"],
             progress_percent=100 if mission["status"] == "completed" else done,
-            **_counts(state.sorties),
+            total_sorties=len(state.sorties),
+            completed_sorties=_completed(state.sorties),
         ),
         state.mission_state(),
         state.sorties,
@@ -128,9 +166,8 @@ def _present(tx: Tx, ctx: Context, mission_id: str) -> DiffSide:
     )
 
 
-def _counts(sorties: Sequence[SortieState]) -> dict[str, int]:
-    completed = sum(sortie.status == "completed" for sortie in sorties)
-    return {"total_sorties": len(sorties), "completed_sorties": completed}
+def _completed(sorties: Sequence[SortieState]) -> int:
+    return sum(sortie.status == "completed" for sortie in sorties)
 
 
 def difference(mission_id: str, before: DiffSide, after: DiffSide) -> CheckpointDifference:
@@ -138,7 +175,7 @@ def difference(mission_id: str, before: DiffSide, after: DiffSide) -> Checkpoint
     newest = after.mission or before.mission
     found = CheckpointDifference(
         mission_id=mission_id,
-        mission_title=newest.title if newest else after.context.mission_summary,
+        mission_title=newest.title if newest else _summary(after.context),
         before=before.compared,
         after=after.compared,
         equal=False,
@@ -153,6 +190,10 @@ def difference(mission_id: str, before: DiffSide, after: DiffSide) -> Checkpoint
         lists += msgspec.structs.astuple(part)
     same = found.before.progress_percent == found.after.progress_percent
     return msgspec.structs.replace(found, equal=same and not any(lists))
+
+
+def _summary(context: RecoveryContext | None) -> str:
+    return context.mission_summary if context else ""
 
 
 def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]:

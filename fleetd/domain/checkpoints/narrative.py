@@ -3,16 +3,18 @@
 A title that nobody is known to have worded is a person's, who speaks for everybody.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ...protocol.display import LINE_CHARS, attributed, path, quote
+from ...protocol.display import LINE_CHARS, attributed, path, quote, short
 from ...protocol.records import Event, SortieState
 from ..core.tx import Row, Tx
 
 TITLE_CHARS = 120
+# Of what a step waits for, so many are named, each in so many characters.
+AWAITED, AWAITED_CHARS = 2, 60
 
 
 class Titles(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,18 +180,47 @@ def sentence(event: Event) -> str:
     return tell(who, event.data)
 
 
-def step(sortie: SortieState, titles: Titles | None = None) -> str:
+Waits = Mapping[str, Sequence[SortieState]]
+
+
+def waits_in(sorties: Sequence[SortieState]) -> Waits:
+    """Return the sorties that open ones wait for, by the ids of those that wait."""
+    if not any(sortie.depends_on for sortie in sorties):
+        return {}
+    open_ones = {each.id: each for each in sorties if each.status != "completed"}
+    return {
+        sortie.id: awaited
+        for sortie in open_ones.values()
+        if (awaited := [open_ones[each] for each in sortie.depends_on if each in open_ones])
+    }
+
+
+def step(
+    sortie: SortieState, titles: Titles | None = None, awaited: Sequence[SortieState] = ()
+) -> str:
     """Tell what is open about a sortie, as the next step of whoever takes it up.
 
     ``titles`` are as the reader may see them, who is not told its own name; without them
-    everything is as it was said.
+    everything is as it was said. ``awaited`` are the sorties that it waits for.
     """
     title = titles.of(sortie) if titles else ""
     others = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
     who = f" by {others}" if others else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
-    told = f"{title or sortie.title or sortie.id} ({_STEP_WORDS[sortie.status]}{who}{reached})"
+    waits = f"; waits for {_awaited(awaited, titles)}" if awaited else ""
+    state = f"{_STEP_WORDS[sortie.status]}{who}{reached}{waits}"
+    told = f"{title or sortie.title or sortie.id} ({state})"
     return f"{told}: {quote(sortie.progress_notes)}" if sortie.progress_notes else told
+
+
+def _awaited(sorties: Sequence[SortieState], titles: Titles | None) -> str:
+    """Name the first of the sorties that another one waits for; of the rest, the number."""
+    named = [
+        short((titles.of(each) if titles else "") or each.title or each.id, AWAITED_CHARS)
+        for each in sorties[:AWAITED]
+    ]
+    more = len(sorties) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def obstacle(sortie: SortieState, title: str = "") -> str:

@@ -7,6 +7,7 @@ import msgspec
 
 from ...config import Config
 from ...protocol.timestamps import iso
+from ...protocol.types import CommitId, Path, Text
 
 NewId = Callable[[str], str]
 LockScope = Literal["machine", "project"]
@@ -66,6 +67,17 @@ class WorkingTree(msgspec.Struct, frozen=True):
     """Changed files as ``git status --porcelain`` has them, relative to the root."""
     more: int = 0
     """How many more files are changed."""
+
+
+class Checkout(msgspec.Struct, frozen=True):
+    """What is checked out where a session is, as far as the files of Git tell it."""
+
+    worktree: Path | None = None
+    """The root of the work tree; None outside of any."""
+    branch: Text | None = None
+    """The branch; None where a commit is checked out, and where it is not known."""
+    head: CommitId | None = None
+    """The commit; None before the first, and where it is not known."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -130,6 +142,8 @@ class BatchSizes(msgspec.Struct, frozen=True, kw_only=True):
     compressed: int = 50
     verified_daily: int = 500
     """Files that a daily verification takes at most."""
+    search_ms: int = 2_000
+    """How long one statement of a search may take."""
     listed_cursors: int = 50
     """Cursors that the doctor names."""
 

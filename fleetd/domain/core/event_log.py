@@ -6,9 +6,18 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.events import AgentNeeds, AgentRegistered, Payload, RecoveryConfirmed, payload_data
+from ...protocol.events import (
+    AgentNeeds,
+    AgentRegistered,
+    MissionChanged,
+    Payload,
+    RecoveryConfirmed,
+    payload_data,
+)
 from ...protocol.records import Event
+from . import changes
 from .context import Context
+from .observers import events_appended
 from .tx import Ring, Row, Tx
 
 # Activity that says nothing about the work, such as a lease renewal, a checkpoint or a note; the
@@ -111,6 +120,7 @@ def _insert(
 ) -> list[int]:
     """Write events of one mission, each with its type, agent and data; return their positions."""
     seqs: list[int] = []
+    changed = tx.changes.pop(mission_id, None) if mission_id and rows else None
     shared: Row = {"now": ctx.now, "mission": mission_id, "activity": int(activity)}
     for first in range(0, len(rows), AT_ONCE):
         some, params = rows[first : first + AT_ONCE], dict(shared)
@@ -119,11 +129,16 @@ def _insert(
             params[f"stream{number}"] = _stream(mission_id, agent_id)
             params[f"agent{number}"] = agent_id
             params[f"data{number}"] = _encode(data).decode()
+            params[f"state{number}"] = changes.as_json(changed) if changed else None
+            changed = None
         # Numbers are given in the order of the rows, but not always returned in it.
         seqs += sorted(seq for (seq,) in tx.tuples(_statement(len(some)), **params))
     if seqs:
         tx.log_end = seqs[-1]
+        if mission_id:
+            tx.told[mission_id] = seqs[-1]
         tx.after_commit(Ring())
+        events_appended(tx, ctx, mission_id, list(zip(seqs, rows, strict=True)))
     return seqs
 
 
@@ -131,13 +146,33 @@ def _insert(
 def _statement(number: int) -> str:
     """Return the statement that appends so many events."""
     rows = ", ".join(
-        f"(:type{each}, :stream{each}, :now, :mission, :agent{each}, :activity, :data{each})"
+        f"(:type{each}, :stream{each}, :now, :mission, :agent{each}, :activity, :data{each},"
+        f" :state{each})"
         for each in range(number)
     )
     return (
-        "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json)"
-        f" VALUES {rows} RETURNING seq"
+        "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json,"
+        f" state_json) VALUES {rows} RETURNING seq"
     )
+
+
+def settle(tx: Tx, ctx: Context) -> None:
+    """Keep what changed in the states of missions after their last event of this transaction.
+
+    A mission without one has an event of its own: its work went on elsewhere.
+    """
+    for mission_id in list(tx.changes):
+        seq = tx.told.get(mission_id)
+        if seq is not None:
+            known = tx.value("SELECT state_json FROM events WHERE seq = :seq", seq=seq)
+            changed = tx.changes.pop(mission_id)
+            if known:
+                changed = changes.merged(changes.decode(known), changed)
+            state = changes.as_json(changed)
+            tx.run("UPDATE events SET state_json = :state WHERE seq = :seq", state=state, seq=seq)
+        elif tx.exists("SELECT 1 AS there FROM missions WHERE id = :id", id=mission_id):
+            emit(tx, ctx, MissionChanged(), mission_id=mission_id)
+    tx.changes.clear()
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:

@@ -20,6 +20,7 @@ TABLES = {
     "agent": "agents",
     "recovery": "recoveries",
     "note": "notes",
+    "handoff": "handoffs",
 }
 _SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{4,}\Z")
 _TOO_SHORT = re.compile(r"[a-z]{2,4}-[0-9a-f]{1,3}\Z")
@@ -80,6 +81,7 @@ def missing(noun: str, record_id: str) -> NotFound:
         "snapshot": "snapshot list",
         "message": "mail list",
         "recovery": "call recovery.list",
+        "handoff": "agent list",
     }.get(noun, f"{noun} list")
     hint = f"fleetctl {lists} shows the existing ones."
     if noun in ID_PREFIXES and _TOO_SHORT.match(record_id):

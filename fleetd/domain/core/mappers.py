@@ -9,6 +9,7 @@ from ...protocol.records import (
     Agent,
     CheckpointSummary,
     Delivery,
+    Handoff,
     Lock,
     Message,
     Mission,
@@ -22,9 +23,10 @@ from .tx import Row, Tx
 
 _strings = msgspec.json.Decoder(list[str]).decode
 _note = msgspec.json.Decoder(WorkNote).decode
-_FILES = SortieState.__struct_fields__.index("files")
+SORTIE_LISTS = ("files", "depends_on")
+_FILES, _DEPENDS_ON = map(SortieState.__struct_fields__.index, SORTIE_LISTS)
 _STATE = ", ".join(
-    "files_json" if name == "files" else name for name in SortieState.__struct_fields__
+    f"{name}_json" if name in SORTIE_LISTS else name for name in SortieState.__struct_fields__
 )
 _metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -73,8 +75,16 @@ def states_of(tx: Tx, mission_id: str) -> list[SortieState]:
     return [_state_of(list(row)) for row in rows]
 
 
+def state_of(row: Row) -> SortieState:
+    """Return a sortie as a checkpoint keeps it, by its row."""
+    names = SortieState.__struct_fields__
+    return _state_of([row[f"{n}_json" if n in SORTIE_LISTS else n] for n in names])
+
+
 def _state_of(fields: list[Any]) -> SortieState:
     fields[_FILES] = _strings(fields[_FILES])
+    # Nearly every sortie depends on none.
+    fields[_DEPENDS_ON] = [] if fields[_DEPENDS_ON] == "[]" else _strings(fields[_DEPENDS_ON])
     return SortieState(*fields)
 
 
@@ -112,3 +122,16 @@ def note_of(row: Row) -> Note:
 def recovery_of(row: Row) -> Recovery:
     """Build a Recovery from its row."""
     return Recovery(**columns_of(Recovery, row))
+
+
+def handoff_of(tx: Tx, row: Row, now: str) -> Handoff:
+    """Build a Handoff from its row; one that awaits its session for too long has expired."""
+    derived: Row = tx.all(
+        "SELECT m.title AS mission_title, coalesce(a.cwd, m.project_dir) AS cwd"
+        " FROM missions m, agents a WHERE m.id = :mission AND a.id = :agent",
+        mission=row["mission_id"],
+        agent=row["agent_id"],
+    )[0]
+    if row["state"] == "pending" and row["expires_at"] < now:
+        derived |= {"state": "expired", "ended_at": row["expires_at"]}
+    return Handoff(**columns_of(Handoff, row) | derived)

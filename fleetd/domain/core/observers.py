@@ -3,8 +3,8 @@
 The noun that acts does not import the one that observes: it calls, the other one subscribes.
 """
 
-from collections.abc import Callable
-from typing import Generic, ParamSpec
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec
 
 from .context import Context
 from .tx import Row, Tx
@@ -44,6 +44,14 @@ agent_left: Observed[[Tx, Context, str]] = Observed()
 agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
 """The process of an agent that was not at work is gone: which one, and why. One that an observer
 lets go has left; the others are lost."""
+
+handoff_due: Observed[[Tx, Context, Row]] = Observed()
+"""The session began in time that a hand-off awaits, and its agent is registered: the hand-off."""
+
+events_appended: Observed[
+    [Tx, Context, str | None, Sequence[tuple[int, tuple[str, str | None, dict[str, Any]]]]]
+] = Observed()
+"""Events of one mission, or of none, were appended: each with its position, type, agent, data."""
 
 file_edited: Observed[[Tx, Context, str, str]] = Observed()
 """A client, not a hook, reported that an agent changed a file: which agent, and the file."""

@@ -4,6 +4,7 @@ What many places want to know of the same rows they ask for where they need it.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .tx import Effect, Row, Tx
@@ -27,6 +28,9 @@ class _ReadOnce:
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         return self._once(self._tx.all, sql, params)
+
+    def limited(self, most_ms: int) -> AbstractContextManager[None]:
+        return self._tx.limited(most_ms)
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         return self._once(self._tx.tuples, sql, params)

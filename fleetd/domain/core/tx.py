@@ -1,7 +1,7 @@
 """Transaction: what a rule works on, and its effects after COMMIT."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -52,8 +52,16 @@ class LogLine(Effect, frozen=True):
     text: str
 
 
+class TookTooLong(Exception):
+    """A statement was ended, as it took longer than its rule allows."""
+
+
 class Execute(Protocol):
     """Runs statements with named parameters."""
+
+    def limited(self, most_ms: int, /) -> AbstractContextManager[None]:
+        """End each statement inside after so long, with TookTooLong."""
+        ...
 
     def __call__(self, sql: str, params: Row, /) -> list[Row]:
         """Run one statement and return its rows."""
@@ -100,6 +108,10 @@ class Tx:
         self._effects: dict[Effect, None] = {}
         self.log_end = 0
         """The position of the newest event as this transaction knows it; 0 when it does not."""
+        self.changes: dict[str, Any] = {}
+        """What changed in the states of missions and no event carries yet, by mission."""
+        self.told: dict[str, int] = {}
+        """The newest event of each mission that this transaction has written."""
 
     @property
     def effects(self) -> list[Effect]:
@@ -154,10 +166,16 @@ class Tx:
         """Have something done once this transaction is on disk, and only then."""
         self._effects[effect] = None
 
+    def limited(self, most_ms: int) -> AbstractContextManager[None]:
+        """End each statement inside that takes longer, with TookTooLong."""
+        return self._execute.limited(most_ms)
+
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
         """Undo everything that happens inside, also when nothing fails."""
         effects, end = self._effects.copy(), self.log_end
+        changes, told = self.changes, self.told.copy()
+        self.changes = {}
         self._execute("SAVEPOINT rehearsal", {})
         try:
             yield
@@ -165,6 +183,21 @@ class Tx:
             self._execute("ROLLBACK TO rehearsal", {})
             self._execute("RELEASE rehearsal", {})
             self._effects, self.log_end = effects, end
+            self.changes, self.told = changes, told
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo everything that happens inside if it raises, and raise that."""
+        effects, end = self._effects.copy(), self.log_end
+        self._execute("SAVEPOINT attempt", {})
+        try:
+            yield
+        except BaseException:
+            self._execute("ROLLBACK TO attempt", {})
+            self._execute("RELEASE attempt", {})
+            self._effects, self.log_end = effects, end
+            raise
+        self._execute("RELEASE attempt", {})
 
 
 Rule = Callable[[Tx], Any]

@@ -81,6 +81,11 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
+    # What its agents took stays theirs.
+    tx.run(
+        "UPDATE usage_records SET mission_id = NULL, sortie_id = NULL WHERE mission_id = :id",
+        id=row["id"],
+    )
     elsewhere = "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine"
     if tx.exists(f"{elsewhere} LIMIT 1", id=row["id"], machine=ctx.machine):
         tombstones.note(tx, "mission", row["id"], None)  # or their files would bring it back
@@ -321,8 +326,31 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
     number: int = tx.value(f"SELECT count(*) FROM {walk.table} WHERE {where}", **params)
     if walk.table == "events" and not scope.keeps_agents:
         clear_notes(tx, scope, where, params)
+        _clear_states(tx, scope, walk, found, where, params)
     if walk.table == "locks":
         free_locks(tx, where, params)
     else:
         tx.run(f"DELETE FROM {walk.table} WHERE {where}", **params)
     return number
+
+
+def _clear_states(
+    tx: Tx, scope: Scope, walk: TableWalk, found: BatchFound, where: str, params: Row
+) -> None:
+    """Take what changed in the state of missions that events go from; ``where`` says which.
+
+    Other events of such a mission may hold what those told. Moments before this are not known then.
+    """
+    tx.run(
+        "UPDATE events SET state_json = NULL WHERE state_json IS NOT NULL"
+        f" AND mission_id IN (SELECT mission_id FROM events WHERE {where})",
+        **params,
+    )
+    if scope.directory:
+        beyond, beside = walk.beyond(found.cursor)
+        named = contains_any("state_json", ("quoted", "quoted_below"))
+        tx.run(
+            "UPDATE events SET state_json = NULL WHERE state_json IS NOT NULL"
+            f" AND {beyond} AND seq <= :until AND ({named})",
+            **{**beside, "until": found.until},
+        )

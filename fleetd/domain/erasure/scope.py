@@ -126,12 +126,17 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             "snapshots": self._snapshots(),
             "runs": f"id IN ({r})",
             "recoveries": f"mission_id IN ({m})",
+            "handoffs": f"mission_id IN ({m}) OR agent_id IN ({a}) OR successor_id IN ({a})",
             "checkpoints": f"mission_id IN ({m})",
             "episodes": f"mission_id IN ({m})",
             "notes": self._notes(m, a),
             "plan_items": f"mission_id IN ({m}) OR agent_id IN ({a})",
             "sorties": f"mission_id IN ({m})",
             "briefings": f"mission_id IN ({m})",
+            "usage_records": f"agent_id IN ({a}) OR mission_id IN ({m})",
+            "transcripts": "EXISTS (SELECT 1 FROM sessions s WHERE s.harness = transcripts.harness"
+            f" AND s.session_id = transcripts.session_id AND s.agent_id IN ({a}))",
+            "budgets": f"mission_id IN ({m})",
             "tool_calls": f"agent_id IN ({a})",
             "hook_deliveries": f"session_id IN (SELECT session_id FROM sessions"
             f" WHERE agent_id IN ({a}))",

@@ -22,6 +22,7 @@ from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
 from ...protocol.types import ID_PREFIXES
 from ..cluster.membership import agent_label
+from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context, LockScope
 from ..core.event_log import emit
 from ..core.ids import find
@@ -143,6 +144,8 @@ def take(
         lock=own["id"],
     )
     asked = {"purpose": wanted.purpose, "mission_id": wanted.mission_id or own["mission_id"]}
+    if asked["mission_id"] != own["mission_id"]:
+        lock_changed(tx, own["mission_id"], own["id"], None)
     return prolong(tx, ctx, {**own, **asked}, wanted.timeout_ms, activity=activity)
 
 
@@ -159,6 +162,9 @@ def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool =
         " mission_id = :mission_id, orphaned_at = :orphaned_at WHERE id = :id",
         **prolonged,
     )
+    if row["orphaned_at"] is not None:
+        lock_orphaned(tx, row["mission_id"], row["id"], False)
+    lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(prolonged)))
     _emit(tx, ctx, prolonged, LockRenewed, row["held_by"], activity=activity)
     return prolonged
 
@@ -181,6 +187,7 @@ def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = 
             token=token,
             **to_builtins(wanted),
         )
+    lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))
     shown = {name: row[name] for name in ("purpose", "fencing_token")}
     _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     return row
@@ -256,7 +263,7 @@ def end_expired(tx: Tx, ctx: Context, path: str) -> None:
 
 
 def _end_expired(tx: Tx, ctx: Context, row: Row) -> None:
-    end(tx, row["id"], "expired", row["expires_at"])
+    end(tx, row, "expired", row["expires_at"])
     _emit(tx, ctx, row, LockExpired, row["held_by"])
 
 
@@ -280,18 +287,19 @@ def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
     return convert({**row, "agent_id": agent_id}, LeaseRequest)
 
 
-def end(tx: Tx, lock_id: str, status: str, at: str) -> None:
+def end(tx: Tx, row: Row, status: str, at: str) -> None:
     """Close the row of a lock; it stays as history, and its token is refused from then on."""
     tx.run(
         "UPDATE locks SET status = :status, released_at = :at WHERE id = :id",
         status=status,
         at=at,
-        id=lock_id,
+        id=row["id"],
     )
+    lock_changed(tx, row["mission_id"], row["id"], None)
 
 
 def _end_now(tx: Tx, ctx: Context, row: Row, status: str) -> Row:
-    end(tx, row["id"], status, ctx.now)
+    end(tx, row, status, ctx.now)
     return {**row, "status": status, "released_at": ctx.now}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ...protocol.events import MissionStarted
 from ...protocol.records import SortieState, percent
 from ..checkpoints import checkpoints
+from ..core.changes import mission_changed
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find
@@ -26,6 +27,8 @@ def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> 
             now=ctx.now,
             id=mission["id"],
         )
+        told = {"status": "in_progress", "started_at": ctx.now}
+        mission_changed(tx, mission["id"], told)
         emit(tx, ctx, MissionStarted(), mission_id=mission["id"], agent_id=by)
 
 

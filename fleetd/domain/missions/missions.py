@@ -29,6 +29,7 @@ from ...protocol.requests.mission import (
 from ...protocol.types import OPEN_MISSION, ClosedReason, MissionOrigin
 from ..checkpoints import checkpoints
 from ..checkpoints.checkpoints import COMPLETED
+from ..core.changes import mission_changed
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit
@@ -98,7 +99,11 @@ def create_row(
         "briefing": request.briefing,
     }
     tx.insert("missions", columns)
-    emit(tx, ctx, MissionCreated(title=request.title), mission_id=mission_id, agent_id=by)
+    known = ("title", "description", "status", "priority", "project_dir", "created_at", "briefing")
+    told = {name: columns[name] for name in known if columns[name] is not None}
+    mission_changed(tx, mission_id, told | {"automatic": origin == "session"})
+    created = MissionCreated(title=request.title, origin=origin if origin == "session" else None)
+    emit(tx, ctx, created, mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
     return mission_id
 
@@ -115,6 +120,9 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
         )
     begin_mission(tx, ctx, row)
     return _get(tx, row["id"])
+
+
+_TOLD = ("title", "description", "priority", "briefing")
 
 
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
@@ -149,6 +157,10 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
             now=ctx.now,
             id=row["id"],
         )
+        told = {name: changes[name] for name in _TOLD if name in changes}
+        if "origin" in changes:
+            told["automatic"] = False
+        mission_changed(tx, row["id"], told)
         names = [name.removesuffix("_json") for name in changes if name != "author"]
         emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     if request.sorties:
@@ -239,6 +251,7 @@ def reopen(tx: Tx, ctx: Context, row: Row, why: ClosedReason) -> bool:
         awake=ctx.awake_ms,
         id=row["id"],
     )
+    mission_changed(tx, row["id"], {"status": "in_progress", "closed_reason": None})
     emit(tx, ctx, MissionReopened(), mission_id=row["id"])
     return True
 
@@ -266,6 +279,7 @@ def _end(tx: Tx, ctx: Context, mission_id: str, status: str, why: ClosedReason) 
         now=ctx.now,
         id=mission_id,
     )
+    mission_changed(tx, mission_id, {"status": status, "closed_reason": why})
 
 
 @method(MissionGet)

@@ -4,12 +4,14 @@ The one that is meant is, in this order: the mission of the agent whose work is 
 the agent that is named; those of the directory, and those on which agents work there; the one that
 another machine has in progress for the same project. A mission of another directory is never chosen
 for a recovery: it is a candidate, which a person may name.
+A report also finds the one that ended last in the directory, and never one of elsewhere.
 What asks for the mission at work takes it where it is the only one that somebody created, and so
 does a recovery that a client without a directory asks for. One that was made by itself for a
 session is only a candidate anywhere but in its directory, and none for another session.
 """
 
 import os.path
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,6 +34,7 @@ from ..liveness.silence import waiting_missions
 
 # So many candidates are returned, and so many are named in the message.
 LISTED, NAMED = 20, 5
+_ENDED = ("completed", "failed", "cancelled")
 
 
 class Selection(NamedTuple):
@@ -97,6 +100,9 @@ def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
     if found is not None:
         return found
+    if wanted.purpose == "report":
+        ended = _ended_last(missions_around(tx, ctx, wanted.cwd, [*_ENDED]))
+        return Selection(ended, "directory") if ended is not None else None
     elsewhere = _elsewhere(tx, ctx, wanted)
     if len(elsewhere) == 1 and (wanted.purpose != "recovery" or wanted.cwd is None):
         return Selection(elsewhere[0], "only")
@@ -191,6 +197,7 @@ def _of_agents(tx: Tx, wanted: MissionSelect) -> Selection | None:
 _STATES: dict[SelectionPurpose, tuple[str, ...]] = {
     "work": ("in_progress",),
     "briefing": (),
+    "report": (),
     "recovery": OPEN_MISSION,
 }
 
@@ -289,8 +296,13 @@ def last_session_mission(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
 
     One that was merged into another mission holds nothing that its session would go on with.
     """
-    there = filter(is_automatic, missions_around(tx, ctx, cwd, ["completed", "cancelled"]))
-    closed = [row for row in there if row["closed_reason"] != "merged"]
+    there = missions_around(tx, ctx, cwd, ["completed", "cancelled"])
+    return _ended_last(filter(is_automatic, there))
+
+
+def _ended_last(ended: Iterable[Row]) -> Row | None:
+    """Return the mission that ended last; one that was merged into another is none."""
+    closed = [row for row in ended if row["closed_reason"] != "merged"]
     return max(closed, key=lambda row: row["completed_at"] or "", default=None)
 
 

@@ -3,7 +3,7 @@
 What agents report one by one is observed; a plan, which says more at once, calls the rules itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -39,8 +39,10 @@ from ...protocol.requests.sortie import (
     SortieRemove,
     SortieStart,
     SortieUnblock,
+    SortieUpdate,
 )
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
+from ..core.changes import sortie_changed
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -49,11 +51,13 @@ from ..core.observers import sortie_reported
 from ..core.registry import method
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
+from . import dependencies
 from .milestones import begin_mission, reach_milestones, update_sortie_counts
 
 Work = SortieStart | SortieProgress | SortieBlock | SortieUnblock | SortieComplete | SortieFail
 F = TypeVar("F", bound=Callable[[Tx, Context, Any], Sortie])
-_COLUMNS = [n for n in Sortie.__struct_fields__ if n not in ("files", "recovery_context")]
+_DERIVED = ("files", "depends_on", "waits_for", "recovery_context")
+_COLUMNS = [n for n in Sortie.__struct_fields__ if n not in _DERIVED]
 _strings = msgspec.json.Decoder(list[str]).decode
 _context = msgspec.json.Decoder(RecoveryContext).decode
 
@@ -68,12 +72,31 @@ def sortie_of(tx: Tx, row: Row) -> Sortie:
         context = tx.value(
             "SELECT context_json FROM briefings WHERE id = :id", id=row["briefing_id"]
         )
-    return _sortie_of(row, _context(context) if context else None)
+    completed: set[str] = set()
+    if row["depends_on_json"] != "[]":
+        rows = tx.tuples(
+            "SELECT id FROM sorties WHERE mission_id = :mission AND status = 'completed'",
+            mission=row["mission_id"],
+        )
+        completed = {sortie_id for (sortie_id,) in rows}
+    return _sortie_of(row, _context(context) if context else None, completed)
 
 
-def _sortie_of(row: Row, context: RecoveryContext | None) -> Sortie:
+def _sortie_of(row: Row, context: RecoveryContext | None, completed: Container[str]) -> Sortie:
     columns = {name: row[name] for name in _COLUMNS}
-    return Sortie(**columns, files=_strings(row["files_json"]), recovery_context=context)
+    depends_on: list[str] = []
+    waits_for: list[str] = []
+    if row["depends_on_json"] != "[]":
+        depends_on = dependencies.of_row(row)
+        if row["status"] not in CLOSED_SORTIE:
+            waits_for = [each for each in depends_on if each not in completed]
+    return Sortie(
+        **columns,
+        files=_strings(row["files_json"]),
+        depends_on=depends_on,
+        waits_for=waits_for,
+        recovery_context=context,
+    )
 
 
 def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
@@ -85,7 +108,8 @@ def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
             "SELECT id, context_json FROM briefings WHERE mission_id = :mission", mission=mission_id
         )
     }
-    return [_sortie_of(row, left.get(row["briefing_id"])) for row in rows]
+    completed = {row["id"] for row in rows if row["status"] == "completed"}
+    return [_sortie_of(row, left.get(row["briefing_id"]), completed) for row in rows]
 
 
 def add(
@@ -111,11 +135,15 @@ def _insert(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None
 ) -> str:
     sortie_id = fresh_id(tx, ctx, "sortie")
-    tx.run(
+    depends_on: list[str] = []
+    if new.depends_on:
+        depends_on = dependencies.checked(tx, mission_id, None, new.depends_on)
+    position = tx.value(
         "INSERT INTO sorties (id, mission_id, position, title, description, status, priority,"
-        " assigned_to, files_json, created_at, updated_at, author) SELECT :id, :mission,"
-        " coalesce(max(position), 0) + 1, :title, :description, :status, :priority, :assigned_to,"
-        " :files, :now, :now, :author FROM sorties WHERE mission_id = :mission",
+        " assigned_to, files_json, depends_on_json, created_at, updated_at, author)"
+        " SELECT :id, :mission, coalesce(max(position), 0) + 1, :title, :description, :status,"
+        " :priority, :assigned_to, :files, :depends_on, :now, :now, :author FROM sorties"
+        " WHERE mission_id = :mission RETURNING position",
         id=sortie_id,
         mission=mission_id,
         title=new.title,
@@ -124,9 +152,23 @@ def _insert(
         priority=new.priority,
         assigned_to=new.assigned_to,
         files=msgspec.json.encode(new.files).decode(),
+        depends_on=dependencies.as_json(depends_on),
         now=ctx.now,
         author=by,
     )
+    made = {
+        "position": position,
+        "title": new.title,
+        "description": new.description,
+        "status": "assigned" if new.assigned_to else "pending",
+        "priority": new.priority,
+        "assigned_to": new.assigned_to,
+        "files": new.files,
+        "depends_on": depends_on,
+        "created_at": ctx.now,
+        "updated_at": ctx.now,
+    }
+    sortie_changed(tx, mission_id, sortie_id, {k: v for k, v in made.items() if v})
     payload = SortieCreated(sortie_id=sortie_id, title=new.title)
     emit(tx, ctx, payload, mission_id=mission_id, agent_id=by)
     return sortie_id
@@ -161,6 +203,41 @@ def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
     return sortie_of(tx, assigned)
 
 
+def update(tx: Tx, ctx: Context, request: SortieUpdate) -> Sortie:
+    """Change what a sortie says, or what it depends on; whoever works on it goes on."""
+    row, _ = _open_row(tx, request.sortie_id, "changed")
+    given = {
+        "title": request.title,
+        "description": request.description,
+        "priority": request.priority,
+    }
+    changes: dict[str, Any] = {
+        name: value for name, value in given.items() if value not in (None, row[name])
+    }
+    fields = [*changes]
+    if request.depends_on is not None:
+        wanted = dependencies.checked(tx, row["mission_id"], row["id"], request.depends_on)
+        if wanted != dependencies.of_row(row):
+            changes["depends_on_json"] = dependencies.as_json(wanted)
+            fields.append("depends_on")
+    if not fields:
+        return sortie_of(tx, row)
+    by = who_asks(tx, ctx, request.agent_id)
+    if "title" in changes:
+        changes["author"] = by
+    updated = _update(tx, ctx, row, **changes)
+    payload = SortieUpdated(sortie_id=row["id"], title=updated["title"], fields=fields)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
+    return sortie_of(tx, updated)
+
+
+def depend_on(tx: Tx, ctx: Context, row: Row, wanted: list[str], agent_id: str) -> None:
+    """Let a sortie depend on others that were looked at already; for plans."""
+    changed = _update(tx, ctx, row, depends_on_json=dependencies.as_json(wanted))
+    payload = SortieUpdated(sortie_id=row["id"], title=changed["title"], fields=["depends_on"])
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
+
+
 @method(SortieGet)
 def get(tx: Tx, ctx: Context, request: SortieGet) -> Sortie:
     """Return one sortie."""
@@ -177,6 +254,7 @@ def list_sorties(tx: Tx, ctx: Context, request: SortieList) -> SortiePage:
             for sortie in sorties_of(tx, mission["id"])
             if request.status in (None, sortie.status)
             and request.assigned_to in (None, sortie.assigned_to)
+            and (not request.ready or dependencies.is_ready(sortie))
         ]
     )
 
@@ -198,6 +276,8 @@ def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
 def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
     """Remove a sortie that nobody has begun; ``by`` is the agent that does, where it is known."""
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])
+    sortie_changed(tx, row["mission_id"], row["id"], None)
+    dependencies.drop(tx, row["mission_id"], {row["id"]})
     payload = SortieRemoved(sortie_id=row["id"], title=row["title"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     reach_milestones(tx, ctx, row["mission_id"], by)
@@ -271,6 +351,12 @@ def _update(tx: Tx, ctx: Context, row: Row, **changes: Any) -> Row:
         now=ctx.now,
         id=row["id"],
     )
+    told = {
+        name.removesuffix("_json"): _strings(value) if name.endswith("_json") else value
+        for name, value in changes.items()
+        if name not in ("briefing_id", "author")
+    }
+    sortie_changed(tx, row["mission_id"], row["id"], told | {"updated_at": ctx.now})
     return {**row, **changes, "updated_at": ctx.now}
 
 

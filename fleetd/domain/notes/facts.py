@@ -6,6 +6,7 @@ prose.
 
 from ...protocol.display import quote
 from ...protocol.events import NoteRecorded
+from ..core.changes import note_changed
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import fresh_id
@@ -57,6 +58,7 @@ def record(
     _make_room(tx, ctx, mission_id)
     note_id = fresh_id(tx, ctx, "note")
     payload = NoteRecorded(note_id=note_id, kind="ruled-out", text=text)
+    note_changed(tx, mission_id, note_id, {})
     event = emit(tx, ctx, payload, mission_id=mission_id, agent_id=agent_id)
     note: Row = {"id": note_id, "kind": "ruled-out", "text": text}
     insert(tx, ctx, event, note | {"origin": "fact", "agent_id": agent_id})

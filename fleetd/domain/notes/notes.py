@@ -9,9 +9,10 @@ import os
 from ...protocol.errors import InvalidParams, InvalidState, LimitExceeded
 from ...protocol.events import NoteAdded, NotePinned, NoteUnpinned, NoteWithdrawn
 from ...protocol.records import Event, Note
-from ...protocol.requests.note import NoteAdd, NoteList, NotePage, NotePin, NoteWithdraw
+from ...protocol.requests.note import NoteAdd, NoteGet, NoteList, NotePage, NotePin, NoteWithdraw
 from ...protocol.types import NOTE_CHARS, OPEN_MISSION
 from ..agents.mailbox import mail_reader
+from ..core.changes import NOTE_CHANGES, note_changed
 from ..core.context import Context
 from ..core.event_log import emit
 from ..core.ids import find, fresh_id
@@ -20,6 +21,7 @@ from ..core.registry import method
 from ..core.sql import Where
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
+from ..search import index as search_index
 
 # Each checkpoint of a mission holds all that stand: agents may add so many.
 STANDING = 200
@@ -55,6 +57,7 @@ def add(tx: Tx, ctx: Context, request: NoteAdd) -> Note:
     note_id = fresh_id(tx, ctx, "note")
     told = NoteAdded(note_id=note_id, kind=request.kind, text=note["text"], because=note["because"])
     place: Row = {"mission_id": mission["id"], "agent_id": by}
+    note_changed(tx, mission["id"], note_id, {})
     event = emit(tx, ctx, told, **place, activity=by is not None)
     return note_of(insert(tx, ctx, event, note | {"id": note_id}))
 
@@ -64,6 +67,7 @@ def insert(tx: Tx, ctx: Context, event: Event, note: Row) -> Row:
     place = {"seq": event.seq, "mission_id": event.mission_id, "created_at": ctx.now}
     row: Row = note | place
     tx.insert("notes", row)
+    search_index.add_note(tx, row)
     return row
 
 
@@ -74,6 +78,9 @@ def count_standing(tx: Tx, mission_id: str) -> int:
         mission=mission_id,
     )
     return found
+
+
+_FATE = ("pinned_at", "withdrawn_at", "withdrawn_by", "withdrawn_reason")
 
 
 def standing(tx: Tx, mission_id: str) -> list[Row]:
@@ -127,6 +134,12 @@ def _standing_alike(tx: Tx, mission_id: str, note: Row) -> Row | None:
     return next(alike, None)
 
 
+@method(NoteGet)
+def get(tx: Tx, ctx: Context, request: NoteGet) -> Note:
+    """Return a note, also one that was withdrawn."""
+    return note_of(find(tx, "note", request.note_id))
+
+
 @method(NoteList)
 def list_notes(tx: Tx, ctx: Context, request: NoteList) -> NotePage:
     """Return notes in the order in which they were added, or backwards."""
@@ -167,6 +180,8 @@ def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) 
         reason=reason,
         id=row["id"],
     )
+    fields = {"withdrawn_at": ctx.now, "withdrawn_by": by, "withdrawn_reason": reason}
+    note_changed(tx, row["mission_id"], row["id"], fields)
     # The events of others do not repeat what an author said: they outlast the author's.
     told = NoteWithdrawn(note_id=row["id"], kind=row["kind"], reason=reason)
     mission_id = row["mission_id"]
@@ -214,6 +229,7 @@ def pin(tx: Tx, ctx: Context, request: NotePin) -> Note:
         return note_of(row)
     pinned_at = ctx.now if request.pinned else None
     tx.run("UPDATE notes SET pinned_at = :at WHERE id = :id", at=pinned_at, id=row["id"])
+    note_changed(tx, row["mission_id"], row["id"], {"pinned_at": pinned_at})
     told = NotePinned if request.pinned else NoteUnpinned
     payload = told(note_id=row["id"], kind=row["kind"])
     emit(tx, ctx, payload, mission_id=row["mission_id"])
@@ -222,21 +238,30 @@ def pin(tx: Tx, ctx: Context, request: NotePin) -> Note:
 
 def move(tx: Tx, source: str, target: str) -> None:
     """Let a mission's notes go on in the one that it is merged into."""
-    tx.run(
-        "UPDATE notes SET mission_id = :target, came_from = :source WHERE mission_id = :source",
+    rows = tx.all(
+        "UPDATE notes SET mission_id = :target, came_from = :source WHERE mission_id = :source"
+        " RETURNING *",
         source=source,
         target=target,
     )
+    _keep_moved(tx, rows, source, target)
 
 
 def move_back(tx: Tx, source: str, target: str) -> None:
     """Give a mission that goes on by itself again the notes that it brought along."""
-    tx.run(
+    rows = tx.all(
         "UPDATE notes SET mission_id = :target, came_from = NULL"
-        " WHERE mission_id = :source AND came_from = :target",
+        " WHERE mission_id = :source AND came_from = :target RETURNING *",
         source=source,
         target=target,
     )
+    _keep_moved(tx, rows, source, target)
+
+
+def _keep_moved(tx: Tx, rows: list[Row], source: str, target: str) -> None:
+    for row in rows:
+        note_changed(tx, source, row["id"], None)
+        note_changed(tx, target, row["id"], {name: row[name] for name in NOTE_CHANGES})
 
 
 def bring_back(tx: Tx, mission_id: str, kept: list[Note]) -> int:
@@ -263,6 +288,7 @@ def bring_back(tx: Tx, mission_id: str, kept: list[Note]) -> int:
                 reason=note.withdrawn_reason,
                 id=note.id,
             )
+            note_changed(tx, mission_id, note.id, {name: getattr(note, name) for name in _FATE})
     return lost
 
 
@@ -271,5 +297,8 @@ def _insert_lost(tx: Tx, mission_id: str, note: Note) -> bool:
     if tx.exists("SELECT 1 AS there FROM notes WHERE id = :id", id=note.id):
         return False
     columns = {name: getattr(note, name) for name in Note.__struct_fields__}
-    tx.insert("notes", columns | {"mission_id": mission_id})
+    row: Row = columns | {"mission_id": mission_id}
+    tx.insert("notes", row)
+    note_changed(tx, mission_id, note.id, {name: columns[name] for name in NOTE_CHANGES})
+    search_index.add_note(tx, row)
     return True

@@ -12,7 +12,7 @@ import msgspec
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState
 from ...protocol.types import CLOSED_SORTIE
 from ..checkpoints.derived_context import derive, is_noted_by, last_action, own_note
-from ..checkpoints.narrative import obstacle, step, titles_for
+from ..checkpoints.narrative import obstacle, step, titles_for, waits_in
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..locks.keys import display_event
@@ -68,8 +68,12 @@ def build(
     then = checkpoint.recovery_context
     rewound = restore is not None and restore.request.rewind
     newer = mission["last_activity_seq"] > checkpoint.seq and not rewound
+    waits = waits_in(checkpoint.sorties)
     derived = {
-        told for s in checkpoint.sorties if s.status in _OPEN for told in (step(s), obstacle(s))
+        told
+        for s in checkpoint.sorties
+        if s.status in _OPEN
+        for told in (step(s, awaited=waits.get(s.id, ())), obstacle(s))
     }
     own = own_note(tx, mission["id"], agent_id)
     steps, blockers = (

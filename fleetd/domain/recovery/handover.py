@@ -10,10 +10,11 @@ from ...protocol.errors import InvalidState
 from ...protocol.timestamps import to_ms
 from ...protocol.types import CLOSED_SORTIE
 from ..agents import mailbox
-from ..agents.agents import forget_need, mark_lost, need_successor
+from ..agents.agents import forget_need, mark_lost, need_successor, return_agent
 from ..checkpoints.state import State
 from ..cluster import membership
 from ..cluster.membership import machine_suffix
+from ..core.changes import sortie_changed
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import states_of
@@ -130,6 +131,8 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
                 now=restore.ctx.now,
                 id=sortie.id,
             )
+            told = {"assigned_to": successor, "updated_at": restore.ctx.now}
+            sortie_changed(restore.tx, restore.mission_id, sortie.id, told)
             restore.report.changed("sortie", sortie.id, lost, successor)
 
 
@@ -147,7 +150,7 @@ def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None
     ):
         if row["normalized_path"] in restored:
             continue
-        leases.end(restore.tx, row["id"], "released", restore.ctx.now)
+        leases.end(restore.tx, row, "released", restore.ctx.now)
         leases.grant(
             restore.tx, restore.ctx, leases.lease_request_from(row, successor), activity=False
         )
@@ -177,6 +180,7 @@ def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
             id=message_id,
             lost=lost,
         )
+        mailbox.keep_queue(restore.tx, message_id)
         restore.report.changed("message", message_id, f"to {lost}", f"to {successor}")
 
 
@@ -286,7 +290,7 @@ def undo_takeover(restore: RestoreContext) -> bool:
     tx, lost, successor = restore.tx, undone["taken_over_from"], undone["agent_id"]
     tx.run("UPDATE agents SET succeeded_by = NULL WHERE id = :id", id=lost)
     row = find(tx, "agent", lost)
-    if row["status"] == "lost":
+    if row["status"] == "lost" and not _goes_on(restore, undone, row):
         need_successor(tx, restore.ctx, row, f"its work came back from {successor}")
     for message in restore.checkpoint.pending_messages:
         if lost in message.to:
@@ -304,6 +308,18 @@ def undo_takeover(restore: RestoreContext) -> bool:
     if moved is not None:
         _note_move(restore, successor, moved, left or "no mission")
     return True
+
+
+def _goes_on(restore: RestoreContext, undone: Row, row: Row) -> bool:
+    """Whether the agent that gets its work back is alive: it was when a person handed that over."""
+    was = restore.tx.value(
+        "SELECT was_status FROM handoffs WHERE agent_id = :agent AND state = 'completed'"
+        " AND recovery_id = :recovery",
+        agent=row["id"],
+        recovery=undone["id"],
+    )
+    lived = was in ("active", "waiting", "idle")
+    return lived and return_agent(restore.tx, restore.ctx, row, "waiting")
 
 
 def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
@@ -333,3 +349,4 @@ def _take_message_back(tx: Tx, message_id: str, successor: str) -> None:
             id=message_id,
             successor=successor,
         )
+        mailbox.keep_queue(tx, message_id)

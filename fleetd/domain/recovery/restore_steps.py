@@ -11,13 +11,16 @@ from ...protocol.records import Kept, Lock, PendingMessage, SortieState
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import CLOSED_SORTIE
 from ..agents import mailbox
+from ..core.changes import fields_of, sortie_changed
 from ..core.event_log import emit, emit_each
 from ..core.ids import find
-from ..core.mappers import states_of
+from ..core.mappers import SORTIE_LISTS, states_of
 from ..core.sql import chunks, inside_of, named_params
 from ..core.tx import LogLine, Row
 from ..locks import leases
 from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
+from ..missions import dependencies
+from ..search import index as search_index
 from ..sessions.plan_sync import invalidate_plan_items
 from .restore_context import RestoreContext
 
@@ -34,6 +37,7 @@ _FIELDS = (
     "started_at",
     "completed_at",
     "files",
+    "depends_on",
 )
 _restored = attrgetter(*_FIELDS)
 
@@ -49,6 +53,10 @@ def restore_sorties(
     live = {sortie.id: sortie for sortie in present}
     changed: list[tuple[SortieState | None, SortieState]] = []
     restored = 0
+    # One that names no dependency at all may be older than they are: those added since stay.
+    keeps = not restore.request.rewind and not any(
+        then.depends_on for then in restore.checkpoint.sorties
+    )
     for then in restore.checkpoint.sorties:
         now = live.pop(then.id, None)
         if not restore.includes(then.assigned_to):
@@ -62,18 +70,40 @@ def restore_sorties(
             )
             continue
         goal = _goal(restore, then)
+        if now is not None and keeps:
+            goal = msgspec.structs.replace(goal, depends_on=now.depends_on)
         if now is None or _restored(now) != _restored(goal):
             changed.append((now, goal))
         restored += 1
     values = _write(restore, changed)
     added = [sortie for sortie in live.values() if restore.includes(sortie.assigned_to)]
     removed = _keep_added(restore, added)
-    if removed or any(now is None for now, _ in changed):
+    untied = bool(changed or removed) and _untie(restore)
+    if removed or untied or any(now is None for now, _ in changed):
         return restored, states_of(restore.tx, restore.mission_id)
     return restored, [
         msgspec.structs.replace(sortie, **values[sortie.id]) if sortie.id in values else sortie
         for sortie in present
     ]
+
+
+def _untie(restore: RestoreContext) -> bool:
+    """Drop dependencies on sorties that are not there, and those that would close a cycle.
+
+    What stays as it is and what goes back may not fit together. Return whether any was dropped.
+    """
+    dropped = dependencies.drop_outside(restore.tx, restore.mission_id)
+    known = dependencies.of_mission(restore.tx, restore.mission_id)
+    cut: dict[str, list[str]] = {}
+    for sortie_id, ids in list(known.items()):
+        left = [each for each in ids if not dependencies.cycle_of(known, sortie_id, [each])]
+        if left != ids:
+            known[sortie_id] = cut[sortie_id] = left
+            restore.report.warnings.append(
+                f"Dependencies of sortie {sortie_id} not restored: they would wait for each other"
+            )
+    dependencies.write(restore.tx, restore.mission_id, cut)
+    return bool(dropped or cut)
 
 
 def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
@@ -86,6 +116,7 @@ def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
     for sortie in added:
         if sortie.id in brought_back and sortie.status in ("pending", "assigned"):
             restore.tx.run("DELETE FROM sorties WHERE id = :id", id=sortie.id)
+            sortie_changed(restore.tx, restore.mission_id, sortie.id, None)
             invalidate_plan_items(restore.tx, [sortie.id])
             restore.report.changed("sortie", sortie.id, _summary(sortie), "removed")
             removed = True
@@ -189,32 +220,39 @@ def _overwrite(
         goal.id: {name: getattr(goal, name) for name in differ} | {"updated_at": at}
         for _, goal in changed
     }
-    columns = ((name, "files_json" if name == "files" else name) for name in differ)
+    columns = ((name, f"{name}_json" if name in SORTIE_LISTS else name) for name in differ)
     assignments = "".join(f"{column} = :{name}, " for name, column in columns)
-    files = {goal.id: _encode(goal.files).decode() for _, goal in changed if "files" in differ}
+    lists = [name for name in differ if name in SORTIE_LISTS]
+    as_json = {
+        goal.id: {name: _encode(getattr(goal, name)).decode() for name in lists}
+        for _, goal in changed
+    }
     restore.tx.many(
         f"UPDATE sorties SET {assignments}updated_at = :updated_at WHERE id = :id",
-        [
-            each | ({"id": sortie_id, "files": files[sortie_id]} if files else {"id": sortie_id})
-            for sortie_id, each in values.items()
-        ],
+        [each | as_json[sortie_id] | {"id": sortie_id} for sortie_id, each in values.items()],
     )
+    for sortie_id, each in values.items():
+        sortie_changed(restore.tx, restore.mission_id, sortie_id, each)
     return values
 
 
 def _recreate(restore: RestoreContext, goal: SortieState) -> None:
     """Write a sortie back that the store has lost or that was removed since."""
     columns: Row = {
-        name: getattr(goal, name) for name in SortieState.__struct_fields__ if name != "files"
+        name: getattr(goal, name)
+        for name in SortieState.__struct_fields__
+        if name not in SORTIE_LISTS
     }
     columns |= {
         "mission_id": restore.mission_id,
         "title": goal.title or goal.id,
         "created_at": goal.created_at or restore.ctx.now,
         "updated_at": restore.ctx.now,
-        "files_json": _encode(goal.files).decode(),
+        **{f"{name}_json": _encode(getattr(goal, name)).decode() for name in SORTIE_LISTS},
     }
     restore.tx.insert("sorties", columns)
+    told = fields_of(goal) | {name: columns[name] for name in ("title", "created_at", "updated_at")}
+    sortie_changed(restore.tx, restore.mission_id, goal.id, told)
 
 
 def restore_locks(restore: RestoreContext) -> int:
@@ -288,7 +326,7 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
     if held is None:
         _note_expiry(restore, then, owner, name)
     elif held["held_by"] in (owner, then.held_by, restore.undone_successor(then.held_by)):
-        leases.end(tx, held["id"], "released", ctx.now)
+        leases.end(tx, held, "released", ctx.now)
     elif restore.request.force_locks:
         leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
         warn(f"Force-released lock: {name} (was held by {held['held_by']})")
@@ -442,4 +480,5 @@ def _repost(restore: RestoreContext, message: PendingMessage) -> Row:
         "sent_at": message.sent_at,
     }
     restore.tx.insert("messages", columns)
+    search_index.add_message(restore.tx, columns)
     return columns

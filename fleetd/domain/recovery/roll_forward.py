@@ -152,7 +152,7 @@ def _drop_ended(restore: RestoreContext) -> None:
         later = holders.get(row["normalized_path"])
         over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
         if over:
-            leases.end(tx, row["id"], "released", ctx.now)
+            leases.end(tx, row, "released", ctx.now)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     for row in tx.all(
         "SELECT d.message_id, d.agent_id FROM deliveries d JOIN messages m ON m.id = d.message_id"

@@ -7,6 +7,7 @@ from ...protocol.types import OPEN_MISSION, ClosedReason
 from ..checkpoints import checkpoints
 from ..checkpoints.checkpoints import WITH_SESSION, Reason
 from ..checkpoints.state import State, capture
+from ..core.changes import mission_changed
 from ..core.mappers import ended_as
 from ..core.tx import Row
 from .restore_context import RestoreContext
@@ -42,6 +43,12 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
         awake=restore.ctx.awake_ms,
         id=mission["id"],
     )
+    told = {
+        "status": then if then in OPEN_MISSION else "in_progress",
+        "closed_reason": None,
+        "started_at": mission["started_at"] or restore.ctx.now,
+    }
+    mission_changed(restore.tx, mission["id"], told)
 
 
 def _close_again(restore: RestoreContext) -> None:
@@ -60,6 +67,8 @@ def _close_again(restore: RestoreContext) -> None:
             now=restore.ctx.now,
             id=restore.mission_id,
         )
+        told = {"status": known.status, "closed_reason": _closed_reason(restore.checkpoint)}
+        mission_changed(restore.tx, restore.mission_id, told)
 
 
 def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:

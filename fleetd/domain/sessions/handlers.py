@@ -52,9 +52,10 @@ from ..events import streams
 from ..liveness import needs
 from ..liveness.needs import Need
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
+from ..liveness.shutdown import ended_with_last_boot
 from ..notes import facts
 from ..snapshots import triggers
-from . import plan_sync, session_lifecycle, sessions
+from . import handoffs, plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
 
 # A transcript's tail tells of some hundred calls at most, with others between them.
@@ -153,7 +154,9 @@ class HookContext(msgspec.Struct, kw_only=True):
 
     def end(self, reason: str) -> None:
         """Let the agent go: its session, or its task, is over."""
-        session_lifecycle.end_session(self.tx, self.ctx, key_of(self.report), reason)
+        cut_off = ended_with_last_boot(self.ctx, self.happened_at)
+        key = key_of(self.report)
+        session_lifecycle.end_session(self.tx, self.ctx, key, reason, vanished=cut_off)
         self.window = sessions.window_of(self.tx, key_of(self.report))
 
 
@@ -212,10 +215,12 @@ def _started(hook: HookContext, told: SessionStarted) -> None:
 
 
 def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
-    kept = hook.ctx.config.keep_prompts
-    hook.mission(told.prompt if kept else None)
+    said = None
+    if hook.ctx.config.keep_prompts:
+        said = handoffs.in_short(hook.tx, hook.agent_id, told.prompt)
+    hook.mission(said)
     _note_unapproved_plan(hook)
-    hook.append(("prompt_submitted", {"prompt": told.prompt if kept else None}))
+    hook.append(("prompt_submitted", {"prompt": said}))
 
 
 def _note_unapproved_plan(hook: HookContext) -> None:

@@ -27,11 +27,12 @@ TITLE_CHARS = 80
 class HandoverNotice(msgspec.Struct, frozen=True):
     """Work went ``to`` an agent or ``from`` it; ``other`` is whose it was or is.
 
-    When that is undone it went ``back`` from the first, and the second has it ``again``.
+    When that is undone it went ``back`` from the first, and the second has it ``again``. Where a
+    hand-off did not take place, the other one has ``kept`` it.
     ``mission_id`` is where it is, for whoever got it.
     """
 
-    what: Literal["to", "from", "back", "again"]
+    what: Literal["to", "from", "back", "again", "kept"]
     other: str
     mission_id: str | None = None
 
@@ -64,6 +65,19 @@ def add_handover(tx: Tx, agent_id: str, word: HandoverNotice) -> None:
     )
 
 
+def drop_handover(tx: Tx, agent_id: str, other: str) -> None:
+    """Forget what an agent was to be told about another one: it knows."""
+    known = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
+    words = [each for each in _words(known or "[]") if each.other != other]
+    tx.run(
+        "UPDATE store_meta SET value = :words WHERE key = :key"
+        if words
+        else "DELETE FROM store_meta WHERE key = :key",
+        key=_KEY + agent_id,
+        words=_encode(words).decode(),
+    )
+
+
 def take_handovers(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     """Return the lines that an agent is to read now, none where there is nothing to tell."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_KEY + agent_id)
@@ -74,10 +88,19 @@ def take_handovers(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
 
 def _work_taken_over(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
     successor = word.other
-    line = (
-        f"The work of {agent_id} was taken over by {agent_label(tx, ctx, successor)} while"
-        f" {agent_id} counted as lost: its open sorties and its mail went there too."
+    handed = tx.exists(
+        "SELECT 1 AS handed FROM handoffs WHERE agent_id = :agent AND state = 'completed'"
+        " AND successor_id = :successor",
+        agent=agent_id,
+        successor=successor,
     )
+    label = agent_label(tx, ctx, successor)
+    how = (
+        f"The user handed the work of {agent_id} over to {label}"
+        if handed
+        else f"The work of {agent_id} was taken over by {label} while {agent_id} counted as lost"
+    )
+    line = f"{how}: its open sorties and its mail went there too."
     rows = tx.all(
         "SELECT l.* FROM locks l WHERE l.held_by = :successor AND l.status = 'active'"
         " AND l.expires_at > :now AND l.normalized_path IN"
@@ -130,7 +153,24 @@ def _got_work_back(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) ->
     )
 
 
+def _kept_work(tx: Tx, ctx: Context, agent_id: str, word: HandoverNotice) -> str:
+    reason = tx.value(
+        "SELECT reason FROM handoffs WHERE successor_id = :successor AND agent_id = :agent"
+        " ORDER BY created_at DESC",
+        successor=agent_id,
+        agent=word.other,
+    )
+    other = agent_label(tx, ctx, word.other)
+    why = f" ({quote(reason, 200)})" if reason else ""
+    return (
+        f"The hand-off of the work of {other} to {agent_id} did not take place{why}: its open"
+        f" sorties, locks and mail are {word.other}'s still. The user can hand it over again with"
+        " `fleetctl handoff`."
+    )
+
+
 _LINES = {
+    "kept": _kept_work,
     "from": _work_taken_over,
     "to": _took_work_over,
     "back": _gave_work_back,

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...harness.report import PlanItem, Planned
+from ...harness.report import PlanItem, PlanLink, Planned
 from ...protocol.display import short
 from ...protocol.requests.mission import NewSortie
 from ...protocol.requests.sortie import SortieAssign, SortieComplete, SortieFail, SortieStart
 from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
+from ..core.changes import sortie_changed
 from ..core.context import Context
 from ..core.tx import LogLine, Row, Tx
-from ..missions import sorties
+from ..missions import dependencies, sorties
 from ..snapshots import triggers
 from ..snapshots.plan_steps import DROPPED
 from .plan_matching import (
@@ -64,7 +65,10 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
     ]
     plan = _Plan(tx, ctx, mission_id, agent_id)
     steps = plan.resolve(stays, before, whole=planned.whole)
-    if plan.bring_in_line(steps, gone) and beyond:
+    changed = plan.bring_in_line(steps, gone)
+    if planned.links:
+        plan.tie(planned.links)
+    if changed and beyond:
         text = f"The plan of {agent_id} has {beyond} items too many; fleetd follows {MOST_ITEMS}"
         tx.after_commit(LogLine("WARNING", text))
 
@@ -128,6 +132,36 @@ class _Plan:
                 )
                 steps.append(_Step(told, now, fresh))
         return steps
+
+    def tie(self, links: Sequence[PlanLink]) -> None:
+        """Let sorties depend on others as the plan says; what would be a cycle is passed over."""
+        rows = self._tx.tuples(
+            "SELECT p.item_id, p.sortie_id FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
+            " AND s.mission_id = p.mission_id WHERE p.agent_id = :agent"
+            " AND p.mission_id = :mission AND p.status <> 'dropped' AND p.item_id IS NOT NULL",
+            agent=self._agent_id,
+            mission=self._mission_id,
+        )
+        sortie_of = dict(rows)
+        known = dependencies.of_mission(self._tx, self._mission_id)
+        before = {sortie_id: [*ids] for sortie_id, ids in known.items()}
+        for link in links:
+            item, on = sortie_of.get(link.item), sortie_of.get(link.on)
+            if item is None or on is None:
+                continue
+            ids = known.get(item, [])
+            if link.ends:
+                known[item] = [each for each in ids if each != on]
+            elif cycle := dependencies.cycle_of(known, item, [on]):
+                told = f"The plan of {self._agent_id} has sorties wait for each other"
+                ring = " -> ".join(cycle)
+                self._tx.after_commit(LogLine("WARNING", f"{told}; fleetd ignores it: {ring}"))
+            elif on not in ids:
+                known[item] = [*ids, on]
+        for sortie_id, ids in known.items():
+            row = self._row(sortie_id) if ids != before.get(sortie_id, []) else None
+            if row and row["status"] not in CLOSED_SORTIE:
+                sorties.depend_on(self._tx, self._ctx, row, ids, self._agent_id)
 
     def _row(self, sortie_id: str) -> Row | None:
         """Return the row of a sortie of this mission.
@@ -265,6 +299,7 @@ class _Plan:
                 self._tx.run(
                     "UPDATE sorties SET position = :place WHERE id = :id", place=place, id=row["id"]
                 )
+                sortie_changed(self._tx, self._mission_id, row["id"], {"position": place})
 
     def _complete(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id) if now.told == "completed" else None

@@ -26,15 +26,18 @@ from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
 from ..attention import conflicts
-from ..core.context import Context
-from ..core.tx import Tx
-from . import deliveries, handlers, notices, session_lifecycle, sessions
-from .sessions import Window, find_window, key_of, open_window, rename_session
+from ..core.context import Checkout, Context
+from ..core.observers import handoff_due
+from ..core.tx import Row, Tx
+from . import deliveries, handlers, handoffs, notices, session_lifecycle, sessions
+from .sessions import Seen, Window, find_window, key_of, open_window, rename_session
 
 FROM_TRANSCRIPT = (Planned, ToolFinished, Refused, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed, DirectoryChanged}
 _COMPACTED = SessionStarted("compact")
+# What a CLI calls it when it begins a session where it was started, or opens one again there.
+_AT_START = ("startup", "resume")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,8 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook told, and what was learned beside it.
 
     ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
-    directory, ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
+    directory, ``checkout`` what is checked out there as the hook runs,
+    ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
     ``happened_ms`` is when the hook ran, in ms since the Unix epoch, for one from the spool.
     """
 
@@ -67,6 +71,7 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     report: Report
     earlier: tuple[AnyHappening, ...] = ()
     cwd: Path | None = None
+    checkout: Checkout | None = None
     wanted_agent_id: str | None = None
     wanted_mission_id: str | None = None
     happened_ms: int | None = None
@@ -125,7 +130,12 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         rename_session(tx, key, report.previous_session_id)
         known = find_window(tx, key)
     parent = _parent(tx, ctx, delivery) if report.subagent else None
+    new = known is None and parent is None
+    handoff = handoffs.awaited(tx, delivery.wanted_agent_id) if new else None
     window, missed = _opened(tx, ctx, delivery, report, known, parent)
+    handed = handoff is not None and _completed(tx, ctx, delivery, window, handoff)
+    if handed:
+        window = sessions.window_of(tx, key)
     hook = handlers.HookContext(
         tx=tx,
         ctx=ctx,
@@ -145,14 +155,32 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         state = sessions.window_state_after(state, happening)
     compacted = state == "lost"
     waiting = missed.recovery.candidates if missed else []
-    if SessionStarted("resume") in report.happenings and any(
-        each.mission_id == hook.mission_id for each in waiting
+    if (
+        not handed
+        and SessionStarted("resume") in report.happenings
+        and any(each.mission_id == hook.mission_id for each in waiting)
     ):
         # A session is resumed that was lost or silent: its mission waits for recovery.
         state = "lost"
     if state != window.state:
         sessions.set_window_state(tx, key, state)
-    return _reply_due(hook, delivery, state, missed, compacted=compacted)
+    return _reply_due(hook, delivery, state, None if handed else missed, compacted=compacted)
+
+
+def _completed(tx: Tx, ctx: Context, delivery: HookDelivery, window: Window, handoff: Row) -> bool:
+    """Whether the session that has just begun completed the hand-off that awaited it.
+
+    One that begins too late is an ordinary session.
+    """
+    if window.agent_id != handoff["successor_id"]:
+        return False
+    happened = delivery.happened_ms
+    if (ctx.now if happened is None else iso(happened)) > handoff["expires_at"]:
+        late = "the session began too late"
+        handoffs.fail(tx, ctx, handoff, "expired", late)
+        return False
+    handoff_due(tx, ctx, handoff)
+    return True
 
 
 def _opened(
@@ -164,7 +192,11 @@ def _opened(
     parent: Window | None,
 ) -> tuple[Window, Registration | None]:
     """Open a window and register its agent; return what the agent missed if that was new."""
-    window = open_window(tx, ctx, key_of(report), delivery.wanted_agent_id, known)
+    begins = any(
+        isinstance(each, SessionStarted) and each.source in _AT_START for each in report.happenings
+    )
+    seen = Seen(delivery.cwd, delivery.checkout, begins)
+    window = open_window(tx, ctx, key_of(report), delivery.wanted_agent_id, known, seen)
     missed = session_lifecycle.register_agent(
         tx, ctx, report, window, parent, delivery.cwd, delivery.wanted_mission_id
     )

@@ -4,7 +4,17 @@ A session joins what somebody created for its directory, never what
 was created for another session.
 """
 
-from ...harness.report import Report, SessionStarted, WorkRuns
+from ...harness.report import (
+    DirectoryChanged,
+    Noted,
+    Paused,
+    Report,
+    SessionEnded,
+    SessionStarted,
+    WindowUsed,
+    WorkEnded,
+    WorkRuns,
+)
 from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
@@ -36,7 +46,7 @@ def register_agent(
     names; one that is over or unknown is passed over.
     """
     agent_id, row = window.agent_id, window.agent
-    if row is not None and _present(row, ctx, report):
+    if row is not None and (_present(row, ctx, report) or _stays_replaced(row, report)):
         return None
     if row is not None and _was_another_sessions(tx, ctx, row, report, cwd):
         assign_mission(tx, [agent_id], None)
@@ -71,6 +81,18 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     if not ctx.is_here(row):
         return pid is None and row["pid"] is not None  # nobody would watch its process then
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
+
+
+# What a session still tells when its work has gone to another agent, without going on.
+_NO_RETURN = (SessionEnded, Noted, WindowUsed, DirectoryChanged, WorkEnded, WorkRuns)
+
+
+def _stays_replaced(row: Row, report: Report) -> bool:
+    """Whether an agent that has a successor only says in passing that it is there, or ends."""
+    return row["succeeded_by"] is not None and all(
+        isinstance(each, _NO_RETURN) or (isinstance(each, Paused) and each.reminder)
+        for each in report.happenings
+    )
 
 
 def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: str | None) -> bool:
@@ -246,23 +268,23 @@ def _subagents(tx: Tx, report: Report, which: str) -> list[Row]:
 
 @agent_process_ended.subscribe
 def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
-    """Let go the agent of an open session, as when it ends, if it has one.
-
-    Nobody said that it ended, so it is no activity.
-    """
+    """Let go the agent of an open session, as when it ends, if it has one."""
     row = tx.one(
         "SELECT harness, session_id, subagent FROM sessions"
         " WHERE agent_id = :agent AND ended_at IS NULL",
         agent=agent_id,
     )
     if row is not None:
-        end_session(tx, ctx, Key(**row), reason, activity=False)
+        end_session(tx, ctx, Key(**row), reason, activity=False, vanished=True)
 
 
-def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True) -> None:
+def end_session(
+    tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True, vanished: bool = False
+) -> None:
     """Let the agent of a window go, with its subagents when the session ends.
 
-    The last one out closes a mission that was made for the session.
+    The last one out closes a mission that was made for the session. It is no ``activity`` where
+    nobody said that it ended. One that ``vanished`` was not closed by its user.
     """
     where = WHERE_KEY if key.subagent else "harness = :harness AND session_id = :session"
     params = {name: value for name, value in key.params.items() if f":{name}" in where}
@@ -280,7 +302,9 @@ def end_session(tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool =
             auto_mission.end(tx, ctx, agent["mission_id"], reason)
     # Last, so that the events of an agent that leaves are this session's.
     tx.run(
-        f"UPDATE sessions SET ended_at = :now WHERE {where} AND ended_at IS NULL",
+        "UPDATE sessions SET ended_at = :now, vanished = :vanished"
+        f" WHERE {where} AND ended_at IS NULL",
         now=ctx.now,
+        vanished=int(vanished),
         **params,
     )

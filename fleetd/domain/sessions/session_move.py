@@ -9,11 +9,13 @@ import msgspec
 from ...protocol.events import MissionCancelled, SortieMoved
 from ...protocol.types import OPEN_MISSION, Role
 from ..checkpoints import checkpoints
+from ..core.changes import fields_of, lock_changed, lock_orphaned, sortie_changed
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.mappers import lock_of, state_of
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
-from ..missions import missions
+from ..missions import dependencies, missions
 from ..missions.milestones import update_sortie_counts
 from ..missions.selection import is_automatic
 from ..notes import notes
@@ -131,16 +133,28 @@ def _move_work(
     says nothing new.
     """
     for row in sorties:
-        tx.run(
+        [moved] = tx.all(
             "UPDATE sorties SET mission_id = :target, briefing_id = NULL, updated_at = :now,"
             " position = (SELECT coalesce(max(s.position), 0) + 1 FROM sorties s"
-            " WHERE s.mission_id = :target) WHERE id = :id",
+            " WHERE s.mission_id = :target) WHERE id = :id RETURNING *",
             target=target,
             now=ctx.now,
             id=row["id"],
         )
+        sortie_changed(tx, source, row["id"], None)
+        sortie_changed(tx, target, row["id"], fields_of(state_of(moved)))
         payload = SortieMoved(sortie_id=row["id"], title=row["title"], from_mission=source)
         emit(tx, ctx, payload, mission_id=target, agent_id=row["assigned_to"])
+    for lock in tx.all(
+        "SELECT * FROM locks WHERE mission_id = :source AND status = 'active'"
+        f" AND held_by IN ({inside_of('window', windows)})",
+        source=source,
+        **named_params("window", windows),
+    ):
+        lock_changed(tx, source, lock["id"], None)
+        lock_changed(tx, target, lock["id"], fields_of(lock_of({**lock, "mission_id": target})))
+        if lock["orphaned_at"] is not None:
+            lock_orphaned(tx, target, lock["id"], True)
     for table, whose in (("plan_items", "agent_id"), ("locks", "status = 'active' AND held_by")):
         tx.run(
             f"UPDATE {table} SET mission_id = :target WHERE mission_id = :source"
@@ -149,8 +163,9 @@ def _move_work(
             source=source,
             **named_params("window", windows),
         )
-    update_sortie_counts(tx, source)
-    update_sortie_counts(tx, target)
+    for mission_id in (source, target):
+        dependencies.drop_outside(tx, mission_id)
+        update_sortie_counts(tx, mission_id)
 
 
 def _end_mission(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:

@@ -25,7 +25,7 @@ from ...harness.report import (
 )
 from ...protocol.events import BriefingMissed, Payload, WindowBriefed
 from ...protocol.types import AGENT_ID
-from ..core.context import Context, TranscriptMark
+from ..core.context import Checkout, Context, TranscriptMark
 from ..core.event_log import emit
 from ..core.ids import WHERE_KEY, Key
 from ..core.sql import LIVING, in_sql
@@ -105,24 +105,55 @@ def window_of(tx: Tx, key: Key) -> Window:
     return window
 
 
-def open_window(tx: Tx, ctx: Context, key: Key, wanted: str | None, known: Window | None) -> Window:
+class Seen(msgspec.Struct, frozen=True):
+    """Where a session is as it is heard of; ``begins`` where its CLI was started there just now.
+
+    Without a checkout it is not known, as with a hook that waited in the spool.
+    """
+
+    cwd: str | None = None
+    checkout: Checkout | None = None
+    begins: bool = False
+
+
+_HERE = "cwd = :cwd, worktree = :worktree, branch = :branch, head = :head"
+
+
+def open_window(
+    tx: Tx, ctx: Context, key: Key, wanted: str | None, known: Window | None, seen: Seen
+) -> Window:
     """Return a window that is open, a new one if need be; ``wanted`` is what its agent wants to be.
 
     An ended session that is heard of again goes on under the name it had.
     """
+    here = seen.checkout or Checkout()
+    place = {
+        "cwd": seen.cwd,
+        "worktree": here.worktree,
+        "branch": here.branch,
+        "head": here.head,
+    }
     if known is None:
         tx.run(
             "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
-            " last_event_at) VALUES (:harness, :session, :subagent, :agent, :now, :now)",
+            " last_event_at, directory, cwd, worktree, branch, head) VALUES (:harness, :session,"
+            " :subagent, :agent, :now, :now, :cwd, :cwd, :worktree, :branch, :head)",
             **key.params,
+            **place,
             agent=_agent_id(tx, ctx, key, wanted),
             now=ctx.now,
         )
         return window_of(tx, key)
-    if known.ended or known.last_event_at != ctx.now:
+    if known.ended or known.last_event_at != ctx.now or seen.begins:
+        changes = "last_event_at = :now, ended_at = NULL, vanished = 0"
+        if seen.cwd is not None and seen.begins:
+            changes += ", directory = :cwd"
+        if seen.cwd is not None and seen.checkout is not None:
+            changes += f", {_HERE}"
         tx.run(
-            f"UPDATE sessions SET last_event_at = :now, ended_at = NULL WHERE {WHERE_KEY}",
+            f"UPDATE sessions SET {changes} WHERE {WHERE_KEY}",
             **key.params,
+            **{name: value for name, value in place.items() if f":{name}" in changes},
             now=ctx.now,
         )
     return known

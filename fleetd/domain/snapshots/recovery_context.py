@@ -15,7 +15,7 @@ from ...protocol.errors import Corrupt
 from ...protocol.records import RecoveryContext, SortieState
 from ...protocol.snapshots import CommandOutcome, Snapshot
 from ...protocol.types import CLOSED_SORTIE
-from ..checkpoints.narrative import Titles, step
+from ..checkpoints.narrative import Titles, step, waits_in
 from ..core.event_log import data_of, position
 from ..core.soft_delete import LIVE
 from ..core.sql import inside_of, named_params
@@ -177,11 +177,13 @@ def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles)
 
     Also those that another agent worded: those only stand where they are quoted.
     """
-    steps = set(live.next_steps)
+    steps, waits = set(live.next_steps), waits_in(sorties)
     return [
         s.title
         for s in sorties
-        if s.status in CLOSED_SORTIE or titles.other(s) or step(s, titles) in steps
+        if s.status in CLOSED_SORTIE
+        or titles.other(s)
+        or step(s, titles, waits.get(s.id, ())) in steps
     ]
 
 

@@ -37,7 +37,7 @@ _BRIEFINGS: dict[str, _Briefing] = {
     "briefing_missed": "off",
 }
 _MARKS = tuple(_BRIEFINGS)
-_HEARD = (*_MARKS, "recovery_briefed", "file_modified", *BEGINS_A_CALL, *ENDS_A_CALL)
+HEARD = (*_MARKS, "recovery_briefed", "file_modified", *BEGINS_A_CALL, *ENDS_A_CALL)
 _NEVER = float("inf")
 
 # What a call does: a word for its kind, and a command, a file or a task.
@@ -96,7 +96,7 @@ def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:
         # What a harness kept of a window can be long, and is not needed here.
         "SELECT seq, type, timestamp, mission_id,"
         " CASE WHEN type = 'window_compacted' THEN '{}' ELSE data_json END AS data_json"
-        f" FROM events WHERE agent_id = :agent AND seq > :since AND type IN {in_sql(_HEARD)}"
+        f" FROM events WHERE agent_id = :agent AND seq > :since AND type IN {in_sql(HEARD)}"
         " ORDER BY seq LIMIT :most",
         agent=span.agent_id,
         since=since,

@@ -21,6 +21,7 @@ from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
 from ..core.sql import inside_of, named_params
 from ..core.tx import Ring, Tx
+from ..liveness.shutdown import keep_sessions_of_shutdown
 from ..liveness.silence import rebase_awake_times
 from ..locks.leases import next_token, raise_tokens
 from ..locks.queue import skip_waits
@@ -162,6 +163,7 @@ def start_up(tx: Tx, ctx: Context, waiting_locks: tuple[int, ...] = ()) -> None:
         "INSERT INTO store_meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING",
         epoch=secrets.token_hex(8),
     )
+    keep_sessions_of_shutdown(tx, ctx)
     rebase_awake_times(tx, ctx)
     waits = waiting_locks or (0,)  # no id is 0; NOT IN () would say nothing
     tx.run(

@@ -21,6 +21,7 @@ from ..core.event_log import emit, position
 from ..core.tx import LogLine, Row, Tx
 from ..locks import leases
 from ..redaction.redact import has_no_secret, redact, redact_data
+from ..search import index as search_index
 
 CONSUMER = "legacy"
 TOGETHER = 100
@@ -165,6 +166,8 @@ def _events(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
         " VALUES (:type, 'agent:' || :agent, :at, :agent, 0, :data)",
         rows,
     )
+    if rows:
+        search_index.owe(tx, position(tx))
     return _compare("events", _count(tx, "events WHERE seq > :end", end=end), len(rows))
 
 

@@ -128,6 +128,7 @@ async def record_delivery(
             )
         if not recorded.repeated:
             _note_names(engine, adapter, report, fields)
+            engine.transcripts.note(report, _now(engine))
         return reply
     except (Storage, Unavailable):
         raise
@@ -211,6 +212,8 @@ async def _answer(
         report=report,
         earlier=earlier,
         cwd=paths.cwd,
+        # What waited in the spool tells of another time.
+        checkout=paths.checkout if live else None,
         wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,

@@ -12,11 +12,12 @@ import stat
 import msgspec
 
 from ...domain.agents.agent_loss import session_processes
-from ...domain.core.context import Caller, EditedFile, Facts, Here, TranscriptMark
+from ...domain.core.context import Caller, Checkout, EditedFile, Facts, Here, TranscriptMark
 from ...harness.gemini import first_message, last_count
-from ...harness.report import Adapter, AnyHappening, Report, ToolFinished, WindowUsed
+from ...harness.report import Adapter, AnyHappening, Report, ToolFinished, ToolStarted, WindowUsed
 from ...host import processes
 from ...host.file_system import HOOK_SECONDS, PathUnanswered, PathWalk
+from ..checkouts import checkout_at
 from ..engine import Engine
 
 log = logging.getLogger("fleetd")
@@ -50,6 +51,8 @@ class HookPaths(msgspec.Struct, frozen=True):
     spooled: bool
     """Whether something waits in the spool."""
     answered: bool = True
+    checkout: Checkout | None = None
+    """What is checked out in the session's directory; None where it is not known."""
 
 
 async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
@@ -59,6 +62,8 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
     """
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
+    # A call that only begins has checked out nothing, and half of all hooks tell of one.
+    moves = not all(isinstance(each, ToolStarted) for each in report.happenings)
 
     def look(walk: PathWalk) -> HookPaths:
         walk.visit(str(spool.directory or "/"))
@@ -66,7 +71,9 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
         if cwd is None:
             return HookPaths(report.cwd, None, waiting[0])
         real = walk.facts(cwd).real
-        return HookPaths(real, walk.root(real) or real, waiting[0])
+        root = walk.root(real)
+        checkout = checkout_at(root, walk) if moves else None
+        return HookPaths(real, root or real, waiting[0], checkout=checkout)
 
     async def ask() -> HookPaths:
         path = cwd or str(spool.directory or "/")
@@ -98,7 +105,8 @@ async def gather_facts(
         alive = (each for each in known if processes.same(each.pid, each.started))
         agent = next(((each.pid, each.started) for each in alive), None)
     elif caller.pid:
-        agent = processes.agent_behind(caller.pid)
+        find = processes.itself if adapter.in_process else processes.agent_behind
+        agent = find(caller.pid)
     pid, started = agent or (None, None)
 
     asks_version = adapter.versions_in_transcripts and engine.sightings.asks_version(report)

@@ -21,6 +21,7 @@ from ...domain.sessions import deliveries, sightings
 from ...domain.snapshots.snapshots import note_compressed, uncompressed
 from ...domain.system import daily_rounds
 from ...domain.system.daily_rounds import Round
+from ...domain.usage import records, transcripts
 from ...protocol.errors import Corrupt, FleetError, InvalidState, NotFound
 from ...protocol.requests.checkpoint import CheckpointPrune
 from ...protocol.requests.mission import MissionDelete
@@ -231,6 +232,8 @@ _WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {
     "sessions": _drop_sessions,
     "runs": _drop_runs,
     "events": _drop_events,
+    "usage of tokens": _repeated(records.drop_old),
+    "transcripts": _repeated(transcripts.drop_orphans),
     "locks": _repeated(events_and_locks.drop_old_locks),
     "idempotency keys": _repeated(idempotency.drop_expired),
     "hook deliveries": _repeated(deliveries.prune_deliveries),

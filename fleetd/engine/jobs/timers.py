@@ -17,14 +17,17 @@ from ..engine import Engine
 from ..files.reconcile import collect_garbage
 from ..hooks.deliver import tidy_spool
 from ..hooks.sightings import write_sightings
+from ..usage.reading import read_transcripts
 from .cluster import heartbeat
 from .daily import run_daily_work
 from .liveness import process_ended, scan
+from .search import index_backlog
 
 T = TypeVar("T")
 log = logging.getLogger("fleetd")
 PAUSE_S = 10
 SPOOL_S = 30
+USAGE_S = 30
 # A round that takes longer than this hangs; taking in a long spool has its time.
 ROUND_S = 300
 LONG_ROUND_S = 3_600
@@ -32,6 +35,7 @@ ROOM_S = 60
 # Whoever asks rings; this is for a daemon that starts, and for clocks that were set.
 ASKS_S = 600
 FILES_S = 60
+INDEX_S = 60
 
 
 async def run_timers(engine: Engine) -> None:
@@ -40,6 +44,7 @@ async def run_timers(engine: Engine) -> None:
         timers = [
             *(scan_liveness, confirm_asks, watch_processes),
             *(run_daily_work, drain_spool, refill_disk_reserve),
+            *(read_usage, index_older_records),
         ]
         if engine.machine:
             timers += [send_heartbeats, follow_other_machines]
@@ -85,6 +90,23 @@ async def drain_spool(engine: Engine) -> None:
         await tidy_spool(engine)
         await write_sightings(engine)
         await _sleep(engine, SPOOL_S)
+
+
+async def read_usage(engine: Engine) -> None:
+    """Read what transcripts of sessions tell of tokens, when nobody has asked for long."""
+    while True:
+        await _admitted(engine, "usage")
+        engine.timer_health.beat("usage", USAGE_S + LONG_ROUND_S)
+        await _retry(engine, "ReadUsage", partial(read_transcripts, engine), "usage")
+        await _sleep(engine, USAGE_S)
+
+
+async def index_older_records(engine: Engine) -> None:
+    """Make searchable what was recorded before there was a search index, or was imported."""
+    while True:
+        await _admitted(engine)
+        await _retry(engine, "SearchIndex", partial(index_backlog, engine))
+        await _sleep(engine, INDEX_S)
 
 
 async def refill_disk_reserve(engine: Engine) -> None:

@@ -8,7 +8,7 @@ import trio
 from msgspec import Raw
 
 from ...domain.artifacts.kinds import FileRecord, id_of, noun_of
-from ...domain.checkpoints import checkpoints, diff
+from ...domain.checkpoints import checkpoints, diff, moments
 from ...domain.core.context import Caller, Facts
 from ...domain.core.ids import resolve_id
 from ...domain.core.registry import method
@@ -22,7 +22,7 @@ from ...protocol.requests.checkpoint import (
     CheckpointGet,
     CheckpointLatest,
 )
-from ...protocol.requests.mission import Deleted, MissionSelect
+from ...protocol.requests.mission import Deleted, MissionAt, MissionSelect
 from ..engine import Engine
 from ..files import read_repair
 from ..files.read_repair import read, read_latest
@@ -77,10 +77,46 @@ async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> C
 async def compare(
     engine: Engine, request: CheckpointCompare, caller: Caller
 ) -> CheckpointDifference:
-    """Return what differs between two checkpoints, each read from its row, else from its file."""
-    before, after = await read(engine, "checkpoint", request.before), None
-    if request.after is not None:
-        after = await read(engine, "checkpoint", request.after)
+    """Return what differs between two checkpoints or moments.
+
+    Each checkpoint is read from its row, else from its file.
+    """
+    for named, time, field in (
+        (request.before, request.before_time, "before"),
+        (request.after, request.after_time, "after"),
+    ):
+        if named is not None and time is not None:
+            raise InvalidParams(
+                f"{field} and {field}_time exclude each other.",
+                hint="Give a checkpoint or a time.",
+                field=field,
+            )
+    known = {
+        each: cast("Checkpoint", await read(engine, "checkpoint", each))
+        for each in (request.before, request.after)
+        if each is not None
+    }
+    mission_id = request.mission_id or next((each.mission_id for each in known.values()), None)
+
+    async def side(named: str | None, time: str | None) -> diff.Side | None:
+        if named is not None:
+            return known[named]
+        if time is None:
+            return None
+        if mission_id is None:
+            raise InvalidParams(
+                "mission_id is missing.",
+                hint="Two moments are compared of the mission that it names.",
+                field="mission_id",
+            )
+        return await engine.read(moments.at, MissionAt(mission_id, time=time))
+
+    before = await side(request.before, request.before_time)
+    after = await side(request.after, request.after_time)
+    if before is None:
+        raise InvalidParams(
+            "before and before_time are missing.", hint="Give one of them.", field="before"
+        )
     return await engine.read(diff.compare, before, after)
 
 

@@ -11,6 +11,8 @@ from ...domain.cluster import membership
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
 from ...domain.events.streams import CursorLine, least_used_cursors
+from ...domain.search import index
+from ...domain.search.index import FIRST, IndexDamage, compare
 from ...host import progress
 from ...host.clock import wall_clock
 from ...protocol.display import duration
@@ -45,7 +47,7 @@ async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findi
 
 async def _examine(engine: Engine, *, fix: bool) -> Findings:
     progress.at("database")
-    findings = await _examine_store(engine)
+    findings = await _examine_store(engine, fix=fix)
     progress.at("files")
     findings += await engine.outbox.in_thread(lambda: _examine_files(engine, fix=fix))
     for noun in KINDS if engine.store.availability.away is None else ():
@@ -53,11 +55,12 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
     return Findings(ok=all(f.ok or f.fixed for f in findings), findings=findings)
 
 
-async def _examine_store(engine: Engine) -> list[Finding]:
+async def _examine_store(engine: Engine, *, fix: bool) -> list[Finding]:
     """Examine the store; while it is away that is all there is to say of it."""
     try:
         found = await _database(engine)
         found += await _cursors(engine)
+        found += await _search_index(engine, fix=fix)
         return [*found, *await _shared(engine)] if engine.machine else found
     except Unavailable as error:
         away, where, detail = engine.store.availability.away, engine.store.where, error.message
@@ -104,6 +107,39 @@ def _position(cursor: CursorLine, end: int) -> str:
     if cursor.missed_seq:
         detail += f"; events up to {cursor.missed_seq} were deleted unread"
     return detail
+
+
+async def _search_index(engine: Engine, *, fix: bool) -> list[Finding]:
+    """Compare the search index with its documents, and those with what they are of."""
+    progress.at("search")
+    try:
+        damage = await engine.store.check_search_index(rebuild=fix)
+        found, since = IndexDamage(), FIRST
+        while True:
+            batch = await engine.read(compare, since)
+            if fix and batch.found.total:
+                batch = await engine.write(compare, since, fix=True)
+            found = found.plus(batch.found)
+            if batch.following is None:
+                break
+            since = batch.following
+            progress.at("search", found.documents)
+        owed = await engine.read(index.is_behind)
+    except Corrupt as error:
+        return [Finding(check="search", ok=False, detail=error.message)]
+    findings = [Finding(check="search", ok=False, detail=each, fixed=fix) for each in damage]
+    if found.total:
+        detail = (
+            f"of the index {found.missing} documents are missing, {found.wrong} wrong and"
+            f" {found.surplus} too many"
+        )
+        findings.append(Finding(check="search", ok=False, detail=detail, fixed=fix))
+    if owed:
+        detail = f"{found.documents} documents; the index of older ones is being built"
+        findings.append(Finding(check="search", ok=True, detail=detail))
+    return findings or [
+        Finding(check="search", ok=True, detail=f"{found.documents} documents, all indexed")
+    ]
 
 
 async def _shared(engine: Engine) -> list[Finding]:

@@ -18,7 +18,7 @@ from ...protocol.requests.mission import (
     MissionUpdate,
     SelectedMission,
 )
-from ...protocol.requests.sortie import SortieCreate
+from ...protocol.requests.sortie import SortieCreate, SortieUpdate
 from ..engine import Engine
 from .agents import facts_of
 from .erasure import erase
@@ -41,6 +41,12 @@ async def update(engine: Engine, request: MissionUpdate, caller: Caller) -> Miss
 async def add_sortie(engine: Engine, request: SortieCreate, caller: Caller) -> Sortie:
     """Add a sortie to an open mission, as the words of the agent that asks."""
     return await engine.run(sorties.create, request, caller, facts_of(caller))
+
+
+@method(SortieUpdate)
+async def update_sortie(engine: Engine, request: SortieUpdate, caller: Caller) -> Sortie:
+    """Change fields of a sortie; whose words its title is from then on depends on who asks."""
+    return await engine.run(sorties.update, request, caller, facts_of(caller))
 
 
 @method(MissionCurrent)

@@ -69,7 +69,7 @@ async def _from_good_copies(
     healed = warnings_of(taken)
     if taken.ids:
         near = await engine.read(surroundings, request, meant)
-    facts = await _facts(engine, request, near, places)
+    facts = await facts_of(engine, request, near, places)
     unreadable: dict[str, FleetError] = {}
     while True:
         reasons = {name: reason.message for name, reason in unreadable.items()}
@@ -92,7 +92,7 @@ async def _from_good_copies(
                 healed += checkpoint.warnings[-1:]
                 # Only now does its row say where the work is.
                 near = await engine.read(surroundings, request, meant)
-                facts = await _facts(engine, request, near, places)
+                facts = await facts_of(engine, request, near, places)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
@@ -124,7 +124,7 @@ async def _missing_file(
     return [warning]
 
 
-async def _facts(
+async def facts_of(
     engine: Engine, request: Any, near: Surroundings, places: tuple[str, ...]
 ) -> Facts:
     """Gather what the rules may not look at: which agents are dead, and what Git says."""

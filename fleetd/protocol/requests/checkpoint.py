@@ -60,14 +60,18 @@ class CheckpointLatest(Query[Checkpoint], frozen=True):
 
 
 class CheckpointCompare(Query[CheckpointDifference], frozen=True):
-    """Return the differences between two checkpoints of one mission.
+    """Return the differences between two checkpoints or moments of one mission.
 
-    Without ``after`` the checkpoint is compared with the present state.
+    Without ``after`` and ``after_time``, ``before`` is compared with the present state. A moment is
+    the state of the mission at that time; it has no recovery context.
     """
 
     method: ClassVar[str] = "checkpoint.compare"
-    before: CheckpointId
+    before: CheckpointId | None = None
     after: CheckpointId | None = None
+    before_time: Timestamp | None = None
+    after_time: Timestamp | None = None
+    mission_id: MissionId | None = None
 
 
 class CheckpointPage(Record, frozen=True, kw_only=True):

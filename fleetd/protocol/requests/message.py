@@ -48,6 +48,13 @@ class MessageAck(Mutation[Message], frozen=True):
     agent_id: AgentId
 
 
+class MessageGet(Query[Message], frozen=True):
+    """Return a message. It stays unread: only ``message.inbox`` delivers it."""
+
+    method: ClassVar[str] = "message.get"
+    message_id: MessageId
+
+
 class MessageList(Query[MessagePage], frozen=True):
     """List messages, oldest first; ``pending`` selects those with (or without) a queued delivery.
 

@@ -4,11 +4,20 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..records import Mission, Record, RecoveryCandidate
+from ..records import (
+    Lock,
+    Mission,
+    MissionState,
+    PendingMessage,
+    Record,
+    RecoveryCandidate,
+    SortieState,
+)
 from ..request import LongMutation, Mutation, Query
 from ..types import (
     AgentId,
     ClosedReason,
+    DependsOn,
     Files,
     Limit,
     MissionId,
@@ -18,8 +27,10 @@ from ..types import (
     Priority,
     SelectionPurpose,
     SelectionReason,
+    Seq,
     Text,
     ThresholdMs,
+    Timestamp,
     Title,
 )
 
@@ -32,6 +43,7 @@ class NewSortie(Struct, frozen=True, forbid_unknown_fields=True):
     files: Files = []
     assigned_to: AgentId | None = None
     priority: Priority = "medium"
+    depends_on: DependsOn = []
 
 
 NewSorties = Annotated[list[NewSortie], Meta(max_length=10_000)]
@@ -111,6 +123,38 @@ class MissionGet(Query[Mission], frozen=True):
     mission_id: MissionId
 
 
+class MissionMoment(Record, frozen=True, kw_only=True):
+    """The state of a mission at a moment, as a checkpoint taken then would have it.
+
+    ``seq`` is the last event that counts, ``timestamp`` the time at which leases are judged.
+    ``checkpoint_id`` is the checkpoint that it was made from; null if all of it comes from events.
+    """
+
+    mission_id: str
+    seq: int
+    timestamp: str
+    checkpoint_id: str | None
+    mission: MissionState
+    total_sorties: int
+    completed_sorties: int
+    progress_percent: int
+    sorties: list[SortieState]
+    locks: list[Lock]
+    messages: list[PendingMessage]
+
+
+class MissionAt(Query[MissionMoment], frozen=True):
+    """Return the state of a mission at a ``time``, or after the event with a ``seq``.
+
+    A moment before the first one that is known is ``invalid_state``; ``data.since`` has that one.
+    """
+
+    method: ClassVar[str] = "mission.at"
+    mission_id: MissionId
+    time: Timestamp | None = None
+    seq: Seq | None = None
+
+
 class MissionPage(Record, frozen=True, kw_only=True):
     """Missions, newest first, and how many there are in all."""
 
@@ -171,7 +215,8 @@ class MissionSelect(Query[SelectedMission], frozen=True):
     The order is: the mission of ``take_over_from``; that of ``agent_id``; those of the directory,
     for a recovery the waiting ones first, else those of agents in the directory; the one that
     another machine has in progress for the same project. For ``work`` and ``briefing``, or without
-    ``cwd``, the only mission is selected too. Without a match the error is ``invalid_state``, and
+    ``cwd``, the only mission is selected too. For ``report`` the one that ended last in the
+    directory follows, and none of elsewhere. Without a match the error is ``invalid_state``, and
     ``data.candidates`` lists missions elsewhere.
     """
 

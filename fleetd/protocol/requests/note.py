@@ -45,6 +45,13 @@ class NoteList(Query[NotePage], frozen=True):
     newest: bool = False
 
 
+class NoteGet(Query[Note], frozen=True):
+    """Return a note, also one that was withdrawn."""
+
+    method: ClassVar[str] = "note.get"
+    note_id: NoteId
+
+
 class NoteWithdraw(Mutation[Note], frozen=True):
     """Withdraw a note. An agent withdraws its own notes only, a person withdraws any."""
 

@@ -10,6 +10,7 @@ from ..records import Record, Sortie
 from ..request import Mutation, Query
 from ..types import (
     AgentId,
+    DependsOn,
     Files,
     MissionId,
     Percent,
@@ -32,6 +33,23 @@ class SortieCreate(Mutation[Sortie], frozen=True):
     files: Files = []
     assigned_to: AgentId | None = None
     priority: Priority = "medium"
+    agent_id: AgentId | None = None
+    depends_on: DependsOn = []
+
+
+class SortieUpdate(Mutation[Sortie], frozen=True):
+    """Change fields of an open sortie; omitted fields keep their values.
+
+    ``depends_on`` replaces what it depended on. Sorties that would wait for each other are
+    ``invalid_params``; ``data.cycle`` names them.
+    """
+
+    method: ClassVar[str] = "sortie.update"
+    sortie_id: SortieId
+    title: Title | None = None
+    description: Text | None = None
+    priority: Priority | None = None
+    depends_on: DependsOn | None = None
     agent_id: AgentId | None = None
 
 
@@ -111,12 +129,16 @@ class SortiePage(Record, frozen=True, kw_only=True):
 
 
 class SortieList(Query[SortiePage], frozen=True):
-    """List the sorties of a mission."""
+    """List the sorties of a mission.
+
+    ``ready`` ones are open, not blocked, and all that they depend on is completed.
+    """
 
     method: ClassVar[str] = "sortie.list"
     mission_id: MissionId
     status: SortieStatus | None = None
     assigned_to: AgentId | None = None
+    ready: bool = False
 
 
 class SortieRemove(Mutation[Deleted], frozen=True):

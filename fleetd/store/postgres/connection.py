@@ -26,7 +26,7 @@ from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
 from ...domain.core.text import NUL, SIGN_OF_NUL
-from ...domain.core.tx import Row
+from ...domain.core.tx import Row, TookTooLong
 from .errors import ServerAway, Stalled, is_final, server_message
 from .url import format_url, parse
 
@@ -216,6 +216,16 @@ class PostgresExecutor:
             return []
         self._dicts.execute(translated(sql), params)
         return self._dicts.fetchall() if self._dicts.description else []
+
+    @contextmanager
+    def limited(self, most_ms: int) -> Iterator[None]:
+        """End each statement inside after so long, with TookTooLong."""
+        self._connection.simple_query(f"SET LOCAL statement_timeout = {most_ms:d}".encode())
+        try:
+            yield
+        except psycopg.errors.QueryCanceled as error:
+            raise TookTooLong from error
+        self._connection.simple_query(f"SET LOCAL statement_timeout = {STATEMENT_MS}".encode())
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as they come."""

@@ -218,6 +218,10 @@ class PostgresStore:
         """
         await self._aside(checks.scrub)
 
+    async def check_search_index(self, *, rebuild: bool) -> list[str]:  # noqa: ARG002
+        """Return nothing: the server keeps its indexes in step with their rows."""
+        return []
+
     async def check(self) -> list[str]:
         """Return what is wrong with the server or how it is set; empty when nothing is."""
         return await self._aside(checks.findings)

@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from ...domain.core.tx import Kept, Row, Tx
+from ...domain.core.tx import Kept, Row, TookTooLong, Tx
 from ...host.histogram import Histogram
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
@@ -70,6 +70,22 @@ class SqliteExecutor:
             raise
         finally:
             self._loop_until = math.inf
+
+    @contextlib.contextmanager
+    def limited(self, most_ms: int) -> Iterator[None]:
+        """End each statement inside after so long, with TookTooLong.
+
+        On the event loop the thread is asked first, which has as long.
+        """
+        before, self._limit_s = self._limit_s, most_ms / 1_000
+        try:
+            yield
+        except apsw.InterruptError as error:
+            if time.monotonic() > self._loop_until:
+                raise
+            raise TookTooLong from error
+        finally:
+            self._limit_s = before
 
     def _takes_too_long(self) -> bool:
         now = time.monotonic()

@@ -11,7 +11,7 @@ from ...domain.core.tx import Tx
 from ...host.atomic_files import sync
 from ...protocol.errors import Corrupt, InvalidState, Storage
 from ..api import StoreRefused
-from ..sqlite import page_checksums
+from ..sqlite import page_checksums, search_index
 from ..sqlite.connect import open_database
 from ..sqlite.database_files import end_of, reached
 from ..sqlite.group_commit import SqliteExecutor
@@ -32,8 +32,9 @@ class SqliteSide:
         names = [
             str(row[0])
             for row in self._connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-                " ORDER BY name"
+                # Without those of the full-text search, which are made anew from their documents.
+                "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+                " AND name NOT LIKE 'sqlite_%' ORDER BY name"
             )
         ]
         found: list[str] = []
@@ -68,6 +69,8 @@ class SqliteSide:
         self._connection.executemany(
             f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})", rows
         )
+        if table.name == search_index.DOCUMENTS:
+            search_index.rebuild(self._connection)
 
     def empty(self, tables: Iterable[Table]) -> None:
         """Remove every row: a new database has none but what its migrations made."""

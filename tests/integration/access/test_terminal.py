@@ -61,7 +61,17 @@ def run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 
 @pytest.fixture
-def stored(daemon: Daemon, home: Path) -> dict[str, str]:
+def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an agent CLI on the PATH that ends at once."""
+    programs = home / "programs"
+    programs.mkdir()
+    (programs / "codex").write_text("#!/bin/sh\n")
+    (programs / "codex").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def stored(daemon: Daemon, home: Path, codex: None) -> dict[str, str]:
     """Store hostile text wherever there is room for text; return the ids of what holds it."""
     with Fleet(daemon.socket) as client:
 
@@ -160,6 +170,8 @@ agent list
 agent show a
 agent show b
 agent show claude-sUserPro
+handoff a --to codex --print
+handoff a --to codex --yes
 agent note a --last-action EVIL --next-step EVIL --blocker EVIL
 agent start a
 note decision EVIL --because EVIL --path FILE
@@ -193,11 +205,33 @@ context
 context --agent a
 resume --dry-run
 resume --agent a --dry-run
+search evil
+search EVIL
+search --path evil
+search --raw EVIL
+reopen --all
+reopen --lost --print
+reopen EVIL
 hooks status
 hooks doctor claude
 hooks doctor --live
 hooks install claude --dry-run
 doctor
+report {mission}
+report a
+report {mission} --html
+report EVIL
+export {mission}
+export {mission} --with-prompts
+export {mission} --endpoint http://EVIL
+export EVIL
+usage
+usage --by mission
+usage --mission {mission}
+usage --mission {mission} --budget 5usd
+usage --mission EVIL
+usage --timezone EVIL
+usage --budget EVIL
 notify status
 notify run --for EVIL
 notify install --dry-run --command EVIL

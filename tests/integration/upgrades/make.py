@@ -101,6 +101,8 @@ def fill(old: Old, project: Path) -> None:
         old.call("agent.register", **named, harness="claude")
     listed = old.call("sortie.list", mission_id=mission)["sorties"]
     first, second, third, fourth, _ = (each["id"] for each in listed)
+    old.call("sortie.update", sortie_id=fourth, depends_on=[third])
+    old.call("usage.budget", mission_id=mission, tokens=2_000_000)
     for sortie, agent in ((first, "alice"), (second, "alice"), (third, "bob"), (fourth, "bob")):
         old.call("sortie.assign", sortie_id=sortie, agent_id=agent)
     for sortie, agent in ((first, "alice"), (second, "alice"), (third, "bob")):
@@ -148,6 +150,7 @@ def fill(old: Old, project: Path) -> None:
     old.call(
         "recovery.restore", mission_id=mission, requested_by="cli", agent_id="bob", scope="agent"
     )
+    old.call("handoff.ask", agent_id="bob", to="codex")
     _end_others(old, project)
     by_nobody(lambda: _hooks(Old(old.path), project / "hooked"))
     recorded_run = {"run_id": "run-1", "source": "manual", "status": "in_progress"}

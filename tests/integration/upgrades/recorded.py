@@ -7,6 +7,7 @@ Call = Callable[..., Any]
 KINDS = (
     *("missions", "sorties", "agents", "locks", "messages", "recoveries"),
     *("checkpoints", "snapshots", "events", "cursors", "running", "notes"),
+    "budgets",
 )
 
 
@@ -48,6 +49,7 @@ def of(call: Call) -> dict[str, Any]:
             for work in agent["running"]
         },
         "notes": _by_id(call("note.list", withdrawn=True).get("notes", [])),
+        "budgets": {each["mission_id"]: each for each in call("usage.budgets").get("budgets", [])},
     }
 
 

@@ -34,7 +34,7 @@ snapshot_days = 36500
 snapshot_gzip_hours = 0
 """
 # Kinds that the first schemas do not have.
-LATER = {"snapshots", "running", "notes"}
+LATER = {"snapshots", "running", "notes", "budgets"}
 # What time does to a record, and where a file lies, is not what was stored.
 CHANGES = {
     "missions": {"updated_at"},

@@ -273,17 +273,17 @@ async def test_nothing_runs_for_an_agent_that_has_left(fleet: Fleet, cli: Cli, e
     assert fleet.sql("SELECT * FROM running_work WHERE ended_at IS NULL") == []
 
 
-async def test_a_thousand_pairs_in_any_order_leave_nothing_open(fleet: Fleet, cli: Cli) -> None:
+async def test_hundreds_of_pairs_in_any_order_leave_nothing_open(fleet: Fleet, cli: Cli) -> None:
     seeded = random.Random(23)
     await cli.tell("Stop")
-    steps = [f"s{number}" for number in range(1_000) for _ in range(2)]
+    steps = [f"s{number}" for number in range(400) for _ in range(2)]
     seeded.shuffle(steps)
     open_: set[str] = set()
     for number, name in enumerate(steps):
         inner = {"agent_id": name, "agent_type": "explore"}
         await cli.tell("SubagentStop" if name in open_ else "SubagentStart", **inner)
         open_ ^= {name}
-        if number % 97 == 0:
+        if number % 41 == 0:
             state = await cli.state()
             told = {each.id for each in state.running}
             assert told <= open_  # beyond the bound the oldest are not known any more

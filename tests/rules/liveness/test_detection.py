@@ -199,6 +199,7 @@ async def test_DET_008_several_silent_missions_each_have_their_own_episode(watch
     assert (found[-1], sorted(found[:-1])) == (first.id, sorted([second.id, third.id]))
 
 
+@pytest.mark.sqlite_only("1,201 transactions; no statement here that others do not run there")
 async def test_however_many_fall_silent_at_once_all_are_noticed_at_once(fleet):
     mission = await fleet.mission(0)
     fleet.sql(

@@ -176,6 +176,7 @@ async def test_a_healthy_fleet_has_no_findings(fleet: Fleet) -> None:
         "room",
         "checkpoints",
         "snapshots",
+        "search",
     }
 
 

@@ -117,8 +117,12 @@ CREATE TABLE sorties (
     -- What the last recovery left for it, until its next progress.
     briefing_id INTEGER,
     -- The agent that worded its title; NULL for a person.
-    author TEXT
+    author TEXT,
+    -- The sorties of the same mission that are to be completed first.
+    depends_on_json TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
+-- Who waits for a sortie that goes: nearly always nobody.
+CREATE INDEX idx_sorties_waiting ON sorties (mission_id) WHERE depends_on_json <> '[]';
 CREATE INDEX idx_sorties_mission ON sorties (mission_id, position);
 CREATE INDEX idx_sorties_status ON sorties (mission_id, status);
 
@@ -239,8 +243,12 @@ CREATE TABLE events (
     mission_id TEXT,
     agent_id TEXT,
     activity INTEGER NOT NULL,
-    data_json TEXT NOT NULL
+    data_json TEXT NOT NULL,
+    -- What changed with it in the state of its mission; NULL for nothing.
+    state_json TEXT
 ) STRICT;
+-- The state of a mission at a moment: a checkpoint, and these after it.
+CREATE INDEX idx_events_state ON events (mission_id, seq) WHERE state_json IS NOT NULL;
 CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS NOT NULL;
 CREATE INDEX idx_events_type ON events (type, seq);
 CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id IS NOT NULL;
@@ -469,6 +477,35 @@ CREATE INDEX idx_notes_mission ON notes (mission_id, seq);
 CREATE INDEX idx_notes_seq ON notes (seq);
 CREATE INDEX idx_notes_agent ON notes (agent_id, seq) WHERE agent_id IS NOT NULL;
 
+-- Hand-offs: the work of an agent goes to a new session when that begins in time. Also those that
+-- agents only ask for. Nobody misses one whose agent or mission is gone.
+CREATE TABLE handoffs (
+    id TEXT PRIMARY KEY,
+    -- The end of the log then: what a person says to the agent after that answers what it asks for.
+    seq INTEGER NOT NULL,
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    -- How the session is called that it awaits; NULL while an agent only asks.
+    successor_id TEXT,
+    harness TEXT NOT NULL,
+    mission_id TEXT NOT NULL REFERENCES missions (id) ON DELETE CASCADE,
+    state TEXT NOT NULL CHECK (state IN
+        ('asked', 'pending', 'completed', 'expired', 'cancelled', 'failed')),
+    reason TEXT,
+    -- Of the agent, when its work went.
+    was_status TEXT,
+    checkpoint_id TEXT,
+    undo_checkpoint_id TEXT,
+    recovery_id TEXT,
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    ended_at TEXT
+) STRICT;
+CREATE INDEX idx_handoffs_agent ON handoffs (agent_id, state);
+-- Asked at the beginning of each session that wants to be a certain agent.
+CREATE INDEX idx_handoffs_successor ON handoffs (successor_id) WHERE successor_id IS NOT NULL;
+CREATE INDEX idx_handoffs_mission ON handoffs (mission_id);
+CREATE INDEX idx_handoffs_asked ON handoffs (state) WHERE state = 'asked';
+
 CREATE TABLE idempotency_keys (
     method TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -518,12 +555,24 @@ CREATE TABLE "sessions" (
     -- How full the window is, as its harness told last.
     window_tokens INTEGER,
     window_size INTEGER,
+    -- Where its CLI was started: a session is opened again there.
+    directory TEXT,
+    -- Where it was when it was heard of last: the directory, the root of the work tree around it,
+    -- the branch (NULL for none) and the commit. What is not known is NULL.
+    cwd TEXT,
+    worktree TEXT,
+    branch TEXT,
+    head TEXT,
+    -- Whether its process ended without a word while its agent waited for a prompt.
+    vanished INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (harness, session_id, subagent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);
 -- A run is called after its session.
 CREATE INDEX idx_sessions_session ON sessions (session_id);
 CREATE INDEX idx_sessions_briefed ON sessions (briefed_by) WHERE briefed_by IS NOT NULL;
+-- Those to open again after a reboot.
+CREATE INDEX idx_sessions_vanished ON sessions (last_event_at) WHERE vanished = 1;
 -- Sessions that began since their harness told anything else.
 CREATE INDEX idx_sessions_begun ON sessions (harness, started_at) WHERE subagent = '';
 
@@ -645,6 +694,87 @@ CREATE TABLE snapshot_missions (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_snapshot_missions_snapshot ON snapshot_missions (snapshot_id);
 
+-- What requests to models took, told by the transcripts of sessions: a row per request. A request
+-- that several files tell has one key.
+CREATE TABLE usage_records (
+    key TEXT PRIMARY KEY,
+    at TEXT NOT NULL,
+    harness TEXT NOT NULL,
+    -- The agent of the session, also for its subagents.
+    agent_id TEXT NOT NULL,
+    mission_id TEXT,
+    sortie_id TEXT,
+    model TEXT,
+    -- What was neither read from a cache nor written to one.
+    input INTEGER NOT NULL,
+    -- With the reasoning.
+    output INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL,
+    -- With what is kept for an hour, which costs more.
+    cache_write INTEGER NOT NULL,
+    cache_write_1h INTEGER NOT NULL,
+    reasoning INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_usage_at ON usage_records (at, key);
+CREATE INDEX idx_usage_agent ON usage_records (agent_id, at, key);
+CREATE INDEX idx_usage_mission ON usage_records (mission_id, at, key)
+    WHERE mission_id IS NOT NULL;
+
+-- How far the transcripts of sessions are read.
+CREATE TABLE transcripts (
+    machine TEXT NOT NULL DEFAULT '',
+    path TEXT NOT NULL,
+    harness TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0,
+    -- The digest of its beginning, which tells it from another file of its name.
+    head TEXT NOT NULL DEFAULT '',
+    -- What the reader has to know of the lines before.
+    state_json TEXT NOT NULL DEFAULT '{}',
+    -- When a hook named it last. It is looked at for a while after that.
+    noted_at TEXT NOT NULL,
+    -- When a hook named it first: a fork's file is read behind the one that it copied.
+    found_at TEXT NOT NULL,
+    pending INTEGER NOT NULL DEFAULT 1,
+    -- Bytes that were there and not read yet, and whether the file could not be opened.
+    outstanding INTEGER NOT NULL DEFAULT 0,
+    missing INTEGER NOT NULL DEFAULT 0,
+    -- Lines that could not be read, that were too long, and requests that were counted already.
+    broken INTEGER NOT NULL DEFAULT 0,
+    long_lines INTEGER NOT NULL DEFAULT 0,
+    repeated INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (machine, path, session_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_transcripts_pending ON transcripts (machine, found_at, path, session_id)
+    WHERE pending = 1;
+CREATE INDEX idx_transcripts_session ON transcripts (harness, session_id);
+
+-- What a person wants a mission to take at most: tokens, or cents of a US dollar.
+CREATE TABLE budgets (
+    mission_id TEXT PRIMARY KEY REFERENCES missions (id) ON DELETE CASCADE,
+    tokens INTEGER,
+    usd_cents INTEGER,
+    created_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What events, messages and notes say, for full-text search. "id" is the place in the log, below 0
+-- for what came back out of a checkpoint and shares its place.
+CREATE TABLE search_documents (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL
+        CHECK (kind IN ('event', 'mail', 'note', 'prompt', 'answer', 'command', 'file')),
+    -- The message or the note; NULL for an event.
+    source TEXT,
+    at TEXT NOT NULL,
+    mission_id TEXT,
+    agent_id TEXT,
+    -- Words without case and accents, a space between them; paths and identifiers, one a line.
+    words TEXT NOT NULL,
+    names TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX idx_search_documents_source ON search_documents (source)
+    WHERE source IS NOT NULL;
+
 CREATE TRIGGER tally_mission_made AFTER INSERT ON missions
 BEGIN
     INSERT INTO tallies (what, part, number) VALUES ('missions', NEW.status, 1)
@@ -748,4 +878,48 @@ CREATE TRIGGER tally_event_gone AFTER DELETE ON events
 BEGIN
     INSERT INTO tallies (what, part, number) VALUES ('events gone', '', 1)
         ON CONFLICT (what, part) DO UPDATE SET number = number + 1;
+END;
+
+-- Nothing but what search_documents says: it is never read from here.
+CREATE VIRTUAL TABLE search_words USING fts5(words, content = 'search_documents',
+    content_rowid = 'id', columnsize = 0, tokenize = 'ascii');
+CREATE VIRTUAL TABLE search_names USING fts5(names, content = 'search_documents',
+    content_rowid = 'id', columnsize = 0, detail = none, tokenize = 'trigram case_sensitive 1');
+INSERT INTO search_words (search_words, rank) VALUES ('secure-delete', 1);
+INSERT INTO search_names (search_names, rank) VALUES ('secure-delete', 1);
+CREATE TRIGGER search_document_made AFTER INSERT ON search_documents
+BEGIN
+    INSERT INTO search_words (rowid, words) VALUES (NEW.id, NEW.words);
+    INSERT INTO search_names (rowid, names) SELECT NEW.id, NEW.names WHERE NEW.names <> '';
+END;
+CREATE TRIGGER search_document_gone AFTER DELETE ON search_documents
+BEGIN
+    INSERT INTO search_words (search_words, rowid, words) VALUES ('delete', OLD.id, OLD.words);
+    INSERT INTO search_names (search_names, rowid, names)
+        SELECT 'delete', OLD.id, OLD.names WHERE OLD.names <> '';
+END;
+CREATE TRIGGER search_document_changed AFTER UPDATE OF words ON search_documents
+BEGIN
+    INSERT INTO search_words (search_words, rowid, words) VALUES ('delete', OLD.id, OLD.words);
+    INSERT INTO search_words (rowid, words) VALUES (NEW.id, NEW.words);
+END;
+CREATE TRIGGER search_event_gone AFTER DELETE ON events
+BEGIN
+    DELETE FROM search_documents WHERE id = OLD.seq AND source IS NULL;
+END;
+CREATE TRIGGER search_message_gone AFTER DELETE ON messages
+BEGIN
+    DELETE FROM search_documents WHERE source = OLD.id;
+END;
+CREATE TRIGGER search_note_gone AFTER DELETE ON notes
+BEGIN
+    DELETE FROM search_documents WHERE source = OLD.id;
+END;
+CREATE TRIGGER search_note_moved AFTER UPDATE OF mission_id ON notes
+    WHEN OLD.mission_id <> NEW.mission_id
+BEGIN
+    UPDATE search_documents SET mission_id = NEW.mission_id, words = replace(words,
+            '¤m' || replace(replace(OLD.mission_id, '-', '¤'), '_', '¦'),
+            '¤m' || replace(replace(NEW.mission_id, '-', '¤'), '_', '¦'))
+        WHERE source = NEW.id;
 END;

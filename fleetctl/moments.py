@@ -1,0 +1,54 @@
+"""Moments as people write them: ``14:05``, ``2h ago``, ``2026-01-05 14:05``; local time."""
+
+from argparse import ArgumentTypeError
+from datetime import date, datetime, time, timedelta
+
+from fleetd.protocol.timestamps import iso
+
+from .args import age
+from .output import console
+from .parser import not_empty
+
+EXPECTED = "expected a time such as 14:05, 2h or 2026-01-05T14:05"
+
+
+def moment(text: str) -> str:
+    """Return a time as the wire has it; raises ArgumentTypeError.
+
+    A time without a date is the last one that has passed.
+    """
+    said = text.strip()
+    try:
+        return iso(console.now_ms() - age(said.removesuffix("ago").rstrip()))
+    except (ArgumentTypeError, OverflowError):
+        pass
+    now = datetime.fromtimestamp(console.now_ms() / 1_000).astimezone()
+    try:
+        if ":" in said[:3] and "-" not in said:
+            hours = time.fromisoformat(said if said[2:3] == ":" else f"0{said}")
+            # Today is the zone's, and a day before is one by its clocks.
+            today = now.astimezone(hours.tzinfo)
+            found = _at(today.date(), hours)
+            if found > now:
+                found = _at(today.date() - timedelta(days=1), hours)
+        else:
+            found = datetime.fromisoformat(said)
+            found = found if found.tzinfo else found.astimezone()
+        return iso(round(found.timestamp() * 1_000))
+    except (ValueError, OverflowError, OSError):
+        raise ArgumentTypeError(f"{EXPECTED}; got {text!r}") from None
+
+
+def _at(day: date, hours: time) -> datetime:
+    found = datetime.combine(day, hours)
+    return found if found.tzinfo else found.astimezone()
+
+
+def checkpoint_or_moment(text: str) -> str:
+    """Return the id of a checkpoint as it is, a time as the wire has it."""
+    return moment(text) if is_moment(text) else not_empty(text)
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text is a time and no id, which begins with letters."""
+    return text.lstrip()[:1].isdecimal()

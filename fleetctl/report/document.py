@@ -1,0 +1,398 @@
+"""A report as a document: titles, lines and blocks, the same for Markdown and HTML.
+
+What others said is ``Said`` or a ``Block``, and each form shows it as such, so that it never
+becomes markup. All other words are fleetctl's own.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleetd.protocol import endings
+from fleetd.protocol.display import clean, clean_block
+from fleetd.protocol.patterns import CLOSED_SORTIE, OPEN_MISSION
+
+from ..output import times
+from ..output.console import plural
+from .usage import UsageRow
+
+if TYPE_CHECKING:
+    from ..client.models import (
+        Agent,
+        CompactionEffect,
+        Mission,
+        Note,
+        Recovery,
+        Report,
+        ReportAgent,
+        ReportCommand,
+        ReportSortie,
+    )
+
+LINE_CHARS = 500
+# What a failed command put out, and why a sortie is blocked, have less room than a prompt.
+_ERROR_CHARS = 200
+_KINDS = {
+    "decision": "Decided",
+    "ruled-out": "Ruled out",
+    "constraint": "Constraint",
+    "finding": "Found",
+}
+_UNKNOWN = "not recorded"
+
+
+class Said(NamedTuple):
+    """Words of others inside a line; ``shown`` are on one line and without control characters."""
+
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """Return the words as they may be shown."""
+        text = clean(self.text)
+        return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
+
+
+class Line(NamedTuple):
+    """One line of a list."""
+
+    parts: tuple["str | Said", ...]
+
+
+class Block(NamedTuple):
+    """Words of others on lines of their own, below a line that says whose they are."""
+
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """Return the words as they may be shown; line breaks stay."""
+        return clean_block(self.text)
+
+
+class Section(NamedTuple):
+    """A part of a report; ``empty`` is what it says when it has nothing."""
+
+    title: str
+    content: list[Line | Block]
+    empty: str = "Nothing is recorded."
+
+
+class Document(NamedTuple):
+    """A whole report; the timeline is drawn behind the facts where a form has pictures."""
+
+    title: tuple[str | Said, ...]
+    facts: list[Line]
+    sections: list[Section]
+
+
+def document_of(
+    report: "Report", usage: list[UsageRow] | None, *, with_prompts: bool = True
+) -> Document:
+    """Return a report as a document; without prompts also without answers, which quote them."""
+    sections = [
+        _asked(report) if with_prompts else None,
+        _planned(report),
+        _files(report),
+        _commits(report),
+        Section("Tests", _commands(report, tests=True), "No command that runs tests is recorded."),
+        Section("Commands", _commands(report, tests=False), "No other command is recorded."),
+        _decided(report),
+        _left_open(report),
+        _compactions(report),
+        _errors(report),
+        _time(report, with_prompts=with_prompts),
+        _tokens(usage) if usage is not None else None,
+    ]
+    return Document(
+        title=_title(report, with_prompts=with_prompts),
+        facts=_facts(report, with_prompts=with_prompts),
+        sections=[section for section in sections if section is not None],
+    )
+
+
+def title_of(mission: "Mission", *, with_prompts: bool) -> str:
+    """Return a mission's title; one that fleetd took from a prompt is a prompt."""
+    if mission.origin == "session" and not with_prompts:
+        return f"a session's mission, {mission.id}"
+    return mission.title
+
+
+def moment(at: str | None) -> str:
+    """Return a time of the wire to the minute."""
+    return at[:16].replace("T", " ") if at else "?"
+
+
+def _line(*parts: str | Said) -> Line:
+    return Line(tuple(part for part in parts if part))
+
+
+def _title(report: "Report", *, with_prompts: bool) -> tuple[str | Said, ...]:
+    if report.mission is not None:
+        return "Report of the mission ", Said(title_of(report.mission, with_prompts=with_prompts))
+    return "Report of the agent ", Said(report.agent.id if report.agent else "?")
+
+
+def _facts(report: "Report", *, with_prompts: bool) -> list[Line]:
+    lines = [_line(f"Made {moment(report.generated_at)}; all times are in UTC")]
+    if report.mission is not None:
+        lines.append(_line("Mission ", Said(report.mission.id), f", {_state(report.mission)}"))
+    else:
+        lines += [
+            _line(
+                "Mission ",
+                Said(title_of(each, with_prompts=with_prompts)),
+                " (",
+                Said(each.id),
+                f"), {_state(each)}",
+            )
+            for each in report.missions
+        ]
+    if report.agent is not None:
+        lines.append(_line("Agent ", *_who(report.agent)))
+    done = sum(each.status == "completed" for each in report.planned)
+    older = f", and {report.omitted.planned} older" if report.omitted.planned else ""
+    lines += [
+        _line(f"From {moment(report.first_at)} to {moment(report.last_at)}"),
+        _line(f"{done} of {plural(len(report.planned), 'sortie')} completed{older}"),
+        _line(
+            f"{plural(len(report.files) + report.omitted.files, 'file')} changed,"
+            f" {plural(len(report.commits) + report.omitted.commits, 'commit')},"
+            f" {plural(sum(each.test for each in report.commands), 'command')} that"
+            f" {'runs' if sum(each.test for each in report.commands) == 1 else 'run'} tests"
+        ),
+    ]
+    omitted: dict[str, int] = dict(report.omitted)  # type: ignore[call-overload]
+    if any(omitted.values()):
+        lines.append(_line("Of long lists, this report has the newest items"))
+    return lines
+
+
+def _state(mission: "Mission") -> str:
+    return _words(endings.state(mission.status, mission.closed_reason))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _who(agent: "Agent") -> Iterator[str | Said]:
+    yield Said(agent.id)
+    told = [agent.role, *([agent.harness] if agent.harness else []), agent.status]
+    yield ": "
+    yield Said(", ".join(told))
+
+
+def _asked(report: "Report") -> Section:
+    content: list[Line | Block] = []
+    for each in report.asked:
+        to = (" to ", Said(each.agent_id)) if each.agent_id else ()
+        content += [_line(moment(each.at), *to), Block(each.text)]
+    return Section("Asked", [*content, *_more(report.omitted.asked, "earlier prompt")])
+
+
+def _planned(report: "Report") -> Section:
+    content: list[Line | Block] = [_sortie(each) for each in report.planned]
+    more = _more(report.omitted.planned, "further sortie")
+    return Section("Planned", [*content, *more], "No sortie is recorded.")
+
+
+def _sortie(sortie: "ReportSortie") -> Line:
+    parts: list[str | Said] = [f"{_words(sortie.status)}: ", Said(sortie.title)]
+    if sortie.assigned_to:
+        parts += [", by ", Said(sortie.assigned_to)]
+    if sortie.status not in CLOSED_SORTIE and sortie.progress:
+        parts.append(f", {sortie.progress}%")
+    if sortie.started_at:
+        until = moment(sortie.completed_at) if sortie.completed_at else "now"
+        parts.append(f", {moment(sortie.started_at)} to {until}")
+    said = sortie.blocked_reason or sortie.result or sortie.progress_notes
+    if said:
+        parts += [" — ", Said(said)]
+    return _line(*parts)
+
+
+def _files(report: "Report") -> Section:
+    content: list[Line | Block] = [
+        _line(
+            Said(each.file),
+            f", {plural(each.changes, 'change')}, by ",
+            *_names(each.agents),
+            f", last {moment(each.last_at)}",
+        )
+        for each in report.files
+    ]
+    more = _more(report.omitted.files, "further file")
+    return Section("Files", [*content, *more], "No change of a file is recorded.")
+
+
+def _names(names: Iterable[str]) -> Iterator[str | Said]:
+    for number, name in enumerate(names):
+        if number:
+            yield ", "
+        yield Said(name)
+
+
+def _commits(report: "Report") -> Section:
+    content: list[Line | Block] = []
+    for each in report.commits:
+        whose: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
+        result = f", {each.result}: " if each.result else ": "
+        content.append(_line(moment(each.at), *whose, result, Said(each.command)))
+    more = _more(report.omitted.commits, "earlier commit")
+    return Section("Commits", [*content, *more], "No git commit of an agent is recorded.")
+
+
+def _commands(report: "Report", *, tests: bool) -> list[Line | Block]:
+    content: list[Line | Block] = [_command(each) for each in report.commands if each.test is tests]
+    more = [] if tests else _more(report.omitted.commands, "further command")
+    return [*content, *more]
+
+
+def _command(command: "ReportCommand") -> Line:
+    known = [
+        f"{command.passed} passed" if command.passed else "",
+        f"{command.failed} failed" if command.failed else "",
+    ]
+    counted = ", ".join(filter(None, known))
+    runs = f" ({plural(command.runs, 'run')}{f': {counted}' if counted else ''})"
+    parts: list[str | Said] = [f"{command.result or _UNKNOWN}: ", Said(command.command), runs]
+    if command.result == "FAIL" and command.error:
+        end = clean(command.error)[-_ERROR_CHARS:]
+        parts += [", the output ends ", Said(end)]
+    return _line(*parts)
+
+
+def _decided(report: "Report") -> Section:
+    content: list[Line | Block] = [_note(each) for each in report.decided]
+    more = _more(report.omitted.decided, "earlier note")
+    return Section("Decided", [*content, *more], "No note is recorded.")
+
+
+def _note(note: "Note") -> Line:
+    whose: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
+    if note.agent_id:
+        whose = (" in the session of " if note.origin == "fact" else " by ", Said(note.agent_id))
+    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *whose, ": ", Said(note.text)]
+    if note.because:
+        parts += [", because ", Said(note.because)]
+    if note.path:
+        parts += [" [", Said(note.path), "]"]
+    if note.withdrawn_at:
+        parts += [" — withdrawn: ", Said(note.withdrawn_reason or "?")]
+    return _line(*parts)
+
+
+def _left_open(report: "Report") -> Section:
+    left = report.left_open
+    content: list[Line | Block] = [
+        *(_line("Next: ", Said(each)) for each in left.next_steps),
+        *(_line("Blocked: ", Said(each)) for each in left.blockers),
+        *(_line("Locked by ", Said(each.held_by), ": ", Said(each.file)) for each in left.locks),
+        *(_line("Changed by several agents: ", Said(each)) for each in left.conflicts),
+        *(
+            _line("Needs a person: ", Said(each.agent_id), f", {_words(each.agent.needs)}")
+            for each in report.agents
+            if each.agent is not None and each.agent.needs
+        ),
+    ]
+    over = not any(each.status in OPEN_MISSION for each in report.missions)
+    undone = [each for each in report.planned if each.status not in CLOSED_SORTIE]
+    if over and undone:
+        content += [_line("Not done: ", Said(each.title)) for each in undone]
+    return Section("Left open", content, "Nothing.")
+
+
+def _compactions(report: "Report") -> Section:
+    content: list[Line | Block] = [
+        *(_compaction(each) for each in report.compactions),
+        *(_recovery(each) for each in report.recoveries),
+    ]
+    if report.checkpoints:
+        number = len(report.checkpoints) + report.omitted.checkpoints
+        newest = report.checkpoints[-1]
+        content.append(
+            _line(
+                f"{plural(number, 'checkpoint')}, the newest ",
+                Said(newest.id),
+                f" of {moment(newest.timestamp)} at {newest.progress_percent}%",
+            )
+        )
+    content += _more(report.omitted.compactions, "earlier compaction")
+    content += _more(report.omitted.recoveries, "earlier recovery", "earlier recoveries")
+    return Section("Compactions and recoveries", content, "None is recorded.")
+
+
+def _compaction(effect: "CompactionEffect") -> Line:
+    briefed = {"given": "with its briefing", "off": "without a briefing"}.get(
+        effect.briefing or "", "no briefing is recorded"
+    )
+    return _line(
+        f"{moment(effect.at)} compaction of ",
+        Said(effect.agent_id),
+        f", {briefed}; then {plural(effect.calls, 'tool call')}",
+    )
+
+
+def _recovery(recovery: "Recovery") -> Line:
+    whom: tuple[str | Said, ...] = (" for ", Said(recovery.agent_id)) if recovery.agent_id else ()
+    return _line(
+        f"{moment(recovery.created_at)} recovery from ",
+        Said(recovery.checkpoint_id),
+        *whom,
+        f", {recovery.state}",
+    )
+
+
+def _errors(report: "Report") -> Section:
+    content: list[Line | Block] = []
+    for each in report.errors:
+        whose = (" ", Said(each.agent_id)) if each.agent_id else ()
+        message = (" — ", Said(clean(each.message)[:_ERROR_CHARS])) if each.message else ()
+        content.append(_line(moment(each.at), *whose, ": ", Said(each.name), *message))
+    more = _more(report.omitted.errors, "earlier error")
+    return Section("Errors", [*content, *more], "None is recorded.")
+
+
+def _time(report: "Report", *, with_prompts: bool) -> Section:
+    content: list[Line | Block] = [
+        _line(
+            f"{times.span(report.elapsed_ms)} from the first event to the last,"
+            f" {times.span(report.active_ms)} at work"
+        )
+    ]
+    for each in report.agents:
+        content.append(_agent(each))
+        if with_prompts and each.last_answer:
+            content.append(Block(each.last_answer))
+    return Section("Agents and time", [*content, *_more(report.omitted.agents, "further agent")])
+
+
+def _agent(part: "ReportAgent") -> Line:
+    who = tuple(_who(part.agent)) if part.agent is not None else (Said(part.agent_id),)
+    return _line(
+        *who,
+        f"; {times.span(part.active_ms)} at work, {plural(part.calls, 'tool call')},"
+        f" {part.failed} failed, {plural(part.changes, 'change')} of files",
+    )
+
+
+def _tokens(usage: list[UsageRow]) -> Section:
+    content: list[Line | Block] = [
+        _line(
+            Said(each.name),
+            f": {each.input:,} input, {each.output:,} output, {each.cache_read:,} read from the"
+            f" cache, {each.cache_write:,} written to it, {each.reasoning:,} reasoning",
+            f"; {each.cost}" if each.cost else "",
+        )
+        if each.known
+        else _line(Said(each.name), ": not known")
+        for each in usage
+    ]
+    return Section("Tokens", content, "No transcript has tokens.")
+
+
+def _more(number: int, noun: str, several: str | None = None) -> list[Line]:
+    if not number:
+        return []
+    counted = plural(number, noun) if several is None or number == 1 else f"{number} {several}"
+    return [_line(f"and {counted}")]

@@ -1,0 +1,1 @@
+"""Full-text search: what is searchable, its index, the query language, hits."""

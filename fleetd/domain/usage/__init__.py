@@ -1,0 +1,1 @@
+"""Usage: what requests to models took, the transcripts that tell it, and budgets."""

@@ -1,0 +1,80 @@
+"""What is checked out in a directory, read from the files of Git: without a process, for each hook.
+
+Where Git keeps its branches otherwise, as in a reftable, the branch and the commit are not known.
+"""
+
+import contextlib
+import os
+import re
+
+from ..domain.core.context import Checkout
+from ..domain.liveness.needs import one_line
+from ..host.file_system import PathWalk
+
+# A pointer to a repository is a path.
+LINE_BYTES = 5_000
+# Branches that were packed; a larger file is not read with each hook.
+PACKED_BYTES = 1_000_000
+# What Git writes where its branches are not files.
+_ELSEWHERE = ".invalid"
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+
+
+def checkout_at(root: str | None, walk: PathWalk) -> Checkout:
+    """Return what is checked out in a work tree, by its root; nothing is known outside of one."""
+    if root is None or root == "/":
+        return Checkout()
+    git = f"{root}/.git"
+    walk.visit(git)
+    try:
+        if (pointer := _first_line(git)) is not None and pointer.startswith("gitdir: "):
+            git = os.path.normpath(os.path.join(root, pointer.removeprefix("gitdir: ")))  # noqa: PTH118
+            walk.visit(git)
+        head = _first_line(f"{git}/HEAD")
+        if head is None or not head.startswith("ref: "):
+            return Checkout(root, head=_commit(head))
+        name = head.removeprefix("ref: ")
+        branch = name.removeprefix("refs/heads/")
+        if branch == _ELSEWHERE:
+            return Checkout(root)
+        return Checkout(root, one_line(branch), _resolved(git, name, walk))
+    finally:
+        walk.at = None
+
+
+def _resolved(git: str, name: str, walk: PathWalk) -> str | None:
+    """Return the commit of a branch: of linked work trees they stand in the first one's."""
+    common = _first_line(f"{git}/commondir")
+    if common is not None:
+        git = os.path.normpath(os.path.join(git, common))  # noqa: PTH118
+        walk.visit(git)
+    if ".." in name or name.startswith("/"):
+        return None
+    return _commit(_first_line(f"{git}/{name}")) or _packed(f"{git}/packed-refs", name)
+
+
+def _packed(path: str, name: str) -> str | None:
+    text = b"\n" + (_read(path, PACKED_BYTES) or b"")
+    found = text.find(f" {name}\n".encode())
+    return _commit(text[text.rfind(b"\n", 0, found) + 1 : found].decode()) if found > 0 else None
+
+
+def _commit(told: str | None) -> str | None:
+    return told if told and _COMMIT.fullmatch(told) else None
+
+
+def _first_line(path: str) -> str | None:
+    with contextlib.suppress(ValueError):  # what is no UTF-8
+        return (_read(path, LINE_BYTES) or b"").decode().partition("\n")[0].strip() or None
+    return None
+
+
+def _read(path: str, most: int) -> bytes | None:
+    with contextlib.suppress(OSError, ValueError):  # also for what is no path
+        # Opening a pipe would wait for somebody to write into it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, most)
+        finally:
+            os.close(descriptor)
+    return None

@@ -1,0 +1,1 @@
+"""Usage: transcripts are read in portions beside the work."""
