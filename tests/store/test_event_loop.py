@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -21,6 +22,7 @@ from fleetd.host import trace
 from fleetd.host.systemd import feed_watchdog
 from fleetd.host.trace import TraceContext
 from fleetd.protocol.errors import InvalidState, Storage
+from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit
 from fleetd.store.sqlite.group_commit import _FEW, FAST_US, LOOP_S, SLOW_US, CommitPace
 from fleetd.store.sqlite.store import SqliteStore
@@ -69,10 +71,14 @@ async def test_a_lone_short_job_runs_on_the_event_loop(open_store: Any, way: str
 
 @pytest.mark.usefixtures("fast")
 async def test_a_kind_that_takes_long_goes_to_the_thread_until_it_was_short_for_a_while(
-    open_store: Any,
+    open_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now_ns = 0
+    monkeypatch.setattr(worker_thread, "time", SimpleNamespace(perf_counter_ns=lambda: now_ns))
+
     def slow(_tx: Tx) -> None:
-        time.sleep(3 * SHORT_US / 1_000_000)
+        nonlocal now_ns
+        now_ns += 3 * SHORT_US * 1_000
 
     async with open_store() as store:
         await calm_down(store)

@@ -16,7 +16,10 @@ from ...host.file_system import PathWalk
 from ...store.sqlite.foreign_rows import Unreadable, foreign_rows
 
 PORTION_BYTES = 1_048_576
+# What tells a file that goes on from one that was replaced: its first bytes, and the last ones
+# that were read.
 HEAD_BYTES = 1_024
+TAIL_BYTES = 4_096
 MESSAGES = 500
 # A session's own messages and those of its subagents, which have sessions below it.
 _MESSAGES = (
@@ -68,8 +71,9 @@ def _read_file(transcript: Transcript, portion_bytes: int) -> ReadPortion:
             return _unread(transcript)
         start = os.pread(descriptor, HEAD_BYTES, 0)
         position, state = transcript.position, msgspec.convert(transcript.state, FileState)
-        if info.st_size < position or not _begins(start, transcript.head):
-            position, state = 0, FileState()
+        before = _read_before(descriptor, position)
+        if info.st_size < position or not _goes_on(start, before, transcript.head):
+            position, state, before = 0, FileState(), b""
         data = os.pread(descriptor, portion_bytes, position)
     except OSError:
         return _unread(transcript)
@@ -83,7 +87,7 @@ def _read_file(transcript: Transcript, portion_bytes: int) -> ReadPortion:
     state.reader = read.state
     return ReadPortion(
         position=position,
-        head=_head(start),
+        head=_head(start, before + data[: skipped + taken]),
         state=msgspec.to_builtins(state),
         whole=not full,
         outstanding=max(info.st_size - position, 0),
@@ -106,14 +110,25 @@ def _long_line(data: bytes, state: FileState, *, full: bool) -> tuple[int, int]:
     return 0, 0
 
 
-def _head(start: bytes) -> str:
-    return f"{len(start)}:{hashlib.sha256(start).hexdigest()[:32]}"
+def _read_before(descriptor: int, position: int) -> bytes:
+    """Return the last bytes before a position."""
+    begin = max(position - TAIL_BYTES, 0)
+    return os.pread(descriptor, position - begin, begin)
 
 
-def _begins(start: bytes, head: str) -> bool:
-    """Whether a file begins as it did when its head was noted, when it may have been shorter."""
+def _head(start: bytes, seen: bytes) -> str:
+    """Return how many bytes a file begins with, their checksum, and that of the last ones read."""
+    return f"{len(start)}:{_checksum(start)}:{_checksum(seen[-TAIL_BYTES:])}"
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _goes_on(start: bytes, before: bytes, head: str) -> bool:
+    """Whether a file is still the one whose head was noted, when it may have been shorter."""
     length = head.partition(":")[0]
-    return not length.isdecimal() or _head(start[: int(length)]) == head
+    return not length.isdecimal() or _head(start[: int(length)], before) == head
 
 
 def _read_messages(walk: PathWalk, transcript: Transcript, now_ms: int) -> ReadPortion:

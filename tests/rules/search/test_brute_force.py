@@ -53,23 +53,21 @@ def words(text: str) -> list[str]:
     return found
 
 
-def has(text: list[str], query: str) -> bool:
-    """Whether the words of something typed follow each other in a text."""
-    wanted = words(query)
+def has(text: list[str], wanted: list[str], *, beginning: bool) -> bool:
+    """Whether wanted words follow each other in a text, of the last at least its beginning."""
     for at in range(len(text) - len(wanted) + 1):
         there = text[at : at + len(wanted)]
         if there == wanted:
             return True
-        begins = query.endswith("*") and there[-1].startswith(wanted[-1])
+        begins = beginning and there[-1].startswith(wanted[-1])
         if begins and there[:-1] == wanted[:-1]:
             return True
     return False
 
 
-def mentions(text: str, typed: list[str]) -> bool:
-    """Whether everything typed is a part of a path or an identifier of a text."""
-    named = [NAMES[word] for word in text.split() if word in NAMES]
-    return all(any(folded(part) in name for name in named) for part in typed)
+def names(text: str) -> list[str]:
+    """Return the paths and identifiers of a text, as the index has them."""
+    return [NAMES[word] for word in text.split() if word in NAMES]
 
 
 def sentence(chance: random.Random) -> str:
@@ -114,15 +112,25 @@ async def test_a_thousand_queries_find_what_is_there(fleet: Fleet) -> None:
         [newest] = fleet.sql("SELECT max(seq) AS seq FROM events")
         texts[newest["seq"]] = text
     known = {place: words(text) for place, text in texts.items()}
+    named_in = {place: names(text) for place, text in texts.items()}
     by_words = by_names = 0
     for _ in range(QUERIES):
         typed = question(chance)
         if not typed or any(each.endswith("*") and len(words(each)[-1]) < 3 for each in typed):
             continue
-        said = {place for place, text in known.items() if all(has(text, each) for each in typed)}
-        named = set[int]()
-        if all(len(folded(each)) >= 3 and "*" not in each for each in typed):
-            named = {place for place, text in texts.items() if mentions(text, typed)}
+        wanted = [(words(each), each.endswith("*")) for each in typed]
+        said = {
+            place
+            for place, text in known.items()
+            if all(has(text, some, beginning=star) for some, star in wanted)
+        }
+        named, parts = set[int](), [folded(each) for each in typed]
+        if all(len(part) >= 3 and "*" not in each for part, each in zip(parts, typed, strict=True)):
+            named = {
+                place
+                for place, there in named_in.items()
+                if all(any(part in name for name in there) for part in parts)
+            }
         page = await fleet.do(SearchQuery(" ".join(typed), limit=1_000))
         assert [hit.seq for hit in page.hits] == sorted(said | named, reverse=True), typed
         assert all(hit.marks for hit in page.hits if hit.seq in said), typed

@@ -9,7 +9,7 @@ import apsw
 import hypothesis.strategies as st
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from fleetd.domain.core.context import BatchSizes
 from fleetd.domain.usage.transcripts import Transcript
@@ -381,7 +381,14 @@ class Session:
                 file.path.write_bytes(b"".join([*lines, *lines[:3]]))
 
 
+BEGINS_AS_BEFORE = [
+    *(("line", 0), ("line", 2), ("replace", 0), ("replace", 0), ("replace", 0), ("read", 700)),
+    *(("line", 1), ("replace", 0)),
+]
+
+
 @settings(max_examples=15, deadline=None)
+@example(steps=BEGINS_AS_BEFORE)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_whatever_happens_to_files_each_request_counts_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
