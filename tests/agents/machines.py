@@ -326,12 +326,24 @@ class OpenCode:
                 }
             },
         }
+        self._types_installed()
         self._settings = {
             "OPENCODE_CONFIG_CONTENT": json.dumps(config),
-            # Beside a plugin it installs the types of plugins, and tries that for minutes.
             "npm_config_offline": "true",
             **dict.fromkeys(_OPENCODE_AWAY, "true"),
         }
+
+    def _types_installed(self) -> None:
+        """Let it find the types of plugins, so that it does not install them.
+
+        It would lock the directory for that, and the next process waits a minute for the lock of
+        one that ended meanwhile.
+        """
+        directory = Path(os.environ["XDG_CONFIG_HOME"], "opencode")
+        (directory / "node_modules").mkdir(parents=True, exist_ok=True)
+        installed = {"dependencies": {"@opencode-ai/plugin": self.package.version}}
+        lock = {"lockfileVersion": 3, "packages": {"": installed}}
+        (directory / "package-lock.json").write_text(json.dumps(lock))
 
     def prompt(self, text: str, *words: str, **variables: str) -> Run:
         argv = [*self.package.argv, "run", "--format", "json", *words, text]

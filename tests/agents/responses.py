@@ -1,5 +1,6 @@
 """OpenAI's Responses API as Codex asks it; must not know scripts or servers."""
 
+import json
 from secrets import token_hex
 from typing import Any
 
@@ -18,7 +19,15 @@ def kind(path: str, body: dict[str, Any]) -> Kind:
     items = body.get("input") or [{}]
     if COMPACTION_WORDS in str(items[-1].get("content")):
         return "compaction"
+    # A title is asked for with all tools of a turn.
+    if _of_title(body):
+        return "side"
     return "turn" if body.get("tools") or items[0].get("type") == "additional_tools" else "side"
+
+
+def _of_title(body: dict[str, Any]) -> bool:
+    metadata = (body.get("client_metadata") or {}).get("x-codex-turn-metadata") or "{}"
+    return bool(json.loads(metadata).get("thread_source") == "thread_title")
 
 
 def streams(path: str, body: dict[str, Any]) -> bool:

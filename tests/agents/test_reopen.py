@@ -19,6 +19,10 @@ from tests.support.processes import fleetctl
 from tests.support.terminal import Terminal
 
 SUICIDE = "kill -KILL $PPID"
+# Claude Code writes its transcript a moment later than it works, and opens no session without one.
+CLAUDES_SUICIDE = (
+    'until grep -qs tool_use "$HOME"/.claude/projects/*/*.jsonl; do sleep 0.05; done; ' + SUICIDE
+)
 SOON_S = 60
 
 
@@ -57,7 +61,7 @@ def test_each_opens_with_its_own_session_in_its_own_worktree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seats = {
-        "alice": Seat(claude, bash(SUICIDE), "? for shortcuts"),
+        "alice": Seat(claude, bash(CLAUDES_SUICIDE), "? for shortcuts"),
         "bob": Seat(codex, run_by_codex(SUICIDE), "Ask Codex"),
         "carol": Seat(opencode, shell(SUICIDE), "ctrl+p commands"),
     }
