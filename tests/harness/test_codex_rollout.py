@@ -405,7 +405,7 @@ def mutilated(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=300, derandomize=True, database=None, deadline=None)
 @given(mutilated())
 def test_whatever_a_rollout_holds_can_be_told(tail: str) -> None:
     for happening in adapter.look_back(tail):

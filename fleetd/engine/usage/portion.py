@@ -82,12 +82,13 @@ def _read_file(transcript: Transcript, portion_bytes: int) -> ReadPortion:
     full = len(data) == portion_bytes
     skipped, long_lines = _long_line(data, state, full=full)
     lines, taken = lines_of(data[skipped:])
-    position += skipped + taken
+    end = skipped + taken
+    position += end
     read = READERS[transcript.harness](state.reader, lines)
     state.reader = read.state
     return ReadPortion(
         position=position,
-        head=_head(start, before + data[: skipped + taken]),
+        head=_head(start, (before + data[max(end - TAIL_BYTES, 0) : end])[-TAIL_BYTES:]),
         state=msgspec.to_builtins(state),
         whole=not full,
         outstanding=max(info.st_size - position, 0),
@@ -116,9 +117,9 @@ def _read_before(descriptor: int, position: int) -> bytes:
     return os.pread(descriptor, position - begin, begin)
 
 
-def _head(start: bytes, seen: bytes) -> str:
+def _head(start: bytes, before: bytes) -> str:
     """Return how many bytes a file begins with, their checksum, and that of the last ones read."""
-    return f"{len(start)}:{_checksum(start)}:{_checksum(seen[-TAIL_BYTES:])}"
+    return f"{len(start)}:{_checksum(start)}:{_checksum(before)}"
 
 
 def _checksum(data: bytes) -> str:
