@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fleetd.protocol.errors import (
     Corrupt,
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 
 # How the key of a lock begins, which is the same on every machine.
 LOCK_KEY_PREFIXES = ("project:", "machine:")
+
+
+def lock_target(named: str, directory: str, *, pattern: bool = False) -> dict[str, Any]:
+    """Return the fields of a request that say what is to be locked: its file, or its pattern.
+
+    What has a ``*`` or a ``?`` is a pattern, unless a file has that very name. Brackets are common
+    in names of files: such a pattern has to be said to be one.
+    """
+    wild = "*" in named or "?" in named
+    if pattern or (wild and not os.path.lexists(Path(directory, named))):
+        return {"pattern": named}
+    return {"file": named}
 
 
 def cwd() -> str:

@@ -127,7 +127,8 @@ def lock_line(lock: Lock, name: str, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
     who = "you" if lock.held_by == me else lock.held_by
     purpose = words(lock.purpose, lock.held_by, me, by=lock.held_by)
-    return f"{path(name)}: held by {who} ({purpose}) {until(lock.expires_at)}"
+    held = "shared by" if lock.mode == "shared" else "held by"
+    return f"{path(name)}: {held} {who} ({purpose}) {until(lock.expires_at)}"
 
 
 def message_block(message: Message, me: str) -> str:
@@ -253,9 +254,11 @@ def _next(error: FleetError) -> str:
 def _conflict(held: dict[str, Any], file: object) -> str:
     """Say who holds a file, by the name by which it was asked for."""
     holder, file = held.get("held_by"), escaped(str(file))
-    purpose = quote(str(held.get("purpose")))
+    purpose, other = quote(str(held.get("purpose"))), escaped(str(held.get("file")))
+    wide = held.get("directory") is not None or file.endswith("/") or "*" in file or "?" in file
+    what = f"{file} overlaps {other}, which" if wide and other != file else file
     return (
-        f"{file} is held by {holder} ({purpose}) {until(held.get('expires_at'))}."
+        f"{what} is held by {holder} ({purpose}) {until(held.get('expires_at'))}."
         f" Do not edit it. Work on something else, call lock with wait_s to wait for it, or ask"
         f" {holder} with send."
     )

@@ -12,7 +12,15 @@ from fleetd.protocol.requests.agent import AgentList, AgentNote, Lines
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointCreate
 from fleetd.protocol.requests.handoff import HandoffAsk
-from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, Purpose
+from fleetd.protocol.requests.lock import (
+    LockAcquire,
+    LockCheck,
+    LockList,
+    LockPage,
+    LockRelease,
+    Purpose,
+    Validity,
+)
 from fleetd.protocol.requests.message import (
     MessageAck,
     MessageInbox,
@@ -57,7 +65,7 @@ from fleetd.protocol.types import (
     Title,
 )
 
-from ..context import repository_root
+from ..context import lock_target, repository_root
 from . import formatting
 from .formatting import until
 from .schema import Arguments, taken
@@ -427,9 +435,10 @@ Wait = Annotated[int, Meta(ge=0, le=LONGEST_WAIT_S, description="longest wait fo
 
 
 class LockArguments(Arguments, frozen=True, kw_only=True):
-    """A file to hold."""
+    """A file to hold, a directory, or the files of a pattern."""
 
-    file: Path
+    file: Annotated[Path, Meta(description="a file, a directory (src/) or a pattern (src/**/*.py)")]
+    shared: bool = False
     purpose: Purpose = "edit"
     lease_s: Lease | None = None
     wait_s: Wait = 0
@@ -444,8 +453,9 @@ async def lock(session: Session, asked: LockArguments) -> str:
     agent = await session.me()
     held = await session.ask(
         LockAcquire(
-            asked.file,
             agent.id,
+            **lock_target(asked.file, session.cwd),
+            mode="shared" if asked.shared else "exclusive",
             cwd=session.cwd,
             purpose=asked.purpose,
             timeout_ms=None if asked.lease_s is None else asked.lease_s * 1_000,
@@ -473,8 +483,8 @@ async def unlock(session: Session, asked: UnlockArguments) -> str:
     mine = page.locks
     if asked.file is not None and not (mine := [each for each in mine if each.id == asked.file]):
         # Not by the words of whoever locked it: they may have meant a file of another repository.
-        wanted = absolute(session, asked.file)
-        page = await session.ask(LockList(held_by=agent.id, file=wanted, cwd=session.cwd))
+        wanted = _of_target(session, asked.file)
+        page = await session.ask(LockList(held_by=agent.id, cwd=session.cwd, **wanted))
         mine = page.locks
     for each in mine:
         await session.ask(LockRelease(each.id, agent.id))
@@ -482,6 +492,12 @@ async def unlock(session: Session, asked: UnlockArguments) -> str:
         return f"You held no lock{f' on {asked.file}' if asked.file else ''}."
     names = ", ".join(formatting.path(page.paths[each.id]) for each in mine)
     return f"Released: {formatting.cut(names, 2_000)}."
+
+
+def _of_target(session: Session, named: str) -> dict[str, Any]:
+    """Return what selects the locks on a file, a directory or a pattern."""
+    target = lock_target(named, session.cwd)
+    return {"file": absolute(session, named)} if "file" in target else target
 
 
 class LocksArguments(Arguments, frozen=True, kw_only=True):
@@ -494,8 +510,13 @@ class LocksArguments(Arguments, frozen=True, kw_only=True):
 async def locks(session: Session, asked: LocksArguments) -> str:
     """Say who holds a file, or all that is held in this repository."""
     agent = await session.known()
-    file = None if asked.file is None else absolute(session, asked.file)
-    page = await session.ask(LockList(file=file, cwd=session.cwd, here=file is None))
+    page: LockPage | Validity
+    if asked.file is None:
+        page = await session.ask(LockList(cwd=session.cwd, here=True))
+    elif "pattern" in (wanted := _of_target(session, asked.file)):
+        page = await session.ask(LockList(cwd=session.cwd, **wanted))
+    else:
+        page = await session.ask(LockCheck(absolute(session, asked.file), cwd=session.cwd))
     me = agent.id if agent else None
     if not page.locks:
         return f"Nobody holds {asked.file}." if asked.file else "Nobody holds a lock here."

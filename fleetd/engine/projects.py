@@ -73,6 +73,10 @@ class Projects:
         key = self._key_in_repository(await self._repository_of(path), path)
         return key or machine_key(self._machine, path)
 
+    async def directory_key(self, path: str, scope: LockScope) -> str:
+        """Return the key of a real directory: how the keys of all files in it begin."""
+        return (await self.key(f"{path.rstrip('/')}/-", scope))[:-1]
+
     async def prefix(self, root: str) -> str:
         """Return how the keys of all files in a real directory begin that are shared by project.
 

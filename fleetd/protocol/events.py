@@ -239,6 +239,7 @@ class LockAcquired(LockEvent, frozen=True, kw_only=True):
 
     purpose: str
     fencing_token: int
+    mode: Literal["shared"] | None = None
 
 
 class LockRenewed(LockEvent, frozen=True, kw_only=True):

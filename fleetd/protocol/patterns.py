@@ -69,6 +69,7 @@ SearchKind = Literal["event", "mail", "note", "prompt", "answer", "command", "fi
 StoreKind = Literal["sqlite", "postgresql"]
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]
+LockMode = Literal["exclusive", "shared"]
 DeliveryStatus = Literal["queued", "delivered", "acked", "failed"]
 Trigger = Literal["progress", "error", "manual", "compaction"]
 ErrorKind = Literal["exception", "api_error", "lock_timeout", "delivery_failure", "tool_failure"]

@@ -16,6 +16,7 @@ from .types import (
     ClosedReason,
     DeliveryStatus,
     HandoffState,
+    LockMode,
     LockStatus,
     MissionOrigin,
     MissionStatus,
@@ -168,11 +169,12 @@ class Agent(Record, frozen=True, kw_only=True):
 
 
 class Lock(Record, frozen=True, kw_only=True):
-    """A lease on a file path, held by one agent, with a fencing token.
+    """A lease on a file, a directory or a pattern, held by one agent, with a fencing token.
 
-    ``file`` is the path that the holder gave. ``normalized_path`` is the key that is the same for
-    all names of the file: its real path, or its place in its project. ``expires_at`` may be missing
-    in an imported record; then the lease ends at ``acquired_at + timeout_ms``.
+    ``file`` is the path or the pattern that the holder gave. ``normalized_path`` is the key that is
+    the same for all names of the file: its real path, or its place in its project. Of a directory
+    it ends with a slash, of a pattern with the pattern. ``expires_at`` may be missing in an
+    imported record; then the lease ends at ``acquired_at + timeout_ms``.
     """
 
     id: str
@@ -187,6 +189,12 @@ class Lock(Record, frozen=True, kw_only=True):
     fencing_token: int = 0
     status: LockStatus = "active"
     released_at: str | None = None
+    mode: LockMode = "exclusive"
+    """Several agents can hold ``shared`` leases on one file, and nobody an exclusive one then."""
+    directory: str | None = None
+    """How ``normalized_path`` begins for a directory or a pattern: the directory's key."""
+    automatic: bool = False
+    """Whether an edit took the lease, which ends with the turn of its agent."""
 
 
 class Delivery(Record, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ async def _batch(fleet: Fleet) -> list[Request[Any]]:
     return [
         EventAppend("step_taken", mission.id, "worker"),
         SortieComplete(first.id),
-        LockAcquire("/tmp/a.py", "worker", mission_id=mission.id),
+        LockAcquire("worker", "/tmp/a.py", mission_id=mission.id),
     ]
 
 
@@ -109,13 +109,13 @@ async def _register(fleet: Fleet) -> list[Request[Any]]:
 
 async def _wait(fleet: Fleet) -> list[Request[Any]]:
     """Wait for a lock until the holder's lease has run out."""
-    await fleet.do(LockAcquire("/tmp/a.py", "holder", timeout_ms=LEASE_MS))
-    return [LockAcquire("/tmp/a.py", "waiter", timeout_ms=60 * SECOND, wait_ms=2 * LEASE_MS)]
+    await fleet.do(LockAcquire("holder", "/tmp/a.py", timeout_ms=LEASE_MS))
+    return [LockAcquire("waiter", "/tmp/a.py", timeout_ms=60 * SECOND, wait_ms=2 * LEASE_MS)]
 
 
 async def _wait_in_vain(fleet: Fleet) -> list[Request[Any]]:
-    await fleet.do(LockAcquire("/tmp/a.py", "holder", timeout_ms=60 * SECOND))
-    return [LockAcquire("/tmp/a.py", "waiter", wait_ms=SECOND)]
+    await fleet.do(LockAcquire("holder", "/tmp/a.py", timeout_ms=60 * SECOND))
+    return [LockAcquire("waiter", "/tmp/a.py", wait_ms=SECOND)]
 
 
 async def _restore(fleet: Fleet) -> list[Request[Any]]:

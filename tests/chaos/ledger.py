@@ -123,7 +123,7 @@ class LedgerWorker:
     async def lock(self) -> None:
         """Take a lock, or let go of it."""
         agent, file = f"{self.name}-agent", f"{self.name}.py"
-        lock = await self.fleet.do(LockAcquire(file, agent, mission_id=self.mission))
+        lock = await self.fleet.do(LockAcquire(agent, file, mission_id=self.mission))
         self.say(Fact("token", lock.fencing_token))
         if self.chance.random() < 0.5:
             await self.fleet.do(LockRelease(lock.id, agent))
@@ -305,7 +305,7 @@ FILED = ("checkpoint", "snapshot")
 async def _check_tokens(fleet: Fleet, facts: list[Fact]) -> None:
     tokens = [fact.id for fact in facts if fact.kind == "token"]
     if tokens:
-        lock = await fleet.do(LockAcquire("/again.py", "somebody-else"))
+        lock = await fleet.do(LockAcquire("somebody-else", "/again.py"))
         if lock.fencing_token <= max(tokens):
             raise Red(f"fencing token {lock.fencing_token} was given out before")
 

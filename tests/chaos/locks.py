@@ -110,7 +110,7 @@ def line(round_: LockRound) -> None:
     """Let processes wait in a known order, kill one of them, and see who is served, and when."""
     file = str(round_.project / "line.py")
     with round_.client() as client:
-        held = client.call(LockAcquire(file, "holder", timeout_ms=FOREVER_MS))
+        held = client.call(LockAcquire("holder", file, timeout_ms=FOREVER_MS))
         gone = round_.run.chance.randrange(WAITERS)
         waiters = []
         for number in range(WAITERS):
@@ -135,7 +135,7 @@ def _waiter(round_: LockRound, file: str, number: int) -> Callable[[], None]:
 
     def wait() -> None:
         with round_.client() as client:
-            request = LockAcquire(file, agent, timeout_ms=1_000, wait_ms=int(PATIENCE_S * 1_000))
+            request = LockAcquire(agent, file, timeout_ms=1_000, wait_ms=int(PATIENCE_S * 1_000))
             lock = client.call(request)
             time.sleep(0.01)
             client.call(LockRelease(lock.id, agent))
@@ -170,7 +170,7 @@ def overtaken(round_: LockRound) -> None:
 
     def hold() -> None:
         with round_.client() as client:
-            lock = client.call(LockAcquire(file, "stopped", timeout_ms=150))
+            lock = client.call(LockAcquire("stopped", file, timeout_ms=150))
             os.kill(os.getpid(), signal.SIGSTOP)
             told = [str(client.call(LockCheck(file, lock.fencing_token)).valid)]
             for request in (LockRenew(lock.id, "stopped"), LockRelease(lock.id, "stopped")):
@@ -184,7 +184,7 @@ def overtaken(round_: LockRound) -> None:
     pid = round_.process(hold)
     os.waitpid(pid, os.WUNTRACED)
     with round_.client() as client:
-        lock = client.call(LockAcquire(file, "next", timeout_ms=FOREVER_MS, wait_ms=20_000))
+        lock = client.call(LockAcquire("next", file, timeout_ms=FOREVER_MS, wait_ms=20_000))
         os.kill(pid, signal.SIGCONT)
         round_.finish(pid)
         told = diary.read_text()
@@ -201,7 +201,7 @@ def orphaned(round_: LockRound) -> None:
     try:
         with round_.client() as client:
             client.call(AgentRegister("mortal", "specialist", pid=agent.pid))
-            lock = client.call(LockAcquire(file, "mortal", timeout_ms=FOREVER_MS))
+            lock = client.call(LockAcquire("mortal", file, timeout_ms=FOREVER_MS))
             agent.kill()
             agent.wait()
 
@@ -251,7 +251,7 @@ def _plans(round_: LockRound, client: Fleet) -> list[Plan]:
     names = _names_in_worktrees(round_) if shared else _names(round_)
     file = names["a"][0]["file"]
     first = Diary(round_.diary("first"), client, "agent-0")
-    first.call("a", LockAcquire(file, "agent-0", mission_id=mission.id, timeout_ms=LEASES_MS[0]))
+    first.call("a", LockAcquire("agent-0", file, mission_id=mission.id, timeout_ms=LEASES_MS[0]))
     client.call(CheckpointCreate(mission.id))  # recoveries take its lock again
     calls = LONG_CALLS if round_.run.judged else CALLS
     return [

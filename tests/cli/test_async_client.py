@@ -54,9 +54,9 @@ async def test_a_call_that_is_cancelled_leaves_the_others_whole(daemon, home):
         for agent in ("a", "b"):
             await fleet.call(AgentRegister(agent, role="specialist"))
         file = str(home / "project" / "f.py")
-        held = await fleet.call(LockAcquire(file, "a"))
+        held = await fleet.call(LockAcquire("a", file))
         async with trio.open_nursery() as nursery:
-            waiting = partial(fleet.call, LockAcquire(file, "b", wait_ms=60_000))
+            waiting = partial(fleet.call, LockAcquire("b", file, wait_ms=60_000))
             nursery.start_soon(waiting)
             for _ in range(10):
                 await fleet.call(SystemHello())
@@ -303,7 +303,7 @@ async def test_a_lock_that_somebody_else_holds_is_a_conflict(daemon, home):
     async with AsyncFleet() as fleet:
         for agent in ("a", "b"):
             await fleet.call(AgentRegister(agent, role="specialist"))
-        await fleet.call(LockAcquire(file, "a"))
+        await fleet.call(LockAcquire("a", file))
         with pytest.raises(LockConflict) as caught:
-            await fleet.call(LockAcquire(file, "b"))
+            await fleet.call(LockAcquire("b", file))
     assert caught.value.values["existing_lock"]["held_by"] == "a"

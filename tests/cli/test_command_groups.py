@@ -234,11 +234,18 @@ def test_a_lock_from_acquiring_to_release(run, done, daemon, home: Path):
     renewed = done("lock", "renew", lock, "--agent", "spec-1", "--timeout-ms", "900000")
     assert f"Lock renewed: {lock}\n" in renewed.out
     table = done("lock", "list", "--file", "a.py").out.splitlines()
-    assert table[0].split() == ["ID", "STATUS", "HELD", "BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE"]
-    assert table[1].split()[:4] == [lock, "active", "spec-1", "edit"]
+    assert table[0].split() == [
+        *("ID", "STATUS", "MODE", "HELD", "BY", "PURPOSE", "TOKEN", "EXPIRES", "FILE")
+    ]
+    assert table[1].split()[:5] == [lock, "active", "exclusive", "spec-1", "edit"]
+    assert done("lock", "check", "a.py").out.splitlines() == table
     assert done("lock", "release", lock, "--agent", "spec-1").out.startswith("Lock released: ")
     stale = run("lock", "check", "a.py", token, "--json")
-    assert (stale.status, stale.json) == (1, {"valid": False})
+    assert (stale.status, stale.json) == (
+        1,
+        {"valid": False, "locks": [], "paths": {}},
+    )
+    assert done("lock", "check", "a.py").out == "No lock covers this file.\n"
     assert done("lock", "list").out == "No locks found.\n"
 
 
@@ -273,10 +280,47 @@ def test_locks_are_listed_in_a_directory_that_was_deleted(done, run, daemon, hom
     assert "does not exist any more" in run("lock", "list", "--here").err
 
 
-def test_a_directory_is_not_locked(run, daemon, home):
-    refused = run("lock", "acquire", ".", "--agent", "spec-1")
-    assert (refused.status, refused.out) == (2, "")
-    assert ". is a directory, and a lock on it guards no file in it." in refused.err
+def test_directories_and_patterns_are_locked_alone_or_shared(done, run, daemon, home):
+    project = home / "project"
+    (project / ".git").mkdir()
+    (project / "what*.py").touch()
+    whole = done("lock", "acquire", "src/", "--agent", "spec-1", "--shared")
+    assert f"File: {project}/src/\nHeld by: spec-1, shared\n" in whole.out
+    done("lock", "acquire", "src/**/*.py", "--agent", "spec-2", "--shared")
+    done("lock", "acquire", "lib/[ab].py", "--agent", "spec-2", "--pattern")
+    done("lock", "acquire", "app/[id].ts", "--agent", "spec-1")
+    done("lock", "acquire", "what*.py", "--agent", "spec-1")
+
+    def listed(*command):
+        lines = done("lock", *command).out.splitlines()[1:]
+        return sorted((line.split()[-1], line.split()[2], line.split()[3]) for line in lines)
+
+    both = [("src/", "shared", "spec-1"), ("src/**/*.py", "shared", "spec-2")]
+    assert listed("check", "src/deep/a.py") == both
+    assert listed("list", "--file", "src/") == both[:1]
+    assert listed("list", "--here") == sorted(
+        [
+            *both,
+            ("lib/[ab].py", "exclusive", "spec-2"),
+            ("app/[id].ts", "exclusive", "spec-1"),
+            ("what*.py", "exclusive", "spec-1"),
+        ]
+    )
+    refused = run("lock", "acquire", "src/a.py", "--agent", "spec-3")
+    assert (refused.status, refused.out) == (1, "")
+    assert "src/a.py overlaps src/, which is locked by spec-1 until" in refused.err
+    assert run("lock", "acquire", "lib/b.py", "--agent", "spec-1").status == 1
+    assert run("lock", "acquire", "app/i.ts", "--agent", "spec-2").status == 0
+    assert run("lock", "acquire", "whatever.py", "--agent", "spec-2").status == 0
+    for whole_of_it in ("**", ".", "./"):
+        refused = run("lock", "acquire", whole_of_it, "--agent", "spec-1")
+        assert (refused.status, refused.out) == (2, "")
+        assert "(--all)" in refused.err
+
+    released = done("lock", "release", "src/**/*.py", "--agent", "spec-2")
+    assert released.out.endswith(f"  {project}/src/**/*.py\n")
+    assert done("lock", "release", "src/", "--agent", "spec-1").out.endswith(f"  {project}/src/\n")
+    assert done("lock", "check", "src/a.py").out == "No lock covers this file.\n"
 
 
 def test_a_lock_that_is_taken_away(done, daemon):

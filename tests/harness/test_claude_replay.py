@@ -224,7 +224,7 @@ def test_an_edit_of_what_another_agent_holds_is_refused_where_that_was_asked_for
         return session.tell("PostToolUse.Edit", *words, **before)
 
     assert edit(1, "enforce-locks") == ""
-    session.client.call(LockAcquire(file, "rival"))
+    session.client.call(LockAcquire("rival", file))
     assert edit(2) == ""
     said = json.loads(edit(3, "enforce-locks"))
     allowed = json.loads((SCHEMAS / "pre-tool-use.command.output.json").read_text("utf-8"))

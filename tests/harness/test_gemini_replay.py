@@ -210,7 +210,7 @@ def test_an_edit_of_what_another_agent_holds_is_refused(
 ) -> None:
     held = str(Path.cwd() / "hello.txt")
     assert session.tell("BeforeTool.write_file", "enforce-locks") == ""
-    connect().call(LockAcquire(held, "rival"))
+    connect().call(LockAcquire("rival", held))
     assert session.tell("BeforeTool.write_file") == ""
     said = json.loads(session.tell("BeforeTool.write_file", "enforce-locks"))
     assert sorted(said) == ["decision", "reason"]

@@ -27,7 +27,7 @@ async def nasty_words(fleet: Fleet) -> None:
         sortie = await fleet.do(SortieCreate(mission.id, NASTY, NASTY, [NASTY]))
         await fleet.do(SortieStart(sortie.id, "bob"))
     await fleet.do(SortieBlock(sortie.id, NASTY, agent_id="bob"))
-    await fleet.do(LockAcquire(NASTY, "bob", cwd=os.getcwd(), purpose=NASTY))
+    await fleet.do(LockAcquire("bob", NASTY, cwd=os.getcwd(), purpose=NASTY))
     await fleet.do(MessageSend("bob", ["alice"], NASTY, body=NASTY, thread_id=NASTY))
     await fleet.do(CheckpointCreate(mission.id, trigger_details=NASTY))
 

@@ -218,7 +218,7 @@ async def test_a_lock_of_another_repository_is_not_taken_for_one_of_this(
     other = home / "home" / "other"
     for directory in (other, Path()):
         (directory / ".git").mkdir(parents=True)
-    await fleet.do(LockAcquire("src/form.py", "carol", cwd=str(other)))
+    await fleet.do(LockAcquire("carol", "src/form.py", cwd=str(other)))
     async with near("alice") as alice:
         assert await alice.does("locks") == "Nobody holds a lock here."
         assert await alice.does("locks", file="src/form.py") == "Nobody holds src/form.py."
@@ -229,7 +229,7 @@ async def test_a_lock_of_another_repository_is_not_taken_for_one_of_this(
         await alice.does("lock", file="src/form.py")
         assert (await alice.does("locks")).startswith("src/form.py: held by you")
         # What it locked in another directory is another file, whatever it was called there.
-        await fleet.do(LockAcquire("src/b.py", "alice", cwd=str(other)))
+        await fleet.do(LockAcquire("alice", "src/b.py", cwd=str(other)))
         assert await alice.does("unlock", file="src/b.py") == "You held no lock on src/b.py."
         released = (await alice.does("unlock")).removeprefix("Released: ").rstrip(".").split(", ")
         assert sorted(released) == ["src/form.py", "~/other/src/b.py"]
@@ -249,14 +249,19 @@ async def test_below_its_repositorys_root_an_agent_reads_where_paths_start(
         )
 
 
-async def test_a_directory_cannot_be_locked_and_the_agent_reads_what_to_do(near: Start) -> None:
-    async with near("alice") as alice:
-        for directory in (".", "src/", os.getcwd()):
-            told = await alice.fails("lock", file=directory)
-            assert told == (
-                f"{directory} is a directory, and a lock on it guards no file in it."
-                " Lock each file that you will change."
-            )
+async def test_directories_and_patterns_are_locked_shared_and_given_back(near: Start) -> None:
+    async with near("alice") as alice, near("bob") as bob:
+        assert (await alice.does("lock", file="src/", shared=True)).startswith("You hold src/ ")
+        assert "You hold src/**/*.py" in await bob.does("lock", file="src/**/*.py", shared=True)
+        said = await bob.does("locks", file="src/a/b.py")
+        assert "src/: shared by alice" in said
+        assert "src/**/*.py: shared by you" in said
+        assert "src/**/*.py: shared by you" in await bob.does("locks", file="src/**/*.py")
+        refused = await bob.fails("lock", file="src/b.md")
+        assert refused.startswith("src/b.md overlaps src/, which is held by alice")
+        assert await alice.does("unlock", file="src/") == "Released: src/."
+        assert await bob.does("unlock", file="src/**/*.py") == "Released: src/**/*.py."
+        assert await bob.does("locks", file="src/a/b.py") == "Nobody holds src/a/b.py."
 
 
 def _on(fleet: Fleet, machine: str, directory: str) -> None:

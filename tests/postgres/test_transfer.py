@@ -205,7 +205,7 @@ async def test_rows_say_in_the_shared_store_whose_they_are_and_at_home_nothing(
 async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> None:
     async with moving.local() as fleet:
         mission = await a_days_work(fleet)
-        await fleet.do(LockAcquire("src/2.py", "bob", mission_id=mission.id))
+        await fleet.do(LockAcquire("bob", "src/2.py", mission_id=mission.id))
         end = (await fleet.events())[-1].seq
     # The last ones of the log are gone: their numbers must not come again.
     moving.at_home("DELETE FROM events WHERE seq > 5")

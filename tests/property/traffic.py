@@ -79,7 +79,7 @@ class TrafficRules(FleetStateMachine):
     def acquire(self, file: str, agent: str, mission: str | None, length: int) -> None:
         model, held = self.model, self.model.lease(file, self.now)
         refused = "lock_conflict" if held and held.agent != agent else None
-        lock = self.ask(LockAcquire(file, agent, mission, timeout_ms=length), refused)
+        lock = self.ask(LockAcquire(agent, file, mission_id=mission, timeout_ms=length), refused)
         if lock:
             until, token = self.now + length, lock.fencing_token
             assert (lock.held_by, to_ms(lock.expires_at)) == (agent, until)

@@ -30,7 +30,10 @@ DAMAGES = {
         "tallies: row 'missions' has 9223372036854775807 in number",
     ),
     "a token that none can follow": (
-        "INSERT INTO locks SELECT 'lck-1', '', '', '', NULL, '', 0, 0, 5, 1 << 62, 'active', 0, 0",
+        (
+            "INSERT INTO locks SELECT 'lck-1', '', '', '', NULL, '', 0, 0, 5, 1 << 62, 'active',"
+            " 0, 0, 'shared', NULL, 0"
+        ),
         "locks: row 'lck-1' has 4611686018427387904 in fencing_token",
     ),
 }

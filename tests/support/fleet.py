@@ -162,7 +162,7 @@ class Fleet:
             await self.do(SortieComplete(sorties[position].id))
 
     async def lock(self, mission: Mission, file: str, agent: str, **options: Any) -> Lock:
-        return await self.do(LockAcquire(file, agent, mission_id=mission.id, **options))
+        return await self.do(LockAcquire(agent, file, mission_id=mission.id, **options))
 
     async def locks(self, mission: Mission | None = None) -> list[Lock]:
         request = LockList(mission_id=mission.id if mission else None)

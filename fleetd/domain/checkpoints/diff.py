@@ -3,7 +3,7 @@
 The checkpoints come from whoever read them, so that damage is healed and warned of as ever.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -209,7 +209,7 @@ def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]
 
 
 def _apart(
-    before: Iterable[T], after: Iterable[T], key: Callable[[T], str]
+    before: Iterable[T], after: Iterable[T], key: Callable[[T], Hashable]
 ) -> tuple[list[T], list[T], list[tuple[T, T]]]:
     """Return what only ``after`` has, what only ``before`` has, and what both have."""
     old = {key(each): each for each in before}
@@ -232,7 +232,15 @@ def _sorties(before: Sequence[SortieState], after: Sequence[SortieState]) -> Sor
 
 
 def _locks(before: Sequence[Lock], after: Sequence[Lock]) -> LockDifference:
-    gained, released, both = _apart(before, after, lambda lock: lock.normalized_path or lock.file)
+    # Of a shared lock each holder has one of its own.
+    gained, released, both = _apart(
+        before,
+        after,
+        lambda lock: (
+            lock.normalized_path or lock.file,
+            lock.held_by if lock.mode == "shared" else "",
+        ),
+    )
     changed = [
         ChangedHolder(file=new.file, before=old.held_by, after=new.held_by)
         for old, new in both

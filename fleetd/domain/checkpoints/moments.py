@@ -379,7 +379,7 @@ def _prolonged(steps: list[_Lease], activity: list[tuple[int, str]], *, orphaned
         while ahead and ahead[0].seq <= seq:
             lock, expires, orphaned = _next(ahead.pop(0), lock, expires, orphaned)
         until = iso(to_ms(at_time) + lock.timeout_ms)
-        if not orphaned and at_time < expires < until:
+        if not orphaned and not lock.automatic and at_time < expires < until:
             expires = until
     for step in ahead:
         lock, expires, orphaned = _next(step, lock, expires, orphaned)

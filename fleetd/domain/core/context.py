@@ -84,11 +84,11 @@ class Facts(msgspec.Struct, frozen=True):
     """What was gathered from outside the store before the rule ran."""
 
     lock_key: str | None = None
-    """What the file of a lock request is called by everybody who may mean it."""
+    """What the target of a lock request is called by everybody who may mean it."""
     lock_scope: LockScope | None = None
     """The locks of which missions have such keys; None for a key that the request itself gives."""
-    is_directory: bool = False
-    """Whether the file of a lock request is a directory."""
+    lock_directory: str | None = None
+    """The key of the directory that a lock request covers, or whose files its pattern matches."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None

@@ -265,16 +265,19 @@ def _resume_recoveries(
 
 
 def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Prolong the agent's leases, each by its own length; one that ran out stays out."""
+    """Prolong the agent's leases, each by its own length; one that ran out stays out.
+
+    A lease that an edit took goes on with further edits only.
+    """
     for row in tx.all(
         "SELECT DISTINCT timeout_ms FROM locks WHERE held_by = :agent AND status = 'active'"
-        " AND orphaned_at IS NULL",
+        " AND orphaned_at IS NULL AND automatic = 0",
         agent=agent_id,
     ):
         tx.run(
             "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
             " AND timeout_ms = :length AND expires_at > :now AND expires_at < :until"
-            " AND orphaned_at IS NULL",
+            " AND orphaned_at IS NULL AND automatic = 0",
             until=ctx.at(row["timeout_ms"]),
             agent=agent_id,
             length=row["timeout_ms"],

@@ -96,7 +96,7 @@ def agent_of(row: Row) -> Agent:
 
 def lock_of(row: Row) -> Lock:
     """Build a Lock from its row."""
-    return Lock(**columns_of(Lock, row))
+    return Lock(**columns_of(Lock, row) | {"automatic": bool(row["automatic"])})
 
 
 def message_of(row: Row, deliveries: list[Row]) -> Message:

@@ -24,6 +24,7 @@ from ..core.soft_delete import LIVE, mark_deleted
 from ..core.sql import Batch, contains_any, inside_of, named_params
 from ..core.tx import Row, Tx, WriteBackup
 from ..locks import leases
+from ..locks.targets import Target, target_of
 from .scope import NAMING_RUNS, Scope
 
 # For how many words the store looks by itself.
@@ -55,8 +56,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
         tombstones.note(tx, "mission", mission_id, None)
     for run_id, end in ends.items():
         tombstones.note(tx, "run", run_id, end)
-    for path in freed:
-        leases.serve(tx, ctx, path)
+    leases.serve(tx, ctx, *freed)
 
 
 def find_finished(tx: Tx, mission_id: str) -> Row:
@@ -92,12 +92,11 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
-    for path in freed:
-        leases.serve(tx, ctx, path)
+    leases.serve(tx, ctx, *freed)
 
 
-def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
-    """Delete locks and return the paths that are free now.
+def free_locks(tx: Tx, where: str, params: Row) -> list[Target]:
+    """Delete locks and return what is free now.
 
     A waiter that was given one of them and does not know it yet finds its wait ended.
     """
@@ -105,12 +104,12 @@ def free_locks(tx: Tx, where: str, params: Row) -> list[str]:
         f"DELETE FROM lock_waits WHERE lock_id IN (SELECT id FROM locks WHERE {where})", **params
     )
     freed = tx.all(
-        "SELECT DISTINCT normalized_path FROM locks WHERE status = 'active'"
+        "SELECT DISTINCT normalized_path, directory FROM locks WHERE status = 'active'"
         f" AND ({where}) ORDER BY normalized_path",
         **params,
     )
     tx.run(f"DELETE FROM locks WHERE {where}", **params)
-    return [row["normalized_path"] for row in freed]
+    return [target_of(row) for row in freed]
 
 
 def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:

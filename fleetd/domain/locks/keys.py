@@ -90,7 +90,7 @@ def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
     """
     here = ctx.facts.here
     if here.project and key.startswith(here.project):
-        return key[len(here.project) :]
+        return key[len(here.project) :] or "./"
     owner, rest = split_machine(key)
     if there := machine_suffix(tx, ctx, owner):
         return f"{rest}{there}"
@@ -106,5 +106,5 @@ def _path(path: str, root: str, home: str) -> str:
     """Return a path relative to a directory that holds it, else to home."""
     for directory, begin in ((root, ""), (home, "~/")):
         if directory not in ("", "/", path) and within(directory, path):
-            return begin + path[len(directory) + 1 :]
+            return begin + path[len(directory) + 1 :] or "./"
     return path

@@ -1,5 +1,6 @@
-"""Lease table: holder, grant, renew, expire, end; the statements behind every lock.
+"""Lease table: who holds what, grant, renew, expire, end, and who comes first of those who wait.
 
+Two leases of different agents conflict where some file is covered by both, unless both are shared.
 Expiry is decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
 Paths come in as facts: rules do not look at the file system.
 """
@@ -7,9 +8,9 @@ Paths come in as facts: rules do not look at the file system.
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import Struct, convert, to_builtins
 
-from ...protocol.errors import InvalidParams, LockConflict
+from ...protocol.errors import LockConflict
 from ...protocol.events import (
     LockAcquired,
     LockExpired,
@@ -20,16 +21,18 @@ from ...protocol.events import (
 )
 from ...protocol.records import Record
 from ...protocol.requests.lock import LockAcquire
-from ...protocol.types import ID_PREFIXES
+from ...protocol.types import ID_PREFIXES, LockMode
 from ..cluster.membership import agent_label
 from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context, LockScope
 from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import lock_of
+from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from ..missions.selection import mission_of_agent, mission_of_directory
 from .keys import locks_by_project
+from .targets import Target, is_exact, overlap, parents, target_of
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
@@ -66,27 +69,30 @@ class LeaseRequest(Record, frozen=True, kw_only=True, rename={"path": "normalize
     mission_id: str | None
     purpose: str
     timeout_ms: int
+    directory: str | None = None
+    mode: LockMode = "exclusive"
+    automatic: int = 0
+
+    @property
+    def target(self) -> Target:
+        """Return the files that the lock is to cover."""
+        return Target(path=self.path, directory=self.directory)
 
 
 def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
-    """Fill a request in: the file's real path, the agent's mission, the default lease.
+    """Fill a request in: the target's key, the agent's mission, the default lease.
 
-    Raises InvalidParams for a directory: two could hold a file then, one by its own lock. Raises
-    OtherKey where the mission's locks go by another key than the one that was found.
+    Raises OtherKey where the mission's locks go by another key than the one that was found.
     """
     mission = _mission_of(tx, ctx, request)
     wanted = _key_scope(ctx, mission)
     if ctx.facts.lock_key is None or ctx.facts.lock_scope not in (None, wanted.scope):
         raise OtherKey(wanted)
-    if ctx.facts.is_directory:
-        raise InvalidParams(
-            f"{request.file} is a directory, and a lock on it guards no file in it.",
-            hint="Lock each file that you will change.",
-            field="file",
-        )
     return LeaseRequest(
         path=ctx.facts.lock_key,
-        file=request.file,
+        directory=ctx.facts.lock_directory,
+        mode=request.mode,
+        file=request.file or request.pattern or "",
         agent_id=request.agent_id,
         mission_id=mission["id"] if mission else None,
         purpose=request.purpose,
@@ -110,43 +116,184 @@ def _key_scope(ctx: Context, mission: Row | None) -> KeyScope:
     )
 
 
-def holder(tx: Tx, path: str) -> Row | None:
-    """Return the active lock on a path, also one whose lease ran out unnoticed."""
-    return tx.one(
-        "SELECT * FROM locks WHERE normalized_path = :path AND status = 'active'", path=path
+class Near(Struct, frozen=True):
+    """The active leases that cover something of a target, oldest first.
+
+    Also those that ran out unnoticed. ``waited`` says whether anybody waits, for whatever it is.
+    """
+
+    held: list[Row]
+    waited: bool
+
+    def own(self, wanted: LeaseRequest) -> Row | None:
+        """Return the lease that the agent of a request has on the very same target."""
+        for row in self.held:
+            if row["held_by"] == wanted.agent_id and target_of(row) == wanted.target:
+                return row
+        return None
+
+    def other(self, wanted: LeaseRequest) -> Row | None:
+        """Return the first lease that keeps a request from being granted."""
+        return next((row for row in self.held if _excludes(row, row["held_by"], wanted)), None)
+
+
+def _excludes(row: Row, agent_id: str, wanted: LeaseRequest) -> bool:
+    """Whether a lease or a wait of an agent conflicts with a request that it overlaps."""
+    shared = row["mode"] == wanted.mode == "shared"
+    return agent_id != wanted.agent_id and not shared
+
+
+def look(tx: Tx, target: Target) -> Near:
+    """Return the active leases that overlap a target."""
+    where, params = _near(target)
+    rows = tx.all(
+        "SELECT *, EXISTS (SELECT 1 FROM lock_waits WHERE lock_id IS NULL) AS waited FROM locks"
+        f" WHERE status = 'active' AND ({where}) ORDER BY fencing_token",
+        **params,
     )
+    if not rows:
+        return Near(
+            [], tx.exists("SELECT 1 AS waits FROM lock_waits WHERE lock_id IS NULL LIMIT 1")
+        )
+    waited = bool(rows[0]["waited"])
+    for row in rows:
+        del row["waited"]
+    return Near([row for row in rows if overlap(target_of(row), target)], waited)
+
+
+def _near(target: Target) -> tuple[str, Row]:
+    """Return the condition for locks, or waits, that may overlap a target, and its parameters."""
+    directories = named_params("above", parents(target.directory or target.path))
+    above = f"directory IN ({inside_of('above', [*directories])})"
+    if target.directory is None:
+        return f"normalized_path = :path OR {above}", {"path": target.path, **directories}
+    below = "normalized_path >= :begin AND normalized_path < :end OR normalized_path = :itself"
+    begin, itself = target.directory, target.directory[:-1]
+    # What begins with the directory: up to the next character behind its slash.
+    end = itself + chr(ord(begin[-1]) + 1)
+    return f"{below} OR {above}", {"begin": begin, "end": end, "itself": itself, **directories}
+
+
+def settle(tx: Tx, ctx: Context, target: Target) -> tuple[Near, bool]:
+    """Note which leases on a target ran out, and serve those who waited for them.
+
+    Return the leases that are there then, and whether somebody was served.
+    """
+    near = look(tx, target)
+    lapsed = [row for row in near.held if row["expires_at"] <= ctx.now]
+    for row in lapsed:
+        end_expired(tx, ctx, row)
+    if near.waited and serve(tx, ctx, target, *map(target_of, lapsed)):
+        return look(tx, target), True
+    return (Near([r for r in near.held if r not in lapsed], near.waited) if lapsed else near), False
+
+
+class Blocker(Struct, frozen=True):
+    """The lease that keeps a request from being granted, itself or by a wait that comes first."""
+
+    lock: Row
+    wait: Row | None = None
+
+
+def blocker(
+    tx: Tx, ctx: Context, wanted: LeaseRequest, near: Near, before: int | None = None
+) -> Blocker | None:
+    """Return what a request has to wait for, None when it can be granted.
+
+    Only waits ``before`` one count, for the request of a wait. So one who waits to write stops new
+    readers. But nobody waits for those who wait for a lease of theirs.
+    """
+    held = near.other(wanted)
+    if held is not None:
+        return Blocker(held)
+    if not near.waited:
+        return None
+    first = [
+        wait
+        for wait in waits_near(tx, wanted.target)
+        if (before is None or wait["id"] < before) and _excludes(wait, wait["agent_id"], wanted)
+    ]
+    behind_us = _waiting_for(tx, ctx, wanted.agent_id) if first else set()
+    for wait in first:
+        if wait["id"] not in behind_us and (lock := _awaited(tx, wait)) is not None:
+            return Blocker(lock, wait)
+    return None
+
+
+def _awaited(tx: Tx, wait: Row) -> Row | None:
+    """Return the lease that a wait is for; None where it can be granted, which happens next."""
+    wanted = lease_request_from(wait, wait["agent_id"])
+    near = look(tx, wanted.target)
+    return near.other(wanted) or near.own(wanted)
+
+
+def _waiting_for(tx: Tx, ctx: Context, agent_id: str) -> set[int]:
+    """Return the waits that end only after a lease of an agent, also those behind such waits."""
+    own = tx.all(
+        "SELECT * FROM locks WHERE held_by = :agent AND status = 'active' AND expires_at > :now",
+        agent=agent_id,
+        now=ctx.now,
+    )
+    found: dict[int, LeaseRequest] = {}
+    if not own:
+        return set()
+    for wait in tx.all("SELECT * FROM lock_waits WHERE lock_id IS NULL ORDER BY id"):
+        wanted = lease_request_from(wait, wait["agent_id"])
+        for row in own:
+            if _excludes(row, agent_id, wanted) and overlap(target_of(row), wanted.target):
+                found[wait["id"]] = wanted
+        for other in [*found.values()]:
+            conflicts = not other.mode == wanted.mode == "shared"
+            if (
+                conflicts
+                and other.agent_id != wanted.agent_id
+                and overlap(other.target, wanted.target)
+            ):
+                found[wait["id"]] = wanted
+    return set(found)
+
+
+def waits_near(tx: Tx, target: Target) -> list[Row]:
+    """Return the waits for something of a target that were granted nothing yet, oldest first."""
+    where, params = _near(target)
+    rows = tx.all(
+        f"SELECT * FROM lock_waits WHERE lock_id IS NULL AND ({where}) ORDER BY id", **params
+    )
+    return [row for row in rows if overlap(target_of(row), target)]
 
 
 def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row | None:
     """Give a lock to an agent, or prolong the one it has; None when somebody else holds it.
 
+    Those who wait are passed over: what a recovery gives back was the agent's before.
     ``activity`` is False when the daemon does it by itself: a recovery must not look like work.
     """
-    held = holder(tx, wanted.path)
-    return take(tx, ctx, wanted, held, activity=activity) if open_to(wanted, held) else None
-
-
-def open_to(wanted: LeaseRequest, held: Row | None) -> bool:
-    """Whether an agent can have a lock, with the active one on its path."""
-    return held is None or bool(held["held_by"] == wanted.agent_id)
+    near = look(tx, wanted.target)
+    if near.other(wanted) is not None:
+        return None
+    return take(tx, ctx, wanted, near.own(wanted), activity=activity)
 
 
 def take(
     tx: Tx, ctx: Context, wanted: LeaseRequest, own: Row | None, *, activity: bool = True
 ) -> Row:
-    """Give a lock to an agent, or prolong its ``own``: ask ``open_to`` before."""
+    """Give a lock to an agent, or prolong its ``own``: ask ``blocker`` before."""
     if own is None:
         return _grant_free(tx, ctx, wanted, activity=activity)
     # No wait gives a lock back by itself of which its agent hears by another call.
-    tx.run(
-        "UPDATE lock_waits SET lock_id = NULL WHERE normalized_path = :path AND lock_id = :lock",
-        path=own["normalized_path"],
-        lock=own["id"],
-    )
-    asked = {"purpose": wanted.purpose, "mission_id": wanted.mission_id or own["mission_id"]}
+    tx.run("UPDATE lock_waits SET lock_id = NULL WHERE lock_id = :lock", lock=own["id"])
+    asked = {
+        "purpose": wanted.purpose,
+        "mission_id": wanted.mission_id or own["mission_id"],
+        "mode": wanted.mode,
+        "automatic": wanted.automatic,
+    }
     if asked["mission_id"] != own["mission_id"]:
         lock_changed(tx, own["mission_id"], own["id"], None)
-    return prolong(tx, ctx, {**own, **asked}, wanted.timeout_ms, activity=activity)
+    row = prolong(tx, ctx, {**own, **asked}, wanted.timeout_ms, activity=activity)
+    if wanted.mode != own["mode"]:  # others may read now
+        serve(tx, ctx, wanted.target)
+    return row
 
 
 def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool = True) -> Row:
@@ -159,7 +306,8 @@ def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool =
     }
     tx.run(
         "UPDATE locks SET expires_at = :expires_at, timeout_ms = :timeout_ms, purpose = :purpose,"
-        " mission_id = :mission_id, orphaned_at = :orphaned_at WHERE id = :id",
+        " mission_id = :mission_id, mode = :mode, automatic = :automatic,"
+        " orphaned_at = :orphaned_at WHERE id = :id",
         **prolonged,
     )
     if row["orphaned_at"] is not None:
@@ -170,17 +318,18 @@ def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool =
 
 
 def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row:
-    """Give a lock on a path without an active one: a unique index refuses a second.
+    """Give a lock that nobody's conflicts with.
 
     An id that another lock has is drawn again.
     """
     token, row = next_token(tx), None
     while row is None:
         row = tx.one(
-            "INSERT INTO locks (id, file, normalized_path, held_by, mission_id, purpose,"
-            " acquired_at, expires_at, timeout_ms, fencing_token, status) VALUES (:id, :file,"
-            " :normalized_path, :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms,"
-            " :token, 'active') ON CONFLICT (id) DO NOTHING RETURNING *",
+            "INSERT INTO locks (id, file, normalized_path, directory, mode, automatic, held_by,"
+            " mission_id, purpose, acquired_at, expires_at, timeout_ms, fencing_token, status)"
+            " VALUES (:id, :file, :normalized_path, :directory, :mode, :automatic, :agent_id,"
+            " :mission_id, :purpose, :now, :until, :timeout_ms, :token, 'active')"
+            " ON CONFLICT (id) DO NOTHING RETURNING *",
             id=ctx.new_id(ID_PREFIXES["lock"]),
             now=ctx.now,
             until=ctx.at(wanted.timeout_ms),
@@ -189,6 +338,8 @@ def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = 
         )
     lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))
     shown = {name: row[name] for name in ("purpose", "fencing_token")}
+    if row["mode"] == "shared":
+        shown["mode"] = "shared"
     _emit(tx, ctx, row, LockAcquired, row["held_by"], activity=activity, **shown)
     return row
 
@@ -229,57 +380,39 @@ def _emit(
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by, activity=activity)
 
 
-def look(tx: Tx, path: str) -> tuple[Row | None, int | None]:
-    """Return the active lock on a path, as ``holder`` does, and the wait that is first in line."""
-    row = tx.all(
-        "SELECT l.*, (SELECT id FROM lock_waits WHERE normalized_path = :path AND lock_id IS NULL"
-        " ORDER BY id LIMIT 1) AS first_wait FROM (SELECT 1 AS one) AS it"
-        " LEFT JOIN locks l ON l.normalized_path = :path AND l.status = 'active'",
-        path=path,
-    )[0]
-    first = row.pop("first_wait")
-    return (row if row["id"] is not None else None), first
-
-
-def expire(tx: Tx, ctx: Context, path: str) -> tuple[Row | None, bool]:
-    """Note that the lease on a path ran out, if it did, and serve the next in line.
-
-    Return the active lock that is there then, and whether somebody was served.
-    """
-    held, first = look(tx, path)
-    if held is not None and held["expires_at"] <= ctx.now:
-        _end_expired(tx, ctx, held)
-        held = None
-    if held is None and first is not None:
-        return _serve(tx, ctx, first), True
-    return held, False
-
-
-def end_expired(tx: Tx, ctx: Context, path: str) -> None:
-    """Note that the lease on a path ran out, if it did; the caller says who gets it next."""
-    row = holder(tx, path)
-    if row is not None and row["expires_at"] <= ctx.now:
-        _end_expired(tx, ctx, row)
-
-
-def _end_expired(tx: Tx, ctx: Context, row: Row) -> None:
+def end_expired(tx: Tx, ctx: Context, row: Row) -> None:
+    """End a lease that ran out; the caller says who gets it next."""
     end(tx, row, "expired", row["expires_at"])
     _emit(tx, ctx, row, LockExpired, row["held_by"])
 
 
-def serve(tx: Tx, ctx: Context, path: str) -> None:
-    """Give a free lock to the one who has waited longest, if anybody waits."""
-    held, first = look(tx, path)
-    if held is None and first is not None:
-        _serve(tx, ctx, first)
+def serve(tx: Tx, ctx: Context, *targets: Target) -> bool:
+    """Grant what came free to those who have waited longest; return whether anybody got it.
 
-
-def _serve(tx: Tx, ctx: Context, wait_id: int) -> Row:
-    """Give a free lock to a wait, and return it."""
-    wait = tx.all("SELECT * FROM lock_waits WHERE id = :id", id=wait_id)[0]
-    row = _grant_free(tx, ctx, lease_request_from(wait, wait["agent_id"]))
-    tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=row["id"], id=wait_id)
-    return row
+    An agent that already has a lease on what it waits for takes that by itself.
+    """
+    todo, served = [*targets], False
+    seen: dict[Target, Near] = {}
+    while todo:
+        waits = {wait["id"]: wait for target in todo for wait in waits_near(tx, target)}
+        todo = []
+        for wait_id, wait in sorted(waits.items()):
+            wanted = lease_request_from(wait, wait["agent_id"])
+            near = seen.get(wanted.target) or look(tx, wanted.target)
+            for row in near.held:
+                if row["expires_at"] <= ctx.now:
+                    end_expired(tx, ctx, row)
+                    todo.append(target_of(row))
+            if todo:  # who waited for that too comes in order of arrival
+                todo += targets
+                break
+            seen[wanted.target] = near
+            if near.own(wanted) or blocker(tx, ctx, wanted, near, wait_id) is not None:
+                continue
+            lock = _grant_free(tx, ctx, wanted)["id"]
+            tx.run("UPDATE lock_waits SET lock_id = :lock WHERE id = :id", lock=lock, id=wait_id)
+            seen, served = {}, True
+    return served
 
 
 def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
@@ -304,21 +437,29 @@ def _end_now(tx: Tx, ctx: Context, row: Row, status: str) -> Row:
 
 
 def conflict(
-    tx: Tx, ctx: Context, wanted: LeaseRequest, held: Row, *, again: bool = False
+    tx: Tx, ctx: Context, wanted: LeaseRequest, found: Blocker, *, again: bool = False
 ) -> LockConflict:
-    """Return the error that says who holds a file.
+    """Return the error that says who holds a target.
 
     The refusal takes back what this transaction granted to the first in line: with ``again`` that
     is done once more after the rollback.
     """
-    existing = lock_of(held)
+    existing = lock_of(found.lock)
     who, hint = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}", _LOCKED
     if tx.value("SELECT status FROM agents WHERE id = :id", id=existing.held_by) == "lost":
         who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
+    what = f"{wanted.file} is locked by {who}"
+    if (there := target_of(found.lock)) != wanted.target:
+        sure = is_exact(wanted.target) and is_exact(there)
+        what = f"{wanted.file} {'overlaps' if sure else 'may overlap'} {existing.file}"
+        what = f"{what}, which is locked by {who}"
+    if found.wait is not None:
+        first = agent_label(tx, ctx, found.wait["agent_id"])
+        what = f"{what}, and {first} waits for {found.wait['file']} first"
     return LockConflict(
-        f"{wanted.file} is locked by {who}.",
+        f"{what}.",
         hint=hint,
-        record=(lambda tx, ctx: expire(tx, ctx, wanted.path),) if again else (),
+        record=(lambda tx, ctx: settle(tx, ctx, wanted.target),) if again else (),
         existing_lock=existing,
         file=wanted.file,
     )
@@ -328,7 +469,7 @@ def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> Row:
     """Release a lock in its holder's name, serve the next in line, and return what it is now."""
     ended = _end_now(tx, ctx, row, "released")
     _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
-    serve(tx, ctx, row["normalized_path"])
+    serve(tx, ctx, target_of(row))
     return ended
 
 

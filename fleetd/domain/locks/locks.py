@@ -23,15 +23,17 @@ from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import display_file, machine_key
+from .targets import Target, target_of
 
 
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
-    """Take a lease on a file now, or learn who holds it."""
+    """Take a lease on a file, a directory or a pattern now, or learn who holds it."""
     wanted = leases.lease_request(tx, ctx, request)
-    held, served = leases.expire(tx, ctx, wanted.path)
-    if held is not None and not leases.open_to(wanted, held):
-        raise leases.conflict(tx, ctx, wanted, held, again=served)
-    return lock_of(leases.take(tx, ctx, wanted, held))
+    near, served = leases.settle(tx, ctx, wanted.target)
+    found = leases.blocker(tx, ctx, wanted, near)
+    if found is not None:
+        raise leases.conflict(tx, ctx, wanted, found, again=served)
+    return lock_of(leases.take(tx, ctx, wanted, near.own(wanted)))
 
 
 def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
@@ -82,15 +84,22 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
             status=row["status"],
         )
     ended = leases.end_by_force(tx, ctx, row, request.agent_id, request.reason)
-    leases.serve(tx, ctx, row["normalized_path"])
+    leases.serve(tx, ctx, target_of(row))
     return lock_of(ended)
 
 
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
-    """Say whether a token is the one in force: the guard before a write."""
-    row = leases.holder(tx, ctx.facts.lock_key or request.file)
-    token = row["fencing_token"] if row and row["expires_at"] > ctx.now else None
-    return Validity(valid=token == request.fencing_token)
+    """Name the leases that cover a file, and say whether a token is one of theirs.
+
+    It is the guard before a write.
+    """
+    near = leases.look(tx, Target(path=ctx.facts.lock_key or request.file or ""))
+    rows = [row for row in near.held if row["expires_at"] > ctx.now]
+    valid = None
+    if request.fencing_token is not None:
+        valid = any(row["fencing_token"] == request.fencing_token for row in rows)
+    paths = {row["id"]: display_file(tx, ctx, row) for row in rows} if request.cwd else {}
+    return Validity(valid=valid, locks=[lock_of(row) for row in rows], paths=paths)
 
 
 def _as_of(ctx: Context, lock: Lock) -> Lock:
@@ -108,8 +117,15 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
     if request.mission_id:
         where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     where.equal(held_by=request.held_by)
-    if path := ctx.facts.lock_key or request.file:
-        where.add("(normalized_path = :path OR file = :path)", path=path)
+    if path := ctx.facts.lock_key or request.file or request.pattern:
+        # As a file or as a directory: it may be another one by now, or not there at all.
+        bare = path.rstrip("/")
+        where.add(
+            "(normalized_path IN (:path, :bare, :slashed) OR file = :path)",
+            path=path,
+            bare=bare,
+            slashed=f"{bare}/",
+        )
     if request.here:  # on files below the directory, and on those of its project there
         here = ctx.facts.here
         begins = [machine_key(ctx.machine, f"{here.place.rstrip('/')}/"), here.project]

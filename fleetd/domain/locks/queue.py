@@ -1,7 +1,6 @@
 """Lock queue: waiting in order of arrival; a wait lives as long as its client."""
 
 from msgspec import to_builtins
-from msgspec.structs import asdict
 
 from ...protocol.errors import NotFound
 from ...protocol.records import Lock, Record
@@ -11,6 +10,7 @@ from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.tx import Row, Tx
 from . import leases
+from .targets import Target, target_of
 
 # More waits than began between what is known and what began last.
 UNSEEN = 1_000_000
@@ -24,7 +24,7 @@ class LockTicket(Record, frozen=True, kw_only=True):
 
     wait_id: int
     agent_id: str
-    path: str
+    target: Target
 
 
 class LockTurn(Record, frozen=True, kw_only=True):
@@ -35,39 +35,46 @@ class LockTurn(Record, frozen=True, kw_only=True):
 
 
 def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
-    """Take a lease on a file, or line up for it."""
+    """Take a lease, or line up for it."""
     wanted = leases.lease_request(tx, ctx, request)
-    held, _ = leases.expire(tx, ctx, wanted.path)
-    if leases.open_to(wanted, held):
-        return lock_of(leases.take(tx, ctx, wanted, held))
+    near, _ = leases.settle(tx, ctx, wanted.target)
+    if leases.blocker(tx, ctx, wanted, near) is None:
+        return lock_of(leases.take(tx, ctx, wanted, near.own(wanted)))
+    columns = to_builtins(wanted)
+    del columns["automatic"]  # nobody waits for those
     wait_id = tx.value(
-        "INSERT INTO lock_waits (normalized_path, file, agent_id, mission_id, purpose, timeout_ms,"
-        " machine) VALUES (:normalized_path, :file, :agent_id, :mission_id, :purpose, :timeout_ms,"
-        " :machine) RETURNING id",
+        "INSERT INTO lock_waits (normalized_path, directory, mode, file, agent_id, mission_id,"
+        " purpose, timeout_ms, machine) VALUES (:normalized_path, :directory, :mode, :file,"
+        " :agent_id, :mission_id, :purpose, :timeout_ms, :machine) RETURNING id",
         machine=ctx.machine,
-        **to_builtins(wanted),
+        **columns,
     )
-    return LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, path=wanted.path)
+    return LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, target=wanted.target)
 
 
 def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
     """Return a wait; None when it is gone, also when its number is another one's by now."""
-    return tx.one(
-        "SELECT * FROM lock_waits WHERE id = :wait_id AND machine = :machine"
-        " AND agent_id = :agent_id AND normalized_path = :path",
+    wait = tx.one(
+        "SELECT * FROM lock_waits WHERE id = :id AND machine = :machine AND agent_id = :agent",
         machine=ctx.machine,
-        **asdict(ticket),
+        id=ticket.wait_id,
+        agent=ticket.agent_id,
     )
+    return wait if wait is not None and target_of(wait) == ticket.target else None
 
 
 def check_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
-    """Look at the wait and at the lock; only what can succeed is worth a writing transaction."""
+    """Look at the wait and at the leases; only what can succeed is worth a writing transaction."""
     wait = _found(tx, ctx, ticket)
     if wait is None or wait["lock_id"] is not None:
         return LockTurn(due=True, look_again_at=None)
-    held = leases.holder(tx, wait["normalized_path"])
-    due = held is None or held["expires_at"] <= ctx.now or held["held_by"] == wait["agent_id"]
-    return LockTurn(due=due, look_again_at=held["expires_at"] if held else None)
+    wanted = leases.lease_request_from(wait, wait["agent_id"])
+    near = leases.look(tx, ticket.target)
+    ends = [row["expires_at"] for row in near.held if row["held_by"] != wanted.agent_id]
+    due = any(end <= ctx.now for end in ends) or not leases.blocker(
+        tx, ctx, wanted, near, ticket.wait_id
+    )
+    return LockTurn(due=due, look_again_at=min(ends, default=None))
 
 
 def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
@@ -85,21 +92,21 @@ def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
 
 
 def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
-    """Return the lock of a wait whose turn has come, or whose agent holds the file by now.
+    """Return the lock of a wait whose turn has come, or whose agent has it by now.
 
     An agent may wait twice for one file, in two calls: both get the same lease.
     """
-    held, _ = leases.expire(tx, ctx, ticket.path)
+    near, _ = leases.settle(tx, ctx, ticket.target)
     wait = _found(tx, ctx, ticket)
     if wait is None:
         return None
-    row = None
     if wait["lock_id"] is not None:
         row = find(tx, "lock", wait["lock_id"])
-    elif held is not None and held["held_by"] == ticket.agent_id:
-        row = leases.take(tx, ctx, leases.lease_request_from(wait, ticket.agent_id), held)
-    if row is None:
-        return None
+    else:
+        wanted = leases.lease_request_from(wait, ticket.agent_id)
+        if leases.blocker(tx, ctx, wanted, near, ticket.wait_id) is not None:
+            return None
+        row = leases.take(tx, ctx, wanted, near.own(wanted))
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
     return lock_of(row)
 
@@ -121,6 +128,8 @@ def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | N
         if row["status"] == "active" and row["expires_at"] > ctx.now:
             leases.end_held(tx, ctx, row)
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
+    # One who waited to write kept others from reading, who can now.
+    leases.serve(tx, ctx, ticket.target)
     return None
 
 

@@ -19,6 +19,7 @@ from ..core.sql import chunks, inside_of, named_params
 from ..core.tx import LogLine, Row
 from ..locks import leases
 from ..locks.keys import display_file, display_name, is_key, key_of_lock, locks_by_project
+from ..locks.targets import Target, target_of
 from ..missions import dependencies
 from ..search import index as search_index
 from ..sessions.plan_sync import invalidate_plan_items
@@ -266,46 +267,56 @@ def restore_locks(restore: RestoreContext) -> int:
     wanted = [then for then in restore.checkpoint.active_locks if restore.includes(then.held_by)]
     now = _lock_state(restore, wanted)
     restored = sum(_restore_lock(restore, then, now) for then in wanted)
-    for path in freed:
-        leases.serve(restore.tx, restore.ctx, path)
+    leases.serve(restore.tx, restore.ctx, *freed)
     return restored
 
 
 class _LockState(msgspec.Struct, frozen=True):
-    """What locks meet that are restored: who has left, and the active locks by their paths."""
+    """What locks meet that are restored: who has left, and the active locks by their targets.
+
+    ``active`` is None where some lock is on a directory or a pattern: then each is looked up.
+    """
 
     gone: frozenset[str]
-    active: dict[str, Row]
+    active: dict[Target, list[Row]] | None
 
 
 def _lock_state(restore: RestoreContext, wanted: Sequence[Lock]) -> _LockState:
     """Read what is to be known before locks of the checkpoint are restored, for all at once."""
     owners = sorted({restore.new_owner(then.held_by) for then in wanted})
     paths = sorted({key_of_lock(then) for then in wanted})
-    gone, active = set[str](), dict[str, Row]()
+    gone = set[str]()
     for some in chunks(owners):
         rows = restore.tx.all(
             f"SELECT id FROM agents WHERE id IN ({inside_of('owner', some)}) AND status = 'gone'",
             **named_params("owner", some),
         )
         gone |= {row["id"] for row in rows}
+    wide = "SELECT 1 AS wide FROM locks WHERE status = 'active' AND directory IS NOT NULL LIMIT 1"
+    if any(then.directory is not None for then in wanted) or restore.tx.exists(wide):
+        return _LockState(frozenset(gone), None)
+    active: dict[Target, list[Row]] = {}
     for some in chunks(paths):
         rows = restore.tx.all(
             f"SELECT * FROM locks WHERE normalized_path IN ({inside_of('path', some)})"
-            " AND status = 'active'",
+            " AND status = 'active' ORDER BY fencing_token",
             **named_params("path", some),
         )
-        active |= {row["normalized_path"]: row for row in rows}
+        for row in rows:
+            active.setdefault(target_of(row), []).append(row)
     return _LockState(frozenset(gone), active)
 
 
-def _holder(restore: RestoreContext, now: _LockState, path: str) -> Row | None:
-    """Return the active lock on a path, and end one whose lease ran out unnoticed."""
-    held = now.active.get(path)
-    if held is None or held["expires_at"] > restore.ctx.now:
-        return held
-    leases.end_expired(restore.tx, restore.ctx, path)
-    return None
+def _holders(restore: RestoreContext, now: _LockState, target: Target) -> list[Row]:
+    """Return the active locks on a target, and end those whose leases ran out unnoticed."""
+    if now.active is None:
+        found = leases.look(restore.tx, target).held
+    else:
+        found = now.active.get(target, [])
+    lapsed = [row for row in found if row["expires_at"] <= restore.ctx.now]
+    for row in lapsed:
+        leases.end_expired(restore.tx, restore.ctx, row)
+    return [row for row in found if row not in lapsed]
 
 
 def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
@@ -320,36 +331,64 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
         why = f"the store was moved since; {owner} can lock it again"
         warn(f"Lock not restored: {then.file} ({why})")
         return False
-    held = _holder(restore, now, path)
-    if held is not None and held["held_by"] == owner and restore.repeated:
-        return True  # its token was handed out in a briefing a moment ago, and stays good
-    if held is None:
-        _note_expiry(restore, then, owner, name)
-    elif held["held_by"] in (owner, then.held_by, restore.undone_successor(then.held_by)):
-        leases.end(tx, held, "released", ctx.now)
-    elif restore.request.force_locks:
-        leases.end_by_force(tx, ctx, held, None, f"recovery from {restore.checkpoint.id}")
-        warn(f"Force-released lock: {name} (was held by {held['held_by']})")
-    elif held["held_by"] == restore.request.agent_id:
-        warn(f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)")
-        return False
-    else:
-        _note_conflict(restore, then, owner, held, name)
-        return False
     claim = leases.LeaseRequest(
         path=path,
+        directory=then.directory,
+        mode=then.mode,
+        automatic=int(then.automatic),
         file=then.file,
         agent_id=owner,
         mission_id=restore.mission_id,
         purpose=then.purpose,
         timeout_ms=then.timeout_ms,
     )
-    if granted := leases.grant(tx, ctx, claim, activity=False):
-        now.active[path] = granted
-    before = f"held by {held['held_by']}" if held is not None else "free"
+    held = [row for row in _holders(restore, now, claim.target) if _stands(row, claim, then)]
+    own = next((row for row in held if row["held_by"] == owner), None)
+    if own is not None and restore.repeated:
+        return True  # its token was handed out in a briefing a moment ago, and stays good
+    ours = (owner, then.held_by, restore.undone_successor(then.held_by))
+    others = [row for row in held if row["held_by"] not in ours]
+    if others and not restore.request.force_locks:
+        _note_other(restore, then, owner, others[0], name)
+        return False
+    if not held:
+        _note_expiry(restore, then, owner, name)
+    for row in held:
+        if row not in others:
+            leases.end(tx, row, "released", ctx.now)
+            continue
+        leases.end_by_force(tx, ctx, row, None, f"recovery from {restore.checkpoint.id}")
+        what = name if target_of(row) == claim.target else display_file(tx, ctx, row)
+        warn(f"Force-released lock: {what} (was held by {row['held_by']})")
+    granted = leases.grant(tx, ctx, claim, activity=False)
+    if granted is not None and now.active is not None:
+        kept = [row for row in now.active.get(claim.target, []) if row not in held]
+        now.active[claim.target] = [*kept, granted]
+    before = f"held by {held[0]['held_by']}" if held else "free"
     if before != f"held by {owner}":
         restore.report.changed("lock", name, before, f"held by {owner}")
     return True
+
+
+def _stands(row: Row, claim: leases.LeaseRequest, then: Lock) -> bool:
+    """Whether an active lock is the one that a checkpoint has, or keeps it from being restored.
+
+    What its owner has locked beside it stays.
+    """
+    same = target_of(row) == claim.target
+    if row["held_by"] == claim.agent_id:
+        return same
+    return (same and row["held_by"] == then.held_by) or not row["mode"] == claim.mode == "shared"
+
+
+def _note_other(restore: RestoreContext, then: Lock, owner: str, held: Row, name: str) -> None:
+    """Note that another agent holds what a checkpoint would give back."""
+    if held["held_by"] != restore.request.agent_id:
+        _note_conflict(restore, then, owner, held, name)
+        return
+    restore.report.warnings.append(
+        f"Lock not restored: {name} ({held['held_by']}, who recovers, holds it)"
+    )
 
 
 def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
@@ -398,10 +437,10 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
             restore.report.warnings.append(text)
 
 
-def _release_orphans(restore: RestoreContext) -> list[str]:
+def _release_orphans(restore: RestoreContext) -> list[Target]:
     """Release what lost agents of the mission hold and the checkpoint does not give back.
 
-    Return the paths that came free.
+    Return what came free.
     """
     tx, ctx = restore.tx, restore.ctx
     kept = {(key_of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
@@ -416,7 +455,7 @@ def _release_orphans(restore: RestoreContext) -> list[str]:
         if (path, holder) in kept or restore.only_agent not in (None, holder):
             continue
         leases.end_by_force(tx, ctx, row, None, f"{holder} was lost")
-        freed.append(path)
+        freed.append(target_of(row))
         name = display_file(tx, ctx, row)
         restore.report.released.append(name)
         restore.report.changed("lock", name, f"held by {holder}", "released")

@@ -26,6 +26,7 @@ from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import to_awake_ms
 from ..locks import leases
 from ..locks.keys import key_of_lock
+from ..locks.targets import Target, overlap, target_of
 from ..missions.milestones import reset_milestone
 from ..notes import notes
 from ..system.epoch import TOKENS_UNSEEN, begin_epoch
@@ -147,11 +148,23 @@ def _drop_ended(restore: RestoreContext) -> None:
     would stay locked.
     """
     tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
-    holders = {key_of_lock(lock): lock.held_by for lock in then.active_locks}
+    later = [
+        (Target(path=key_of_lock(lock), directory=lock.directory), lock.held_by, lock.mode)
+        for lock in then.active_locks
+    ]
+    holders = {(target, held_by) for target, held_by, _ in later}
+    exclusive_files = {target: held_by for target, held_by, mode in later if mode == "exclusive"}
+    # Nearly always none: only these have to be compared with each lock.
+    others = [each for each in later if each[0].directory is not None or each[2] == "shared"]
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
-        later = holders.get(row["normalized_path"])
-        over = row["mission_id"] == restore.mission_id if later is None else later != row["held_by"]
-        if over:
+        target, holder = target_of(row), row["held_by"]
+        compared = others if target.directory is None else later
+        met = any(
+            held_by != holder and not mode == row["mode"] == "shared" and overlap(other, target)
+            for other, held_by, mode in compared
+        )
+        given_back = (target, holder) not in holders and row["mission_id"] == restore.mission_id
+        if met or given_back or exclusive_files.get(target, holder) != holder:
             leases.end(tx, row, "released", ctx.now)
     still = {(message.id, agent) for message in then.pending_messages for agent in message.to}
     for row in tx.all(

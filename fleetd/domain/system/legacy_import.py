@@ -20,6 +20,7 @@ from ..core.context import Context
 from ..core.event_log import emit, position
 from ..core.tx import LogLine, Row, Tx
 from ..locks import leases
+from ..locks.targets import Target
 from ..redaction.redact import has_no_secret, redact, redact_data
 from ..search import index as search_index
 
@@ -255,8 +256,8 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
         if until <= ctx.now_ms:
             expired.append(label)
             continue
-        held, _ = leases.expire(tx, ctx, lock.path)
-        if held is not None:
+        near, _ = leases.settle(tx, ctx, Target(path=lock.path))
+        if near.held:
             taken.append(label)
             continue
         granted.add(_grant(tx, ctx, lock, begun, until))

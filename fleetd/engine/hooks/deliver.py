@@ -42,7 +42,7 @@ from ...protocol.requests.hook import (
     HookStatusGet,
     SpoolStatus,
 )
-from ...protocol.requests.lock import LockList
+from ...protocol.requests.lock import LockCheck
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
 from ...protocol.timestamps import iso
 from ...store.api import StoreAway
@@ -382,12 +382,12 @@ async def _denial(
 
 
 async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller) -> Lock | None:
-    """Return the lock that another agent has on a file.
+    """Return the lock of another agent that covers a file.
 
     None where nobody can say which file it is: what Git does not tell is no reason to refuse.
     """
     try:
-        held = await engine.ask(LockList(file=file), caller)
+        held = await engine.ask(LockCheck(file), caller)
     except Unavailable as error:
         log.warning("An edit of %s was allowed without a lock check: %s", file, error.message)
         return None

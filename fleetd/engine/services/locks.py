@@ -1,4 +1,7 @@
-"""Locks as clients ask for them: real paths, and waiting in order of arrival."""
+"""Locks as clients ask for them: real paths and patterns, and waiting in order of arrival."""
+
+import os
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -10,6 +13,8 @@ from ...domain.locks import locks, queue
 from ...domain.locks.keys import is_key, may_be_asked_for
 from ...domain.locks.leases import KeyScope, OtherKey
 from ...domain.locks.queue import LockTicket
+from ...domain.locks.targets import parse_pattern
+from ...host.file_system import PathWalk, within
 from ...protocol.errors import InvalidParams, LockConflict, Unavailable
 from ...protocol.records import Lock
 from ...protocol.requests.checkpoint import ErrorReport
@@ -17,6 +22,7 @@ from ...protocol.requests.lock import LockAcquire, LockCheck, LockList, LockPage
 from ...protocol.timestamps import to_ms
 from ...store.api import StoreAway
 from ..engine import Engine
+from ..projects import check_not_ignored
 
 # A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
 LONGEST_NAP_S = 60.0
@@ -27,6 +33,12 @@ _AGAIN = 3
 @method(LockAcquire, slow=True)
 async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     """Take a lock now, or wait for it up to ``wait_ms``."""
+    if (request.file is None) == (request.pattern is None):
+        raise InvalidParams(
+            "lock.acquire needs a file or a pattern" + (", not both." if request.file else "."),
+            hint="Give file for a file or a directory, pattern for files such as src/**/*.py.",
+            field="file",
+        )
     if not request.wait_ms:
         return await _acquire(engine, request, caller)
     # Waiting takes several transactions: the key is kept for all of them together.
@@ -80,59 +92,132 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
 async def _facts(
     engine: Engine, request: LockAcquire, known: Facts, wanted: KeyScope | None
 ) -> Facts:
-    """Return what is known of a file: its key, and whether it is a directory.
+    """Return the key of what is to be locked, and the directory that it covers or lies in.
 
     The key is its real path or its place in the project it belongs to, as the mission ``wanted``
     it. Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
     """
-    key: str | None
-    scope = None
-    if is_key(request.file):
-        key, paths = await _given_key(engine, request)
-    else:
-        base = request.cwd or (wanted.project_dir if wanted else None)
-        path = await engine.files.real_path(request.file, base)
-        paths = (path,) if path is not None else ()
-        scope = wanted.scope if wanted else engine.projects.scopes[0]
-        key = await (_key if wanted else _usual_key)(engine, request, path, scope)
-    # Named as a directory, or one of the real paths that it may have is one.
-    is_directory = request.file.rpartition("/")[2] in ("", ".", "..") or any(
-        facts.is_directory for facts in await engine.files.look(*paths)
-    )
-    return msgspec.structs.replace(known, lock_key=key, lock_scope=scope, is_directory=is_directory)
+    scope = wanted.scope if wanted else engine.projects.scopes[0]
+    base = request.cwd or (wanted.project_dir if wanted else None)
+    try:
+        if request.pattern is not None:
+            place = await _pattern(engine, request.pattern, base, everything=request.all)
+        elif is_key(request.file or ""):
+            return msgspec.structs.replace(known, **await _given_key(engine, request))
+        else:
+            place = await _file(engine, request, base)
+        if place is None and wanted is None:
+            return known
+        if place is None:
+            named, kind = request.file or request.pattern, "path" if request.file else "pattern"
+            field = "file" if request.file else "pattern"
+            raise InvalidParams(
+                f"{field} is {named!r}, a relative {kind}, and no directory is given for it.",
+                hint="Give an absolute path, or cwd, or a mission with a project directory.",
+                field=field,
+            )
+        key, directory = await _key(engine, place, scope)
+    except Unavailable:
+        if wanted:
+            raise
+        return known  # the mission may know a key that can be told
+    return msgspec.structs.replace(known, lock_key=key, lock_directory=directory, lock_scope=scope)
 
 
-async def _given_key(engine: Engine, request: LockAcquire) -> tuple[str, tuple[str, ...]]:
-    """Return a key, and where on this machine its file is, as far as that is known."""
-    if not may_be_asked_for(engine.machine, key := request.file):
+class _Place(NamedTuple):
+    """Where a lock is: a real path, of the directory for one on a directory or a pattern."""
+
+    path: str
+    is_directory: bool = False
+    pattern: str = ""
+
+
+async def _key(engine: Engine, place: _Place, scope: LockScope) -> tuple[str, str | None]:
+    """Return the key of a place, and that of its directory."""
+    if not place.is_directory:
+        return await engine.projects.key(place.path, scope), None
+    directory = await engine.projects.directory_key(place.path, scope)
+    return directory + place.pattern, directory
+
+
+async def _file(engine: Engine, request: LockAcquire, base: str | None) -> _Place | None:
+    """Return where a file or a directory is; None for a relative one without a base."""
+    file = request.file or ""
+    path = await engine.files.real_path(file, base)
+    if path is None:
+        return None
+    [facts] = await engine.files.look(path)
+    # Named as a directory, it may not be there yet.
+    if not (facts.is_directory or _names_directory(file)):
+        return _Place(path)
+    if not request.all and await _holds_repository(engine, path):
         raise InvalidParams(
-            f"file is {key!r}, which looks like the key of a lock, but not of this machine.",
+            f"{file} is a whole repository, or more.",
+            hint="Lock the directories that you will change, or give all (--all).",
+            field="file",
+        )
+    return _Place(path, is_directory=True)
+
+
+def _names_directory(file: str) -> bool:
+    return file.rpartition("/")[2] in ("", ".", "..")
+
+
+async def _holds_repository(engine: Engine, path: str) -> bool:
+    """Whether a directory is the root of a repository, of the home directory or above it."""
+
+    def look(walk: PathWalk) -> bool:
+        home = walk.facts(os.path.expanduser("~")).real  # noqa: PTH111
+        return within(path, home) or walk.root(path) == path
+
+    return await engine.files.run_short(look, path)
+
+
+async def _pattern(
+    engine: Engine, pattern: str, base: str | None, *, everything: bool
+) -> _Place | None:
+    """Return where a pattern matches, and what of it matches there; None without a base.
+
+    Raises InvalidParams for one that is refused.
+    """
+    parsed = parse_pattern(pattern)
+    if parsed.is_everything and not everything:
+        raise InvalidParams(
+            f"The pattern {pattern!r} covers everything.",
+            hint="Lock the directories that you will change, or give all (--all).",
+            field="pattern",
+        )
+    if base is None:
+        return None
+    here = await engine.files.real_path(base, None) or base
+    there = await engine.files.real_path("/".join([".."] * parsed.parents + [*parsed.names]), here)
+    root = await engine.files.run_short(lambda walk: walk.root(here), here) or here
+    if there is None or not within(root, there):
+        raise InvalidParams(
+            f"The pattern {pattern!r} leaves {root}: it matches in {there}.",
+            hint="Lock files of one repository, from a directory inside it (cwd).",
+            field="pattern",
+        )
+    check_not_ignored([there], engine.config.project_ignore)
+    return _Place(there, is_directory=True, pattern=parsed.rest)
+
+
+async def _given_key(engine: Engine, request: LockAcquire) -> dict[str, str | None]:
+    """Return a key as it is given, and its directory if it is that of one."""
+    key = (request.file or "").rstrip("/")
+    if not may_be_asked_for(engine.machine, key):
+        raise InvalidParams(
+            f"file is {request.file!r}, which looks like the key of a lock, but not of this"
+            " machine.",
             hint="Give project:NAME:PATH as in a lock, or the path of the file. For a file"
             " of that name: ./…",
             field="file",
         )
-    return key, await engine.projects.paths(key, request.cwd)
-
-
-async def _usual_key(
-    engine: Engine, request: LockAcquire, path: str | None, scope: LockScope
-) -> str | None:
-    """Return the key of a real path, None where the mission may know a better one, or a base."""
-    try:
-        return None if path is None else await engine.projects.key(path, scope)
-    except Unavailable:
-        return None
-
-
-async def _key(engine: Engine, request: LockAcquire, path: str | None, scope: LockScope) -> str:
-    """Return the key of a real path, which is None for a relative one without a base."""
-    if path is None:
-        raise InvalidParams(
-            f"file is {request.file!r}, a relative path, and no directory is given for it.",
-            hint="Give an absolute path, or cwd, or a mission with a project directory.",
-            field="file",
-        )
-    return await engine.projects.key(path, scope)
+    # One of the real paths that it may have here can be a directory.
+    places = await engine.files.look(*await engine.projects.paths(key, request.cwd))
+    if key == request.file and not any(facts.is_directory for facts in places):
+        return {"lock_key": key, "lock_directory": None}
+    return {"lock_key": f"{key}/", "lock_directory": f"{key}/"}
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
@@ -189,7 +274,7 @@ async def _report_timeout(
         agent_id=request.agent_id,
         kind="lock_timeout",
         name="LockTimeout",
-        message=f"waited {request.wait_ms} ms for {request.file}, held by {who}",
+        message=f"waited {request.wait_ms} ms for {request.file or request.pattern}, held by {who}",
         mission_id=request.mission_id,
     )
     await engine.run(on_error.report, error, caller)
@@ -207,12 +292,16 @@ async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
             hint="Give the absolute path.",
             field="file",
         )
-    for scope in engine.projects.scopes:
-        facts = Facts(lock_key=await engine.projects.key(path, scope))
-        found = await engine.run(locks.check, request, caller, facts)
-        if found.valid:
-            break
-    return found
+    here = await engine.projects.here(request.cwd, any_place=True) if request.cwd else Here()
+    found = []
+    for key in dict.fromkeys([await engine.projects.key(path, s) for s in engine.projects.scopes]):
+        facts = Facts(lock_key=key, here=here)
+        found.append(await engine.run(locks.check, request, caller, facts))
+    return Validity(
+        valid=None if request.fencing_token is None else any(each.valid for each in found),
+        locks=[lock for each in found for lock in each.locks],
+        paths={lock_id: path for each in found for lock_id, path in each.paths.items()},
+    )
 
 
 @method(LockList)
@@ -225,12 +314,17 @@ async def list_locks(engine: Engine, request: LockList, caller: Caller) -> LockP
             field="cwd",
         )
     here = await engine.projects.here(request.cwd, any_place=True) if request.cwd else Here()
-    path = await engine.files.real_path(request.file, None) if request.file else None
-    if path is None:
+    place = None
+    if request.pattern is not None:
+        place = await _pattern(engine, request.pattern, request.cwd, everything=True)
+    elif request.file and (path := await engine.files.real_path(request.file, None)):
+        [found] = await engine.files.look(path)
+        place = _Place(path, is_directory=found.is_directory or _names_directory(request.file))
+    if place is None:
         return await engine.run(locks.list_locks, request, caller, Facts(here=here))
     for scope in engine.projects.scopes:
-        facts = Facts(lock_key=await engine.projects.key(path, scope), here=here)
-        page = await engine.run(locks.list_locks, request, caller, facts)
+        key, _ = await _key(engine, place, scope)
+        page = await engine.run(locks.list_locks, request, caller, Facts(lock_key=key, here=here))
         if page.locks:
             break
     return page

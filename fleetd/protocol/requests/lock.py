@@ -1,4 +1,4 @@
-"""Requests about locks."""
+"""Requests about locks on files, directories and patterns."""
 
 from typing import Annotated, ClassVar
 
@@ -6,26 +6,46 @@ from msgspec import Meta
 
 from ..records import Lock, Record
 from ..request import Mutation, Query
-from ..types import AgentId, LeaseMs, Limit, LockId, Milliseconds, MissionId, Path, Text
+from ..types import (
+    CLEAN_PATH,
+    AgentId,
+    LeaseMs,
+    Limit,
+    LockId,
+    LockMode,
+    Milliseconds,
+    MissionId,
+    Path,
+    Text,
+)
 
 Purpose = Annotated[str, Meta(min_length=1, max_length=200)]
+Pattern = Annotated[str, Meta(min_length=1, max_length=1_000, pattern=CLEAN_PATH)]
 
 
 class LockAcquire(Mutation[Lock], frozen=True):
     """Take a lease on a file, which may not exist yet; acquiring one's own lock renews it.
 
-    A directory is refused. A relative ``file`` needs ``cwd`` or a mission with a project directory.
-    Waits up to ``wait_ms`` in order of arrival, then fails with ``lock_conflict``.
+    A ``file`` that is a directory, or ends with a slash, covers all in it. A ``pattern`` covers the
+    files that match it in the syntax of gitignore, seen from ``cwd``: it must stay inside the
+    repository around that. Only with ``all`` may a lease cover a whole repository. ``shared``
+    leases exclude exclusive ones, but not each other.
+
+    What is relative needs ``cwd`` or a mission with a project directory. Waits up to ``wait_ms`` in
+    order of arrival, then fails with ``lock_conflict``.
     """
 
     method: ClassVar[str] = "lock.acquire"
-    file: Path
     agent_id: AgentId
+    file: Path | None = None
+    pattern: Pattern | None = None
+    mode: LockMode = "exclusive"
     mission_id: MissionId | None = None
     cwd: Path | None = None
     purpose: Purpose = "edit"
     timeout_ms: LeaseMs | None = None
     wait_ms: Milliseconds = 0
+    all: bool = False
 
 
 class LockRenew(Mutation[Lock], frozen=True):
@@ -55,17 +75,27 @@ class LockForceRelease(Mutation[Lock], frozen=True):
 
 
 class Validity(Record, frozen=True, kw_only=True):
-    """Whether a fencing token still guards its file."""
+    """Whether a fencing token is that of a lease on a file, and all leases that cover the file.
 
-    valid: bool
+    ``valid`` is None where no token was given. ``paths`` gives the name of what each lock is on as
+    seen from ``cwd``, by the lock's id.
+    """
+
+    valid: bool | None
+    locks: list[Lock] = []
+    paths: dict[LockId, str] = {}
 
 
 class LockCheck(Query[Validity], frozen=True):
-    """Check whether a fencing token is in force for a file, given as an absolute path."""
+    """Name the leases that cover a file, given as an absolute path; check a fencing token for it.
+
+    A token is valid as long as its lease covers the file, whatever else does.
+    """
 
     method: ClassVar[str] = "lock.check"
     file: Path
-    fencing_token: Annotated[int, Meta(ge=0)]
+    fencing_token: Annotated[int, Meta(ge=0)] | None = None
+    cwd: Path | None = None
 
 
 class LockPage(Record, frozen=True, kw_only=True):
@@ -83,7 +113,9 @@ class LockList(Query[LockPage], frozen=True):
 
     With ``cwd`` the answer names each file as seen from there: by its path inside the repository
     around it, else by a path that begins with ``~/`` or ``/``, or by the key. ``here`` selects
-    files of that repository. ``after`` is the last one of the previous page.
+    files of that repository. ``after`` is the last one of the previous page. ``file`` and
+    ``pattern``, which is seen from ``cwd``, select the locks on just that; ``lock.check`` names all
+    that cover a file.
     """
 
     method: ClassVar[str] = "lock.list"
@@ -95,3 +127,4 @@ class LockList(Query[LockPage], frozen=True):
     after: LockId | None = None
     cwd: Path | None = None
     here: bool = False
+    pattern: Pattern | None = None

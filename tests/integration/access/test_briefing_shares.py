@@ -22,7 +22,7 @@ async def drowned(fleet: Fleet, maker: str | None, reader: str = "alice") -> Mis
     made = await fleet.do(MissionCreate("Add login", sorties=own))
     mission = await fleet.do(MissionStart(made.id))
     await fleet.agents(mission, "alice", "bob", "mallory", "dispatch-1")
-    await fleet.do(LockAcquire("/p/own.py", reader, mission_id=mission.id))
+    await fleet.do(LockAcquire(reader, "/p/own.py", mission_id=mission.id))
     await fleet.do(EventAppend("prompt_submitted", mission.id, reader, {"prompt": RULE}))
     await fleet.do(AgentNote(reader, blockers=["The reviewer is away"]))
     for n in range(150):

@@ -120,7 +120,7 @@ async def invisible_words(fleet: Fleet, here: str) -> str:
         told = {"prompt": WORDS, "file": FILE, "command": WORDS, "result": "FAIL", "error": WORDS}
         for kind in ("prompt_submitted", "file_modified", "command_finished"):
             await fleet.do(EventAppend(kind, mission.id, agent, told))
-    await fleet.do(LockAcquire(FILE, "alice", mission_id=mission.id, purpose=WORDS))
+    await fleet.do(LockAcquire("alice", FILE, mission_id=mission.id, purpose=WORDS))
     await fleet.write(mission, ["alice"], WORDS, body=WORDS)
     return mission.id
 

@@ -89,6 +89,7 @@ REVIEWED = {
     },
     "domain/events/streams": {"each", "mine", "name", "order", "where"},
     "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
+    "domain/locks/leases": {"where"},
     "domain/locks/locks": {"where"},
     "domain/locks/queue": {"nobody", "row"},
     "domain/missions/missions": {"assignments", "where"},

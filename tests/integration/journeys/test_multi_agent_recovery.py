@@ -43,7 +43,7 @@ class FiveAgents:
                 client.call(AgentRegister(agent, "specialist", pid=pid, mission_id=self.mission))
                 client.call(SortieStart(self.sorties[number], agent))
                 client.call(SortieProgress(self.sorties[number], 50, f"Begun by {agent}"))
-                lock = client.call(LockAcquire(f"src/{number}.py", agent, self.mission))
+                lock = client.call(LockAcquire(agent, f"src/{number}.py", mission_id=self.mission))
                 self.locks[agent] = lock
                 letter = MessageSend("dispatch-1", [agent], f"For {agent}", mission_id=self.mission)
                 client.call(letter)
@@ -170,7 +170,7 @@ def test_the_whole_fleet_comes_back_from_one_checkpoint(fleet, daemon):
         for agent in AGENTS:
             held = fleet.locks[agent].id
             client.call_raw("lock.release", {"lock_id": held, "agent_id": agent})
-        thief = client.call(LockAcquire("src/4.py", "stranger", fleet.mission))
+        thief = client.call(LockAcquire("stranger", "src/4.py", mission_id=fleet.mission))
     for agent in AGENTS:
         fleet.lose(agent)
     daemon.kill()

@@ -88,7 +88,7 @@ def test_the_same_lock(rivals, operator, mission):
     winners = set()
     for number in range(ROUNDS):
         file = f"src/{number}.py"
-        requests = [LockAcquire(file, agent, mission.id) for agent in AGENTS]
+        requests = [LockAcquire(agent, file, mission_id=mission.id) for agent in AGENTS]
 
         outcomes = both(rivals, *requests)
 
@@ -109,7 +109,9 @@ def test_the_same_lock_with_patience(rivals, operator, mission):
 
     def work(client: Fleet, agent: str) -> None:
         for _ in range(ROUNDS):
-            with_lock = client.call(LockAcquire("src/0.py", agent, mission.id, wait_ms=20_000))
+            with_lock = client.call(
+                LockAcquire(agent, "src/0.py", mission_id=mission.id, wait_ms=20_000)
+            )
             log.append(("in", agent))
             log.append(("out", agent))
             client.call_raw("lock.release", {"lock_id": with_lock.id, "agent_id": agent})
@@ -139,8 +141,10 @@ def until_waiting(home: Path, number: int) -> None:
 
 
 def test_a_waiter_whose_connection_is_gone_is_passed_over(daemon, rivals, operator, mission, home):
-    held = operator.call(LockAcquire("src/0.py", "dispatch-1", mission.id))
-    first, second = (LockAcquire("src/0.py", agent, mission.id, wait_ms=20_000) for agent in AGENTS)
+    held = operator.call(LockAcquire("dispatch-1", "src/0.py", mission_id=mission.id))
+    first, second = (
+        LockAcquire(agent, "src/0.py", mission_id=mission.id, wait_ms=20_000) for agent in AGENTS
+    )
     params = msgspec.json.encode(first)
     got: list[Any] = []
     with socket.socket(socket.AF_UNIX) as gone:
@@ -237,7 +241,7 @@ def test_the_same_lost_agent_has_one_successor(rivals, operator, mission):
         lost = f"lost-{number}"
         operator.call(AgentRegister(lost, "specialist", mission_id=mission.id))
         operator.call(SortieStart(sorties[number].id, lost))
-        operator.call(LockAcquire(f"src/{number}.py", lost, mission.id))
+        operator.call(LockAcquire(lost, f"src/{number}.py", mission_id=mission.id))
         checkpoint = operator.call(CheckpointCreate(mission.id))
         requests = [
             RecoveryRestore(checkpoint.id, agent_id=agent, take_over_from=lost, scope="agent")

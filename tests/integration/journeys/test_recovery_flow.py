@@ -186,7 +186,7 @@ def test_a_kill_after_every_step_loses_nothing(daemon, home):
         sorties = client.call(SortieList(mission.id)).sorties
     call(AgentRegister("spec-1", "specialist", mission_id=mission.id))
     call(SortieStart(sorties[0].id, "spec-1"))
-    lock = call(LockAcquire("src/0.py", "spec-1", mission.id))
+    lock = call(LockAcquire("spec-1", "src/0.py", mission_id=mission.id))
     call(MessageSend("dispatch-1", ["spec-1"], "Review", mission_id=mission.id))
     call(SortieComplete(sorties[0].id))
     call(SortieProgress(sorties[1].id, 50, "Half"))
@@ -195,7 +195,7 @@ def test_a_kill_after_every_step_loses_nothing(daemon, home):
     result = call(RecoveryRestore(checkpoint.id, agent_id="spec-1"))
 
     assert result.restored.sorties == 4
-    again = call(LockAcquire("src/0.py", "spec-1", mission.id))
+    again = call(LockAcquire("spec-1", "src/0.py", mission_id=mission.id))
     assert again.fencing_token > lock.fencing_token
 
 

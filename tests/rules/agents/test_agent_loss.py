@@ -291,10 +291,10 @@ async def test_the_locks_of_a_dead_agent_stand_for_a_grace_of_a_minute(watching,
     assert (await watching.do(LockCheck("/srv/a.py", lock.fencing_token))).valid
     watching.clock.pass_by(GRACE - 1)
     with pytest.raises(LockConflict):
-        await watching.do(LockAcquire("/srv/a.py", "spec-2"))
+        await watching.do(LockAcquire("spec-2", "/srv/a.py"))
     watching.clock.pass_by(1)
 
-    taken = await watching.do(LockAcquire("/srv/a.py", "spec-2"))
+    taken = await watching.do(LockAcquire("spec-2", "/srv/a.py"))
 
     assert taken.fencing_token > lock.fencing_token
     assert not (await watching.do(LockCheck("/srv/a.py", lock.fencing_token))).valid
@@ -330,7 +330,7 @@ async def test_work_reported_in_the_name_of_the_dead_does_not_keep_its_locks(wat
 async def test_a_lock_that_is_asked_for_again_is_no_orphan(watching, mortal):
     _, lock = await orphan(watching, mortal)
 
-    again = await watching.do(LockAcquire("/srv/a.py", "spec-1"))
+    again = await watching.do(LockAcquire("spec-1", "/srv/a.py"))
 
     assert again.id == lock.id
     assert to_ms(again.expires_at) == watching.clock() + again.timeout_ms
@@ -340,7 +340,7 @@ async def test_a_lock_that_is_asked_for_again_is_no_orphan(watching, mortal):
 async def test_the_next_recovery_gives_orphaned_locks_back_or_names_them(watching, mortal):
     mission, _ = await orphan(watching, mortal)
     watching.clock.pass_by(GRACE)
-    await watching.do(LockAcquire("/srv/a.py", "spec-2", mission_id=mission.id))
+    await watching.do(LockAcquire("spec-2", "/srv/a.py", mission_id=mission.id))
 
     outcome = await watching.restore(mission_id=mission.id)
 

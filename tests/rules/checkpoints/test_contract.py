@@ -50,7 +50,7 @@ async def taken_by_another(fleet):
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(LockRelease(lost.id, "spec-1"))
     other = await fleet.do(
-        LockAcquire(place_of(lost.normalized_path), "spec-2", timeout_ms=30 * SECOND)
+        LockAcquire("spec-2", place_of(lost.normalized_path), timeout_ms=30 * SECOND)
     )
     return checkpoint, other
 

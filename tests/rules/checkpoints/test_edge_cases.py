@@ -101,7 +101,7 @@ async def test_EDGE_006_a_lock_that_another_agent_holds_is_a_blocker(fleet):
     lock = await fleet.lock(mission, "/test/file.ts", "spec-1")
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(LockRelease(lock.id, "spec-1"))
-    await fleet.do(LockAcquire("/test/file.ts", "spec-2"))
+    await fleet.do(LockAcquire("spec-2", "/test/file.ts"))
 
     result = await fleet.restore(checkpoint)
 

@@ -203,7 +203,7 @@ async def test_the_end_of_an_engine_says_goodbye(tmp_path):
 async def test_in_a_store_of_its_own_a_machine_has_no_name(fleet):
     mission = await fleet.mission()
     await fleet.agents(mission, "spec-1")
-    await fleet.do(LockAcquire("/srv/a.py", "spec-1"))
+    await fleet.do(LockAcquire("spec-1", "/srv/a.py"))
     assert fleet.sql("SELECT * FROM machines") == []
     assert fleet.sql("SELECT DISTINCT machine FROM agents") == [{"machine": ""}]
 
@@ -621,7 +621,7 @@ async def wait_for(fleet, file, agent):
     """Line up for a file that is locked, as another machine names it, too."""
     (held,) = await fleet.locks()
     waiter = fleet.engine.on_behalf_of(DAEMON, Facts(lock_key=held.normalized_path))
-    return await waiter.write(queue.enqueue, LockAcquire(file, agent))
+    return await waiter.write(queue.enqueue, LockAcquire(agent, file))
 
 
 async def test_a_start_forgets_the_waits_of_its_own_machine_only(machines):
@@ -645,7 +645,7 @@ async def test_a_number_that_is_another_ones_by_now_serves_nobody_else(machines)
     await north.agents(mission, "spec-1", "spec-2", "spec-3")
     await north.lock(mission, "/srv/a.py", "spec-1")
     there = await wait_for(south, "/srv/a.py", "spec-3")
-    lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", path=there.path)
+    lost = queue.LockTicket(wait_id=there.wait_id, agent_id="spec-2", target=there.target)
     north.sql("UPDATE locks SET expires_at = acquired_at")
 
     assert (await north.engine.read(queue.check_turn, lost)).due

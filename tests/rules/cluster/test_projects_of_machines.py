@@ -79,25 +79,25 @@ async def begun(
 async def test_the_same_file_on_two_machines_is_the_same_lock(pair: Pair) -> None:
     one, two = pair.clones
     await pair.there.do(AgentRegister("alice", "specialist"))
-    held = await pair.there.do(LockAcquire("src/a.py", "alice", cwd=str(two)))
+    held = await pair.there.do(LockAcquire("alice", "src/a.py", cwd=str(two)))
     with pytest.raises(LockConflict, match="locked by alice on build-2 until") as error:
-        await pair.here.do(LockAcquire(str(one / "src" / "a.py"), "bob"))
+        await pair.here.do(LockAcquire("bob", str(one / "src" / "a.py")))
     assert error.value.values["existing_lock"].id == held.id
     assert (held.file, held.normalized_path) == (
         "src/a.py",
         "project:git.example/Acme/Widget:src/a.py",
     )
     with pytest.raises(LockConflict, match="locked by alice until"):
-        await pair.there.do(LockAcquire("src/a.py", "carol", cwd=str(two)))
+        await pair.there.do(LockAcquire("carol", "src/a.py", cwd=str(two)))
     with pytest.raises(InvalidState, match="held by alice on build-2, not by bob"):
         await pair.here.do(LockRelease(held.id, "bob"))
     await pair.there.do(LockRelease(held.id, "alice"))
-    assert (await pair.here.do(LockAcquire(str(one / "src/a.py"), "bob"))).held_by == "bob"
+    assert (await pair.here.do(LockAcquire("bob", str(one / "src/a.py")))).held_by == "bob"
 
 
 async def test_a_lock_is_found_by_the_file_of_each_machine(pair: Pair) -> None:
     one, two = pair.clones
-    held = await pair.there.do(LockAcquire("src/a.py", "alice", cwd=str(two)))
+    held = await pair.there.do(LockAcquire("alice", "src/a.py", cwd=str(two)))
     for fleet, clone in ((pair.here, one), (pair.there, two)):
         file = str(clone / "src" / "a.py")
         assert [lock.id for lock in (await fleet.do(LockList(file=file))).locks] == [held.id]
@@ -109,36 +109,46 @@ async def test_a_lock_is_found_by_the_file_of_each_machine(pair: Pair) -> None:
 
 
 async def test_the_key_that_a_lock_shows_names_it_on_every_machine(pair: Pair) -> None:
-    held = await pair.there.do(LockAcquire("src/a.py", "alice", cwd=str(pair.clones[1])))
+    held = await pair.there.do(LockAcquire("alice", "src/a.py", cwd=str(pair.clones[1])))
     key = str(held.normalized_path)
     with pytest.raises(LockConflict, match="locked by alice"):
-        await pair.here.do(LockAcquire(key, "bob", cwd=str(pair.clones[0])))
+        await pair.here.do(LockAcquire("bob", key, cwd=str(pair.clones[0])))
     await pair.there.do(LockRelease(held.id, "alice"))
-    mine = await pair.here.do(LockAcquire(key, "bob"))
+    mine = await pair.here.do(LockAcquire("bob", key))
     assert (mine.file, mine.normalized_path) == (key, key)
-    plain = await pair.here.do(LockAcquire("/srv/plain.txt", "bob"))
-    assert (await pair.here.do(LockAcquire(str(plain.normalized_path), "bob"))).id == plain.id
+    plain = await pair.here.do(LockAcquire("bob", "/srv/plain.txt"))
+    assert (await pair.here.do(LockAcquire("bob", str(plain.normalized_path)))).id == plain.id
     odd = ("project:a", "project:w:../b", "project:w:a//b", plain.normalized_path, "machine:x:/a")
     for each in odd:
         with pytest.raises(InvalidParams, match="looks like the key of a lock"):
-            await pair.there.do(LockAcquire(str(each), "alice"))
+            await pair.there.do(LockAcquire("alice", str(each)))
 
 
-async def test_the_key_of_a_directory_is_refused_where_it_is_known_to_be_one(pair: Pair) -> None:
-    one, _ = pair.clones
-    (one / "lib").mkdir()
+async def test_a_directory_is_locked_by_its_key_and_by_its_path_in_any_clone(pair: Pair) -> None:
+    one, two = pair.clones
+    for clone in pair.clones:
+        (clone / "lib").mkdir()
     key = "project:git.example/Acme/Widget:lib"
-    for file in ("lib", key, str(one / "lib")):
-        with pytest.raises(InvalidParams, match="is a directory"):
-            await pair.here.do(LockAcquire(file, "bob", cwd=str(one)))
-    inside = await pair.here.do(LockAcquire(f"{key}/b.py", "bob", cwd=str(one)))
+    first = await pair.here.do(LockAcquire("bob", "lib", cwd=str(one)))
+    assert (first.normalized_path, first.directory) == (f"{key}/", f"{key}/")
+    for file in (key, f"{key}/", str(one / "lib"), "lib/"):
+        assert (await pair.here.do(LockAcquire("bob", file, cwd=str(one)))).id == first.id
+
+    inside = await pair.here.do(LockAcquire("bob", f"{key}/b.py", cwd=str(one)))
     assert inside.normalized_path == f"{key}/b.py"
+    for file in ("lib/c.py", f"{key}/c.py"):
+        with pytest.raises(LockConflict, match="overlaps lib, which is locked by bob"):
+            await pair.there.do(LockAcquire("alice", file, cwd=str(two)))
+    with pytest.raises(LockConflict, match="overlaps"):
+        await pair.there.do(LockAcquire("alice", pattern="**/*.py", cwd=str(two)))
+    held = await pair.there.do(LockAcquire("alice", pattern="src/**", cwd=str(two)))
+    assert held.normalized_path == "project:git.example/Acme/Widget:src/**"
 
 
 async def test_the_same_path_on_two_machines_is_another_file(pair: Pair, tmp_path: Path) -> None:
     file = str(tmp_path / "notes.txt")
-    mine = await pair.here.do(LockAcquire(file, "bob"))
-    theirs = await pair.there.do(LockAcquire(file, "alice"))
+    mine = await pair.here.do(LockAcquire("bob", file))
+    theirs = await pair.there.do(LockAcquire("alice", file))
     for fleet, lock in ((pair.here, mine), (pair.there, theirs)):
         assert [each.id for each in (await fleet.do(LockList(file=file))).locks] == [lock.id]
         assert (await fleet.do(LockCheck(file, lock.fencing_token))).valid
@@ -149,7 +159,7 @@ async def test_a_mission_may_keep_its_locks_to_each_machine(pair: Pair) -> None:
     one, two = pair.clones
     mission = await begun(pair.here, one, scope="machine")
     locks = [
-        await fleet.do(LockAcquire(str(clone / "src/a.py"), agent, mission_id=mission.id))
+        await fleet.do(LockAcquire(agent, str(clone / "src/a.py"), mission_id=mission.id))
         for fleet, clone, agent in ((pair.here, one, "bob"), (pair.there, two, "alice"))
     ]
     assert [lock.normalized_path for lock in locks] == [
@@ -160,7 +170,7 @@ async def test_a_mission_may_keep_its_locks_to_each_machine(pair: Pair) -> None:
     assert [lock.id for lock in found.locks] == [locks[1].id]
     await pair.here.do(MissionUpdate(mission.id, metadata={}))
     assert (
-        await pair.here.do(LockAcquire("src/b.py", "bob", mission_id=mission.id))
+        await pair.here.do(LockAcquire("bob", "src/b.py", mission_id=mission.id))
     ).normalized_path == "project:git.example/Acme/Widget:src/b.py"
 
 
@@ -168,7 +178,7 @@ async def test_a_directory_of_another_machine_is_no_base_for_a_file(pair: Pair) 
     one, _ = pair.clones
     mission = await begun(pair.here, one)
     with pytest.raises(InvalidParams, match="a relative path"):
-        await pair.there.do(LockAcquire("src/a.py", "alice", mission_id=mission.id))
+        await pair.there.do(LockAcquire("alice", "src/a.py", mission_id=mission.id))
 
 
 async def test_a_directory_belongs_to_the_missions_of_its_own_machine(pair: Pair) -> None:
@@ -273,7 +283,7 @@ async def test_locks_of_a_checkpoint_come_back_under_their_keys_on_any_machine(p
     mission = await begun(pair.here, one)
     plain = str(one.parent / "notes.txt")
     for file in ("src/a.py", plain):
-        await pair.here.do(LockAcquire(file, "bob", mission_id=mission.id))
+        await pair.here.do(LockAcquire("bob", file, mission_id=mission.id))
     held = await pair.here.locks(mission)
     checkpoint = await pair.here.checkpoint(mission)
     for lock in held:
@@ -283,8 +293,8 @@ async def test_locks_of_a_checkpoint_come_back_under_their_keys_on_any_machine(p
     again = await pair.there.locks(mission)
     assert {lock.normalized_path for lock in again} == {lock.normalized_path for lock in held}
     with pytest.raises(LockConflict):
-        await pair.there.do(LockAcquire(str(two / "src/a.py"), "alice"))
-    assert (await pair.there.do(LockAcquire(plain, "alice"))).held_by == "alice"
+        await pair.there.do(LockAcquire("alice", str(two / "src/a.py")))
+    assert (await pair.there.do(LockAcquire("alice", plain))).held_by == "alice"
 
 
 @alone
@@ -298,12 +308,12 @@ async def test_a_lock_that_nobody_asks_for_by_its_key_any_more_is_not_brought_ba
         result = await fleet.restore(checkpoint)
         lost = told in result.warnings
         assert lost == (await fleet.locks() == [])
-        await fleet.do(LockAcquire("a.py", "bob", mission_id=checkpoint.mission_id, cwd="/srv"))
+        await fleet.do(LockAcquire("bob", "a.py", mission_id=checkpoint.mission_id, cwd="/srv"))
         return await fleet.do(CheckpointCreate(checkpoint.mission_id)), lost
 
     async with opened(tmp_path / "one", clock=clock, database=database) as before:
         mission = await begun(before, "/srv")
-        await before.do(LockAcquire("a.py", "bob", mission_id=mission.id))
+        await before.do(LockAcquire("bob", "a.py", mission_id=mission.id))
         checkpoint = await before.checkpoint(mission)
         checkpoint, lost = await kept_and_restored(before, checkpoint)
         assert not lost
@@ -334,8 +344,8 @@ async def test_forgetting_a_directory_takes_what_is_of_this_machine(pair: Pair) 
     for fleet, agent in ((pair.here, "bob"), (pair.there, "alice")):
         missions.append(await begun(fleet, "/srv/plain"))
         await fleet.do(AgentRegister(agent, "specialist", cwd="/srv/plain"))
-        await fleet.do(LockAcquire("/srv/plain/a.py", agent))
-        await fleet.do(LockAcquire("/srv/plain/b.py", f"{agent}-unregistered"))
+        await fleet.do(LockAcquire(agent, "/srv/plain/a.py"))
+        await fleet.do(LockAcquire(f"{agent}-unregistered", "/srv/plain/b.py"))
     forgotten = await pair.here.do(SystemForget(project_dir="/srv/plain"))
     assert (forgotten.missions, forgotten.agents, forgotten.locks) == (1, 1, 2)
     left = await pair.there.do(MissionList())
@@ -359,7 +369,7 @@ async def test_the_names_of_the_configuration_join_what_git_does_not(
         ) as fleet:
             mission = await fleet.do(MissionCreate("m", project_dir=str(directory)))
             assert mission.project == "plain:."
-            with_lock = LockAcquire("a.txt", name, cwd=str(directory))
+            with_lock = LockAcquire(name, "a.txt", cwd=str(directory))
             if not held:
                 held.append(await fleet.do(with_lock))
                 continue
@@ -373,7 +383,7 @@ async def test_alone_nothing_has_a_machine_or_a_project(fleet: Fleet, repository
     git(repository, "remote", "add", "origin", "git@git.example:Acme/Widget.git")
     mission = await begun(fleet, repository)
     assert (mission.machine, mission.project) == (None, None)
-    lock = await fleet.do(LockAcquire("src/a.py", "bob", cwd=str(repository)))
+    lock = await fleet.do(LockAcquire("bob", "src/a.py", cwd=str(repository)))
     assert lock.normalized_path == str(repository / "src/a.py")
     assert msgspec.to_builtins(lock)["file"] == "src/a.py"
 
@@ -411,7 +421,7 @@ async def test_a_session_where_no_mission_is_of_the_project_gets_one_of_its_own(
 async def test_an_edit_of_what_another_machine_holds_is_refused_by_its_name(pair: Pair) -> None:
     one, two = pair.clones
     await pair.here.do(AgentRegister("alice", "specialist"))
-    await pair.here.do(LockAcquire("src/a.py", "alice", cwd=str(one)))
+    await pair.here.do(LockAcquire("alice", "src/a.py", cwd=str(one)))
     edit = {
         "tool_name": "Edit",
         "tool_input": {"file_path": str(two / "src/a.py"), "old_string": "a", "new_string": "b"},
@@ -425,7 +435,7 @@ async def test_an_edit_is_let_through_where_nobody_can_say_which_file_it_is(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     one, two = pair.clones
-    await pair.here.do(LockAcquire("src/a.py", "alice", cwd=str(one)))
+    await pair.here.do(LockAcquire("alice", "src/a.py", cwd=str(one)))
     monkeypatch.setenv("PATH", str(tmp_path))
     edit = {"tool_name": "Edit", "tool_input": {"file_path": str(two / "src/a.py")}}
     assert await hook(pair.there, "PreToolUse", two, "enforce-locks", tool_use_id="t", **edit) == ""

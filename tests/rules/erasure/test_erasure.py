@@ -51,7 +51,7 @@ async def whisper(fleet: Fleet, mission_id: str, agent: str, text: str = SECRET)
     await fleet.do(AgentNote(agent, text, [text], [text], idempotency_key=f"note-{agent}-{text}"))
     await fleet.do(MessageSend(agent, ["reader"], text, text, **in_mission))
     await fleet.do(MessageInbox("reader"))
-    await fleet.do(LockAcquire(f"/tmp/{text}", agent, **in_mission))
+    await fleet.do(LockAcquire(agent, f"/tmp/{text}", **in_mission))
     await fleet.do(EventAppend("prompt_submitted", agent_id=agent, data={"text": text}))
     await fleet.do(ErrorReport(agent, "exception", text, text, **in_mission))
     await fleet.do(CheckpointCreate(mission_id, trigger_details=text))
@@ -210,8 +210,8 @@ async def test_a_project_goes_with_everything_below_it_and_nothing_beside_it(
     beside = await fleet.do(MissionCreate("Beside", project_dir=f"{root}-2"))
     await fleet.do(AgentRegister("inside", "specialist", cwd=f"{root}/deep"))
     await fleet.do(AgentRegister("beside", "specialist", cwd=f"{root}-2", mission_id=beside.id))
-    await fleet.do(LockAcquire(f"{root}/{SECRET}", "beside", idempotency_key="k"))
-    await fleet.do(LockAcquire(f"{root}-2/kept", "beside", idempotency_key="kept"))
+    await fleet.do(LockAcquire("beside", f"{root}/{SECRET}", idempotency_key="k"))
+    await fleet.do(LockAcquire("beside", f"{root}-2/kept", idempotency_key="kept"))
     fleet.sql(
         "INSERT INTO idempotency_keys SELECT method, 'told', params_digest, :result, created_at"
         " FROM idempotency_keys WHERE key = 'k'",
@@ -381,7 +381,7 @@ async def test_who_waits_for_a_lock_gets_it_and_a_waiter_that_is_forgotten_is_to
     ended: list[str] = []
 
     async def wait(file: str, agent: str, mission_id: str) -> None:
-        request = LockAcquire(file, agent, mission_id, wait_ms=60_000)
+        request = LockAcquire(agent, file, mission_id=mission_id, wait_ms=60_000)
         try:
             ended.append((await fleet.do(request)).file)
         except NotFound as error:

@@ -37,7 +37,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def taken(fleet: Fleet, directory: Path | str, file: str, agent: str) -> Lock:
     fleet.clock.pass_by(1)  # lists are in the order of time
-    return await fleet.do(LockAcquire(file, agent, cwd=str(directory)))
+    return await fleet.do(LockAcquire(agent, file, cwd=str(directory)))
 
 
 async def told(fleet: Fleet, directory: Path | str, **terms: object) -> list[str]:
@@ -119,7 +119,7 @@ async def test_worktrees_that_share_locks_call_their_file_the_same(
         MissionCreate("m", project_dir=str(repository), metadata={"lock_scope": "project"})
     )
     await fleet.do(MissionStart(made.id))
-    await fleet.do(LockAcquire("src/a.py", "one", mission_id=made.id))
+    await fleet.do(LockAcquire("one", "src/a.py", mission_id=made.id))
     for directory in (repository, worktree):
         assert await told(fleet, directory) == ["src/a.py"]
         assert await told(fleet, directory, here=True) == ["src/a.py"]
@@ -215,7 +215,7 @@ async def test_a_briefing_and_a_recovery_tell_two_files_of_one_name_apart(
 
     async def locked(directory: Path) -> Lock:
         fleet.clock.pass_by(1)
-        asked = LockAcquire("src/form.py", "alice", cwd=str(directory), mission_id=mission.id)
+        asked = LockAcquire("alice", "src/form.py", cwd=str(directory), mission_id=mission.id)
         return await fleet.do(asked)
 
     names = ["src/form.py", "~/project/src/form.py"]

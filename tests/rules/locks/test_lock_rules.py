@@ -24,7 +24,7 @@ FILE = "/srv/project/a.py"
 
 
 async def acquire(fleet, agent, file=FILE, **more):
-    return await fleet.do(LockAcquire(file, agent, **more))
+    return await fleet.do(LockAcquire(agent, file, **more))
 
 
 async def valid(fleet, lock):
@@ -302,19 +302,22 @@ async def test_a_waiter_whose_client_has_gone_is_passed_over(fleet, autojump_clo
 @pytest.mark.parametrize(
     "name", ["src", "src/", ".", "./", "..", "src/.", "src/deep/..", "link", "new/", "new/."]
 )
-async def test_a_directory_is_refused_since_its_lock_would_guard_nothing_inside(fleet, name):
+async def test_a_lock_on_a_directory_covers_all_in_it_however_it_is_named(fleet, name):
     mission = await fleet.mission(1)
     (fleet.project / "src" / "deep").mkdir(parents=True)
     (fleet.project / "link").symlink_to("src")
+    held = await fleet.lock(mission, name, "spec-1")
 
-    for wait_ms in (0, MINUTE):
-        with pytest.raises(InvalidParams, match="is a directory, and a lock on it") as refused:
-            await fleet.lock(mission, name, "spec-1", wait_ms=wait_ms)
-        assert refused.value.values["field"] == "file"
-        assert refused.value.message.startswith(f"{name} is a directory")
-    with pytest.raises(InvalidParams, match="is a directory"):
-        await acquire(fleet, "spec-1", f"{fleet.project}/{name}")
-    assert await fleet.locks() == []
+    place = str((fleet.project / name).resolve())
+    assert place_of(held.normalized_path) == place_of(held.directory) == f"{place}/"
+    for file in (f"{place}/deep/b.py", place):
+        with pytest.raises(LockConflict) as refused:
+            await acquire(fleet, "spec-2", file)
+        assert refused.value.values["existing_lock"] == held
+        assert (await fleet.do(LockCheck(file))).locks == [held]
+    assert (await acquire(fleet, "spec-1", f"{fleet.project}/{name}")).id == held.id
+    beside = await acquire(fleet, "spec-2", f"{place}-beside")
+    assert {lock.id for lock in await fleet.locks()} == {held.id, beside.id}
 
 
 async def test_what_is_no_directory_yet_can_be_locked(fleet):
@@ -330,8 +333,10 @@ async def test_a_repeated_request_is_answered_though_its_file_is_a_directory_by_
     (fleet.project / "src").mkdir()
 
     assert await fleet.lock(mission, "src", "spec-1", idempotency_key="once") == first
-    with pytest.raises(InvalidParams, match="is a directory"):
-        await fleet.lock(mission, "src", "spec-1")
+    # Whoever holds the file has the directory in its place.
+    assert (await fleet.lock(mission, "src", "spec-1")).directory
+    with pytest.raises(LockConflict):
+        await fleet.lock(mission, "src", "spec-2")
 
 
 async def test_a_lock_whose_file_became_a_directory_is_found_and_given_back(fleet):

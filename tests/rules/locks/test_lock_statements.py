@@ -67,11 +67,13 @@ async def test_a_free_lock_that_nobody_waits_for_costs_few_statements(
     await fleet.agents(mission, "spec-1")
     statements.clear()
 
-    lock = await fleet.do(LockAcquire("/srv/a.py", "spec-1", mission.id if named else None))
+    lock = await fleet.do(
+        LockAcquire("spec-1", "/srv/a.py", mission_id=mission.id if named else None)
+    )
 
     assert len(statements) <= 10, statements
     statements.clear()
-    assert await fleet.do(LockAcquire("/srv/a.py", "spec-1")) == lock
+    assert await fleet.do(LockAcquire("spec-1", "/srv/a.py")) == lock
     assert len(statements) <= 10, statements
     statements.clear()
     assert (await fleet.do(LockRelease(lock.id, "spec-1"))).status == "released"
@@ -84,11 +86,11 @@ async def test_a_lock_on_a_path_or_by_a_key_is_one_transaction(
     mission = await fleet.mission()
     transactions.clear()
 
-    lock = await fleet.do(LockAcquire("/srv/a.py", "spec-1", mission.id))
-    await fleet.do(LockAcquire("a.py", "spec-1", cwd="/srv"))
-    await fleet.do(LockAcquire("project:/srv/widget/.git:b.py", "spec-1", mission.id))
+    lock = await fleet.do(LockAcquire("spec-1", "/srv/a.py", mission_id=mission.id))
+    await fleet.do(LockAcquire("spec-1", "a.py", cwd="/srv"))
+    await fleet.do(LockAcquire("spec-1", "project:/srv/widget/.git:b.py", mission_id=mission.id))
     with pytest.raises(LockConflict):
-        await fleet.do(LockAcquire("/srv/a.py", "spec-2"))
+        await fleet.do(LockAcquire("spec-2", "/srv/a.py"))
     await fleet.do(LockRelease(lock.id, "spec-1"))
 
     assert set(transactions) == {"write"}
@@ -103,14 +105,18 @@ async def test_only_an_unusual_key_is_asked_for_again(
     transactions.clear()
 
     by_path = await fleet.do(
-        LockAcquire(str(repository / "src/a.py"), "spec-1", mission.id, idempotency_key="once")
+        LockAcquire(
+            "spec-1", str(repository / "src/a.py"), mission_id=mission.id, idempotency_key="once"
+        )
     )
-    relative = await fleet.do(LockAcquire("src/a.py", "spec-1", mission.id))
+    relative = await fleet.do(LockAcquire("spec-1", "src/a.py", mission_id=mission.id))
 
     assert transactions == ["write"] * 4
     assert by_path.normalized_path.startswith(f"{unusual}:")
     assert (relative.id, relative.normalized_path) == (by_path.id, by_path.normalized_path)
-    again = LockAcquire(str(repository / "src/a.py"), "spec-1", mission.id, idempotency_key="once")
+    again = LockAcquire(
+        "spec-1", str(repository / "src/a.py"), mission_id=mission.id, idempotency_key="once"
+    )
     assert await fleet.do(again) == by_path
 
 
@@ -119,7 +125,7 @@ async def test_a_mission_that_changes_its_mind_while_somebody_waits_is_asked_aga
 ) -> None:
     mission = await scoped(fleet, "machine", repository)
     file = str(repository / "src/a.py")
-    held = await fleet.do(LockAcquire(file, "spec-1", mission.id))
+    held = await fleet.do(LockAcquire("spec-1", file, mission_id=mission.id))
     on_behalf_of = fleet.engine.on_behalf_of
     changed: list[str] = []
 
@@ -138,7 +144,7 @@ async def test_a_mission_that_changes_its_mind_while_somebody_waits_is_asked_aga
 
     monkeypatch.setattr(fleet.engine, "on_behalf_of", change_first)
 
-    lock = await fleet.do(LockAcquire(file, "spec-2", mission.id, wait_ms=1_000))
+    lock = await fleet.do(LockAcquire("spec-2", file, mission_id=mission.id, wait_ms=1_000))
 
     assert changed == ["enqueue"]
     assert place_of(held.normalized_path) == file
@@ -148,29 +154,29 @@ async def test_a_mission_that_changes_its_mind_while_somebody_waits_is_asked_aga
 async def test_what_is_not_there_is_refused_before_what_cannot_be_locked(fleet: Fleet) -> None:
     for file in (str(fleet.project), "a.py"):
         with pytest.raises(NotFound, match="Mission not found: msn-none"):
-            await fleet.do(LockAcquire(file, "spec-1", "msn-none"))
-    with pytest.raises(InvalidParams, match="is a directory"):
-        await fleet.do(LockAcquire(str(fleet.project), "spec-1"))
+            await fleet.do(LockAcquire("spec-1", file, mission_id="msn-none"))
+    with pytest.raises(InvalidParams, match="/ is a whole repository, or more"):
+        await fleet.do(LockAcquire("spec-1", "/"))
     with pytest.raises(InvalidParams, match="a relative path, and no directory"):
-        await fleet.do(LockAcquire("a.py", "spec-1"))
+        await fleet.do(LockAcquire("spec-1", "a.py"))
 
 
 async def test_what_is_answered_is_what_is_stored(fleet: Fleet) -> None:
     mission = await fleet.mission()
     await fleet.agents(mission, "spec-1")
-    first = await fleet.do(LockAcquire("/srv/a.py", "spec-1", timeout_ms=MINUTE))
+    first = await fleet.do(LockAcquire("spec-1", "/srv/a.py", timeout_ms=MINUTE))
     assert [first] == await fleet.locks()
     fleet.clock.pass_by(MINUTE // 2)
     for request in (
-        LockAcquire("/srv/a.py", "spec-1", purpose="read", timeout_ms=2 * MINUTE),
-        LockAcquire("/srv/a.py", "spec-1", timeout_ms=1_000),
+        LockAcquire("spec-1", "/srv/a.py", purpose="read", timeout_ms=2 * MINUTE),
+        LockAcquire("spec-1", "/srv/a.py", timeout_ms=1_000),
         LockRenew(first.id, "spec-1"),
         LockRenew(first.id[:-1], "spec-1", timeout_ms=3 * MINUTE),
         LockRelease(first.id, "spec-1"),
     ):
         assert [await fleet.do(request)] == (await fleet.do(LockList(active=False))).locks
         fleet.clock.pass_by(1)
-    second = await fleet.do(LockAcquire("/srv/a.py", "spec-1"))
+    second = await fleet.do(LockAcquire("spec-1", "/srv/a.py"))
     ended = await fleet.do(LockForceRelease(second.id, "spec-1", "stuck"))
     assert (await fleet.do(LockList(active=False))).locks[-1] == ended
     assert (ended.status, ended.released_at) == ("forced", fleet.clock.now)
@@ -194,15 +200,15 @@ async def test_a_slow_git_refuses_only_locks_that_need_to_know_the_project(
     ours = await scoped(shared, "project", repository)
     file = str(repository / "src/a.py")
 
-    lock = await shared.do(LockAcquire(file, "spec-1", mine.id))
+    lock = await shared.do(LockAcquire("spec-1", file, mission_id=mine.id))
 
     assert lock.normalized_path == f"machine:{shared.engine.machine}:{file}"
     with pytest.raises(Unavailable, match="Git did not report"):
-        await shared.do(LockAcquire(file, "spec-1", ours.id))
+        await shared.do(LockAcquire("spec-1", file, mission_id=ours.id))
     with pytest.raises(Unavailable, match="Git did not report"):
-        await shared.do(LockAcquire(file, "spec-1"))
+        await shared.do(LockAcquire("spec-1", file))
     with pytest.raises(NotFound, match="Mission not found"):
-        await shared.do(LockAcquire(file, "spec-1", "msn-none"))
+        await shared.do(LockAcquire("spec-1", file, mission_id="msn-none"))
 
 
 async def test_an_id_that_another_lock_has_is_drawn_again(tmp_path: Path) -> None:
@@ -212,7 +218,7 @@ async def test_an_id_that_another_lock_has_is_drawn_again(tmp_path: Path) -> Non
         return next(drawn) if prefix == "lck" else random_id(prefix)
 
     async with opened(tmp_path, new_id=new_id) as fleet:
-        locks: list[Lock] = [await fleet.do(LockAcquire(file, "one")) for file in ("/a", "/b")]
+        locks: list[Lock] = [await fleet.do(LockAcquire("one", file)) for file in ("/a", "/b")]
 
     assert [(lock.id, lock.fencing_token) for lock in locks] == [
         ("lck-00000001", 1),

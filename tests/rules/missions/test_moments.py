@@ -99,7 +99,10 @@ def _request(draw: random.Random, fleet: Fleet, mission: Mission, known: dict[st
         (3, lambda: SortieComplete(sortie, text, other)),
         (2, lambda: SortieFail(sortie, "No way")),
         (5, lambda: SortieUpdate(sortie, text, text, "high", several)),
-        (10, lambda: LockAcquire(draw.choice(FILES), agent, mission.id, timeout_ms=lease)),
+        (
+            10,
+            lambda: LockAcquire(agent, draw.choice(FILES), mission_id=mission.id, timeout_ms=lease),
+        ),
         (4, lambda: LockRelease(lock, agent)),
         (4, lambda: LockRenew(lock, agent, timeout_ms=lease)),
         (2, lambda: LockForceRelease(lock, agent, "Needed")),

@@ -205,7 +205,7 @@ async def test_a_request_looks_at_a_path_once(
         return lstat(path, **more)
 
     monkeypatch.setattr(os, "lstat", counting)
-    await engine.handle(LockAcquire("a.py", "one", cwd=here), CLIENT)
+    await engine.handle(LockAcquire("one", "a.py", cwd=here), CLIENT)
     assert (asked.count(here), asked.count(f"{here}/a.py")) == (2, 1)
     asked.clear()
     await engine.handle(EventAppend("step_taken", agent_id="one"), CLIENT)
@@ -223,8 +223,8 @@ def requests(stuck: Path) -> list[Any]:
     """Requests that need a path which hangs."""
     inside = str(stuck / "project")
     return [
-        LockAcquire(f"{inside}/a.py", "one"),
-        LockAcquire("a.py", "one", cwd=inside),
+        LockAcquire("one", f"{inside}/a.py"),
+        LockAcquire("one", "a.py", cwd=inside),
         LockCheck(f"{inside}/a.py", 1),
         LockList(file=f"{inside}/a.py"),
         MissionCreate("m", project_dir=inside),
@@ -328,7 +328,7 @@ async def test_others_do_not_wait_while_the_directory_of_one_agent_hangs(
             times.append(await timed(requests[number % 3]))
         return sorted(times)[197]
 
-    await engine.handle(LockAcquire(f"{here}/a.py", "other"), CLIENT)
+    await engine.handle(LockAcquire("other", f"{here}/a.py"), CLIENT)
     async with trio.open_nursery() as nursery:
         for number in range(8):
             nursery.start_soon(afflicted, number)

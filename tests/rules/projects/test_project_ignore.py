@@ -54,13 +54,13 @@ async def careful(tmp_path: Path) -> AsyncIterator[Fleet]:
         MissionCreate("Mine", project_dir="{}/deep/../deep"),
         AgentRegister("new", "specialist", cwd="{}/deep", session_id="s"),
         CheckpointCreate(cwd="{}"),
-        LockAcquire("{}/notes.txt", "outsider"),
-        LockAcquire("notes.txt", "outsider", cwd="{}"),
+        LockAcquire("outsider", "{}/notes.txt"),
+        LockAcquire("outsider", "notes.txt", cwd="{}"),
         AgentHeartbeat("insider"),
         AgentNote("insider", "what it did"),
         ErrorReport("insider", "exception", "Error", "text"),
         MessageSend("insider", ["outsider"], "subject"),
-        LockAcquire("/elsewhere", "insider"),
+        LockAcquire("insider", "/elsewhere"),
         NoteAdd("finding", "It is slow", path="{}/notes.txt"),
         NoteAdd("finding", "It is slow", agent_id="insider"),
     ],
@@ -96,8 +96,8 @@ async def test_everything_else_goes_on(careful: Fleet, tmp_path: Path) -> None:
     beside = f"{real(tmp_path) / PRIVATE}-2"
     await careful.do(MissionCreate("Beside", project_dir=beside))
     await careful.do(AgentRegister("outsider", "specialist", cwd=beside))
-    await careful.do(LockAcquire(f"{beside}/a", "outsider"))
-    await careful.do(LockAcquire(f"{beside}/b", "never-registered"))
+    await careful.do(LockAcquire("outsider", f"{beside}/a"))
+    await careful.do(LockAcquire("never-registered", f"{beside}/b"))
     assert len((await careful.do(LockList())).locks) == 2
     await careful.do(MissionCurrent(cwd=str(tmp_path / PRIVATE)))
 

@@ -330,11 +330,11 @@ async def test_two_worktrees_share_locks_when_the_mission_says_so(
 ) -> None:
     here = await scoped(fleet, repository, "project")
     there = await scoped(fleet, worktree, "project")
-    held = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
+    held = await fleet.do(LockAcquire("one", "src/a.py", mission_id=here))
     with pytest.raises(LockConflict) as error:
-        await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
+        await fleet.do(LockAcquire("two", "src/a.py", mission_id=there))
     assert error.value.values["existing_lock"].held_by == "one"
-    assert (await fleet.do(LockAcquire("src/b.py", "two", mission_id=there))).held_by == "two"
+    assert (await fleet.do(LockAcquire("two", "src/b.py", mission_id=there))).held_by == "two"
     for directory in (repository, worktree):
         check = LockCheck(str(directory / "src" / "a.py"), held.fencing_token)
         assert (await fleet.do(check)).valid
@@ -346,6 +346,6 @@ async def test_two_worktrees_have_locks_of_their_own_otherwise(
 ) -> None:
     here = await scoped(fleet, repository, scope)
     there = await scoped(fleet, worktree, scope)
-    first = await fleet.do(LockAcquire("src/a.py", "one", mission_id=here))
-    second = await fleet.do(LockAcquire("src/a.py", "two", mission_id=there))
+    first = await fleet.do(LockAcquire("one", "src/a.py", mission_id=here))
+    second = await fleet.do(LockAcquire("two", "src/a.py", mission_id=there))
     assert (first.held_by, second.held_by) == ("one", "two")

@@ -131,7 +131,7 @@ async def test_a_briefing_waits_for_all_that_git_says_together_no_longer_than_fo
 
 async def test_a_path_that_nothing_is_relative_to_is_refused(fleet: Fleet) -> None:
     with pytest.raises(InvalidParams, match="a relative path") as error:
-        await fleet.do(LockAcquire("src/a.py", "one"))
+        await fleet.do(LockAcquire("one", "src/a.py"))
     assert error.value.values == {"field": "file"}
 
 
@@ -139,8 +139,8 @@ async def test_a_link_to_a_locked_file_is_that_file(fleet: Fleet, tmp_path: Path
     (fleet.project / "a.py").write_text("a = 1\n")
     (fleet.project / "link.py").symlink_to("a.py")
     cwd = str(fleet.project)
-    await fleet.do(LockAcquire("a.py", "one", cwd=cwd))
+    await fleet.do(LockAcquire("one", "a.py", cwd=cwd))
     with pytest.raises(LockConflict):
-        await fleet.do(LockAcquire("link.py", "two", cwd=cwd))
+        await fleet.do(LockAcquire("two", "link.py", cwd=cwd))
     with pytest.raises(LockConflict):
-        await fleet.do(LockAcquire(f"{cwd}//./a.py", "two"))
+        await fleet.do(LockAcquire("two", f"{cwd}//./a.py"))

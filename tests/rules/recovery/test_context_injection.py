@@ -233,7 +233,7 @@ async def test_INJ_005_prompt_is_natural_language_and_ends_with_its_closing_sent
     lock = (await fleet.locks())[0]
     checkpoint = await fleet.checkpoint(mission)
     fleet.sql("UPDATE locks SET held_by = 'spec-9'")
-    await fleet.do(LockAcquire("/tmp/own.py", "spec-1", mission.id))
+    await fleet.do(LockAcquire("spec-1", "/tmp/own.py", mission_id=mission.id))
 
     result = await fleet.restore(checkpoint, agent_id="spec-1")
     prompt = result.prompt

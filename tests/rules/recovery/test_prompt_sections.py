@@ -656,7 +656,7 @@ async def test_a_hooks_briefing_is_silent_about_sorties_that_nothing_changed(
     fleet: Fleet,
 ) -> None:
     agent = await session(fleet)
-    await fleet.do(LockAcquire(str(fleet.project / "form.py"), agent))
+    await fleet.do(LockAcquire(agent, str(fleet.project / "form.py")))
     await hook(fleet, "PreCompact", trigger="auto")
     prompt = await hook(fleet, "SessionStart", source="compact")
     assert progress(prompt) == "0% (0/1 sorties complete)"

@@ -124,7 +124,7 @@ async def test_deleting_a_mission_serves_who_waits_for_its_lock(fleet, autojump_
     granted = []
 
     async def wait():
-        request = LockAcquire("/tmp/shared.py", "spec-2", mission.id, wait_ms=60_000)
+        request = LockAcquire("spec-2", "/tmp/shared.py", mission_id=mission.id, wait_ms=60_000)
         granted.append(await fleet.do(request))
 
     async with trio.open_nursery() as nursery:
@@ -155,8 +155,8 @@ async def test_an_error_after_the_end_leaves_the_final_checkpoint_the_last(fleet
 
 async def test_a_lock_that_was_waited_for_is_granted_once_per_key(fleet, autojump_clock):
     fleet.clock.follow_trio()
-    held = await fleet.do(LockAcquire("/tmp/once.py", "spec-1"))
-    request = LockAcquire("/tmp/once.py", "spec-2", wait_ms=60_000, idempotency_key="k1")
+    held = await fleet.do(LockAcquire("spec-1", "/tmp/once.py"))
+    request = LockAcquire("spec-2", "/tmp/once.py", wait_ms=60_000, idempotency_key="k1")
 
     async def release():
         await trio.sleep(1)
@@ -177,11 +177,11 @@ async def test_those_who_wait_under_keys_of_their_own_do_not_wait_for_each_other
 ):
     fleet.clock.follow_trio()
     for file in ("/tmp/one.py", "/tmp/two.py"):
-        await fleet.do(LockAcquire(file, "spec-1", timeout_ms=30_000))
+        await fleet.do(LockAcquire("spec-1", file, timeout_ms=30_000))
     granted = []
 
     async def wait(file, agent, wait_ms):
-        request = LockAcquire(file, agent, wait_ms=wait_ms, idempotency_key=agent)
+        request = LockAcquire(agent, file, wait_ms=wait_ms, idempotency_key=agent)
         granted.append((await fleet.do(request)).held_by)
 
     async with trio.open_nursery() as nursery:
@@ -289,7 +289,7 @@ async def test_who_works_in_a_projects_directory_belongs_to_its_mission(fleet, t
     inside = str(tmp_path / "real" / "src")
 
     registered = await fleet.do(AgentRegister("spec-1", "specialist", cwd=inside))
-    lock = await fleet.do(LockAcquire("a.py", "somebody", cwd=inside))
+    lock = await fleet.do(LockAcquire("somebody", "a.py", cwd=inside))
     current = await fleet.do(MissionCurrent(inside))
 
     assert registered.agent.mission_id == mission.id

@@ -276,7 +276,7 @@ async def test_RST_006_fleet_recovered_has_the_fields_of_both_documents(fleet):
     checkpoint = await fleet.checkpoint(mission)
     (lock, _) = await fleet.locks(mission)
     await fleet.do(LockRelease(lock.id, lock.held_by))
-    await fleet.do(LockAcquire(place_of(lock.normalized_path), "intruder"))
+    await fleet.do(LockAcquire("intruder", place_of(lock.normalized_path)))
     activity = (await fleet.again(mission)).last_activity_at
     fleet.clock.pass_by(MINUTE)
 
@@ -400,7 +400,7 @@ async def test_RST_009_lock_conflicts_are_errors_and_blockers(fleet):
     lock = await fleet.lock(mission, "src/auth.ts", "spec-1")
     checkpoint = await fleet.checkpoint(mission)
     await fleet.do(LockRelease(lock.id, "spec-1"))
-    other = await fleet.do(LockAcquire(place_of(lock.normalized_path), "other-agent"))
+    other = await fleet.do(LockAcquire("other-agent", place_of(lock.normalized_path)))
 
     result = await fleet.restore(checkpoint)
 

@@ -73,7 +73,7 @@ async def test_restoration_4_handle_lock_conflicts(fleet, mission):
     assert result.errors[0] in result.recovery_context.blockers
     assert (await fleet.do(LockCheck("/srv/a.py", theirs.fencing_token))).valid
     with pytest.raises(LockConflict):
-        await fleet.do(LockAcquire("/srv/a.py", "spec-1"))
+        await fleet.do(LockAcquire("spec-1", "/srv/a.py"))
 
 
 async def test_restoration_5_requeue_pending_messages(fleet, mission):

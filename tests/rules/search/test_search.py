@@ -84,7 +84,7 @@ async def test_what_says_nothing_costs_nothing(fleet: Fleet) -> None:
     [before] = fleet.sql("SELECT count(*) AS n FROM search_documents")
     sortie = (await fleet.sorties(mission))[0]
     await fleet.do(SortieProgress(sortie.id, 20))
-    await fleet.do(LockAcquire("a.py", "ann", mission_id=mission.id))
+    await fleet.do(LockAcquire("ann", "a.py", mission_id=mission.id))
     await fleet.do(EventAppend("tool_started", data={"tool": "Read", "call_id": "c1"}))
     await fleet.do(EventAppend("tool_finished", data={"tool": "Read", "file": "/etc/hosts"}))
     assert fleet.sql("SELECT count(*) AS n FROM search_documents") == [before]

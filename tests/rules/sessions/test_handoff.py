@@ -54,7 +54,7 @@ async def claude(
     await session.tell(planned("x Look", "> Form"))
     assert recorded.mission_id is not None
     for file in (FORM, ROUTE):
-        await fleet.do(LockAcquire(file, OLD, mission_id=recorded.mission_id))
+        await fleet.do(LockAcquire(OLD, file, mission_id=recorded.mission_id))
     await session.tell(Paused("The form is next."))
     return session, recorded.mission_id
 

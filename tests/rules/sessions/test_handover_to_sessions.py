@@ -106,7 +106,7 @@ async def test_hand_over_moves_a_session_with_hooks_and_its_plan_into_the_missio
     _, theirs = await claude(fleet)
     _, own = await codex(fleet, "x Read", "> Write", "Test")
     before = await ids(fleet, own)
-    await fleet.do(LockAcquire(f"{PROJECT}/parser.py", HEIR, mission_id=own))
+    await fleet.do(LockAcquire(HEIR, f"{PROJECT}/parser.py", mission_id=own))
     await dies(fleet)
 
     result = await hand_over(fleet, theirs)
@@ -294,10 +294,10 @@ async def test_hand_over_takes_an_undo_checkpoint_also_right_after_the_loss(flee
 @pytest.mark.parametrize("heard", [False, True])
 async def test_hand_over_can_be_undone(fleet: Fleet, heard: bool) -> None:
     _, theirs = await claude(fleet)
-    await fleet.do(LockAcquire(f"{PROJECT}/form.py", LOST, mission_id=theirs))
+    await fleet.do(LockAcquire(LOST, f"{PROJECT}/form.py", mission_id=theirs))
     await fleet.do(MessageSend("boss", [LOST], "Hurry", mission_id=theirs))
     session, own = await codex(fleet, "x Read", "> Write", "Test")
-    await fleet.do(LockAcquire(f"{PROJECT}/parser.py", HEIR, mission_id=own))
+    await fleet.do(LockAcquire(HEIR, f"{PROJECT}/parser.py", mission_id=own))
     before = {name: await sorties(fleet, name) for name in (theirs, own)}
     await dies(fleet)
     result = await hand_over(fleet, theirs)
@@ -398,12 +398,12 @@ async def test_hand_over_that_is_undone_leaves_the_successor_no_lock_that_it_cam
 ) -> None:
     _, theirs = await claude(fleet)
     session, own = await codex(fleet)
-    await fleet.do(LockAcquire(f"{PROJECT}/parser.py", HEIR, mission_id=own))
-    await fleet.do(LockAcquire(f"{PROJECT}/form.py", LOST, mission_id=theirs))
+    await fleet.do(LockAcquire(HEIR, f"{PROJECT}/parser.py", mission_id=own))
+    await fleet.do(LockAcquire(LOST, f"{PROJECT}/form.py", mission_id=theirs))
     await dies(fleet)
     fleet.clock.pass_by(2 * MINUTE)  # the grace for the locks of the dead is over
     result = await hand_over(fleet, theirs)
-    await fleet.do(LockAcquire(f"{PROJECT}/late.py", HEIR))
+    await fleet.do(LockAcquire(HEIR, f"{PROJECT}/late.py"))
     assert {lock.held_by for lock in await fleet.locks()} == {HEIR}
 
     undone = await undo(fleet, result)
@@ -419,7 +419,7 @@ async def test_hand_over_is_undone_as_a_whole_after_the_lost_agent_came_back(
     fleet: Fleet, registered: bool
 ) -> None:
     lost, theirs = await claude(fleet)
-    await fleet.do(LockAcquire(f"{PROJECT}/form.py", LOST, mission_id=theirs))
+    await fleet.do(LockAcquire(LOST, f"{PROJECT}/form.py", mission_id=theirs))
     await fleet.do(MessageSend("boss", [LOST], "Hurry", mission_id=theirs))
     session, own = await codex(fleet, "x Read", "> Write", "Test")
     before = {name: await sorties(fleet, name) for name in (theirs, own)}

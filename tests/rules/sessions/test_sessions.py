@@ -547,7 +547,7 @@ async def test_a_terminal_that_was_closed_is_no_activity_of_its_mission(fleet: F
     window = Window(fleet)
     window.process = (4_711, "then")
     await window.tell(PromptSubmitted("Go"))
-    await fleet.do(LockAcquire("src/a.py", "claude-12f459b8", cwd=PROJECT))
+    await fleet.do(LockAcquire("claude-12f459b8", "src/a.py", cwd=PROJECT))
     await window.tell(Paused("Done."))
     before = (await fleet.do(MissionGet(mission.id))).last_activity_at
     fleet.clock.pass_by(MINUTE)

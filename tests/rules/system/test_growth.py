@@ -225,7 +225,9 @@ simply("hook.status", lambda s: HookStatusGet())
 
 @asked
 async def _lock(store: GrownStore) -> None:
-    held = await store.do(LockAcquire("/srv/project-3/src/module_1.py", "worker", store.own))
+    held = await store.do(
+        LockAcquire("worker", "/srv/project-3/src/module_1.py", mission_id=store.own)
+    )
     await store.do(LockRelease(held.id, "worker"))
 
 

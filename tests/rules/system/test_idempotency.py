@@ -103,7 +103,7 @@ async def test_a_lock_that_was_released_since_is_not_taken_again(
 ) -> None:
     mission = await fleet.mission()
     request = LockAcquire(
-        "a.py", "specialist-1", mission_id=mission.id, wait_ms=wait_ms, idempotency_key="k"
+        "specialist-1", "a.py", mission_id=mission.id, wait_ms=wait_ms, idempotency_key="k"
     )
     first = await fleet.do(request)
     await fleet.do(LockRelease(first.id, "specialist-1"))
@@ -125,7 +125,7 @@ async def test_an_agent_whose_process_ended_since_was_registered_all_the_same(
 async def test_an_error_is_not_kept(fleet: Fleet) -> None:
     mission = await fleet.mission()
     held = await fleet.lock(mission, "a.py", "specialist-1")
-    request = LockAcquire("a.py", "specialist-2", mission_id=mission.id, idempotency_key="k")
+    request = LockAcquire("specialist-2", "a.py", mission_id=mission.id, idempotency_key="k")
     with pytest.raises(LockConflict):
         await fleet.do(request)
     await fleet.do(LockRelease(held.id, "specialist-1"))

@@ -226,7 +226,7 @@ async def test_migration_5_all_data_migrated_correctly(tmp_path: Path) -> None:
         check = LockCheck("/repo/src/a.ts", held.fencing_token)
         assert (await fleet.do(check)).valid
         fleet.clock.pass_by(MINUTE)
-        newer = await fleet.do(LockAcquire("/repo/src/a.ts", "specialist-2"))
+        newer = await fleet.do(LockAcquire("specialist-2", "/repo/src/a.ts"))
         assert newer.fencing_token > held.fencing_token
 
 

@@ -39,7 +39,7 @@ async def test_a_checkpoint_and_a_recovery_are_made_once_per_key(fleet):
 
 async def test_a_lock_that_was_waited_for_is_granted_once_per_key(fleet):
     mission = await fleet.mission(1)
-    acquire = LockAcquire("/a", "spec-1", mission.id, wait_ms=10, idempotency_key="k")
+    acquire = LockAcquire("spec-1", "/a", mission_id=mission.id, wait_ms=10, idempotency_key="k")
 
     first = await fleet.do(acquire)
     await fleet.do(LockRelease(first.id, "spec-1"))

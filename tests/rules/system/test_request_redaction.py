@@ -69,7 +69,7 @@ async def everything(fleet: Fleet) -> None:
     await fleet.do(EventAppend("prompt_submitted", mission.id, "specialist-1", {"prompt": TEXT}))
     await fleet.do(AgentNote("specialist-1", TEXT, [TEXT], [TEXT]))
     await fleet.do(MessageSend("dispatch-1", ["specialist-1"], TEXT, TEXT, mission.id))
-    await fleet.do(LockAcquire("a.py", "specialist-1", mission.id, purpose=TEXT))
+    await fleet.do(LockAcquire("specialist-1", "a.py", mission_id=mission.id, purpose=TEXT))
     await fleet.do(ErrorReport("specialist-1", "exception", TEXT, TEXT, mission.id))
     known = DeclaredContext(TEXT, [TEXT], [TEXT], mission_summary=TEXT)
     await fleet.do(CheckpointCreate(mission.id, trigger_details=TEXT, recovery_context=known))
@@ -92,7 +92,7 @@ async def test_ids_agents_and_files_are_names_and_stay(fleet: Fleet) -> None:
     name = f"agent-{TOKEN}"
     registered = await fleet.do(AgentRegister(name, "specialist", session_id=LONG))
     assert (registered.agent.id, registered.agent.session_id) == (name, LONG)
-    lock = await fleet.do(LockAcquire(f"{fleet.project}/{TOKEN}", name))
+    lock = await fleet.do(LockAcquire(name, f"{fleet.project}/{TOKEN}"))
     assert lock.file == f"{fleet.project}/{TOKEN}"
 
 

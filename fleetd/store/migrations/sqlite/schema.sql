@@ -182,10 +182,21 @@ CREATE TABLE locks (
     status TEXT NOT NULL CHECK (status IN ('active', 'released', 'expired', 'forced')),
     released_at TEXT,
     -- When the holder's process was found dead; the lease then ends after a short grace.
-    orphaned_at TEXT
+    orphaned_at TEXT,
+    mode TEXT NOT NULL DEFAULT 'exclusive'
+        CHECK (mode IN ('exclusive', 'shared')),
+    -- The key of the directory that a lock on a directory or a pattern lies in, with the slash.
+    -- Behind it, normalized_path goes on with the pattern.
+    directory TEXT,
+    -- Whether an edit took it.
+    automatic INTEGER NOT NULL DEFAULT 0
 ) STRICT;
--- One active lock per file: the index, not a check before the insert, makes it true.
-CREATE UNIQUE INDEX idx_locks_active ON locks (normalized_path) WHERE status = 'active';
+-- Two agents never hold one file, or the same pattern, exclusively: the index makes it true.
+CREATE UNIQUE INDEX idx_locks_active ON locks (
+    normalized_path, (CASE mode WHEN 'exclusive' THEN coalesce(directory, '') ELSE id END)
+) WHERE status = 'active';
+CREATE INDEX idx_locks_directory ON locks (directory)
+    WHERE status = 'active' AND directory IS NOT NULL;
 -- Of any status: a mission that is deleted, or recovered, asks for those that ended too.
 CREATE INDEX idx_locks_holder ON locks (held_by, status);
 CREATE INDEX idx_locks_mission ON locks (mission_id, status);
@@ -203,9 +214,12 @@ CREATE TABLE lock_waits (
     timeout_ms INTEGER NOT NULL,
     lock_id TEXT,
     -- Where its client waits.
-    machine TEXT NOT NULL DEFAULT ''
+    machine TEXT NOT NULL DEFAULT '',
+    mode TEXT NOT NULL DEFAULT 'exclusive',
+    directory TEXT
 ) STRICT;
 CREATE INDEX idx_lock_waits_path ON lock_waits (normalized_path, id);
+CREATE INDEX idx_lock_waits_directory ON lock_waits (directory) WHERE directory IS NOT NULL;
 
 CREATE TABLE messages (
     id TEXT PRIMARY KEY,
