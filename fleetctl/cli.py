@@ -58,6 +58,7 @@ GROUPS = {
     "agents": {
         "agent": "register agents, and list the agents at work",
         "lock": "lock files for one agent",
+        "guard": "keep agents from committing each other's files",
         "mail": "send messages between agents",
     },
     "setup": {

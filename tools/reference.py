@@ -28,6 +28,7 @@ NOUNS = {
     "attention": "What agents do and need",
     "session": "Sessions",
     "lock": "Locks",
+    "commit": "Commits of Git",
     "message": "Messages",
     "note": "Notes that last",
     "event": "Events",

@@ -124,6 +124,7 @@ STEPS: tuple[Step, ...] = (
         {"type": "file_modified", "agent_id": "bob", "data": {"file": "{project}/src/form.py"}},
     ),
     ("attention.conflicts", {}),
+    ("commit.check", {"worktree": "{project}", "files": ["src/form.py"], "agent_id": "alice"}),
     (
         "event.subscribe",
         {"since": 19, "types": ["sortie_completed"]},

@@ -51,6 +51,7 @@ METHODS = {
     "lock.force_release": ("LockForceRelease", True, False),
     "lock.check": ("LockCheck", False, False),
     "lock.list": ("LockList", False, False),
+    "commit.check": ("CommitCheck", False, False),
     "message.send": ("MessageSend", True, False),
     "message.inbox": ("MessageInbox", True, False),
     "message.ack": ("MessageAck", True, False),
@@ -104,22 +105,23 @@ METHODS = {
 _RECORD_NAMES = """
 Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing BudgetPage Change
 ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference
-CheckpointPage CheckpointSummary CommandOutcome CompactionEffect Compared ConflictEdit ConflictPage
-ConnectionFigures ContextDigest Counts CurrentAgent CurrentMission CursorGap CursorPosition
-DeclaredCompliance DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome DeclaredStep Deleted
-Delivery Detection Doing EditConflict ErrorCheckpoint Event EventPage FieldChange Finding Findings
-Forgotten ForgottenMission ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEvent Hello
-HookReply HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message
-MessageDifference MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission
-MissionBudget MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note
-NotePage OpenRpc Paths PendingMessage Place PlaceNow PlanStep ProgressNotification Pruned
-PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
-RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats Registration Report
-ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted ReportOpen ReportPrompt
-ReportSortie Request RestoreResult Restored ResumeHints RunningWork SearchHit SearchMark SearchPage
-SelectedMission Session SessionPage Setting Settings Snapshot SnapshotContent SnapshotDocument
-SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
-Status StepState StoreStatus Subscription TableCheck Timing TodoCompliance TranscriptReading
-UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
+CheckpointPage CheckpointSummary CommandOutcome CommitVerdict CompactionEffect Compared ConflictEdit
+ConflictPage ConnectionFigures ContextDigest Counts CurrentAgent CurrentMission CursorGap
+CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome
+DeclaredStep Deleted Delivery Detection Doing EditConflict ErrorCheckpoint Event EventPage
+FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun Handoff HandoffBegun
+HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity Kept Lock LockDifference
+LockPage MachineLine Message MessageDifference MessagePage MethodTiming Metrics Migration
+MigrationReply MigrationRequest Mission MissionBudget MissionLine MissionMoment MissionPage
+MissionState ModelUsage Mutation NewSortie Note NotePage OpenRpc OthersFile Paths PendingMessage
+Place PlaceNow PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots
+PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage
+RecoveryStats Registration Report ReportAgent ReportCommand ReportCommit ReportError ReportFile
+ReportOmitted ReportOpen ReportPrompt ReportSortie Request RestoreResult Restored ResumeHints
+RunningWork SearchHit SearchMark SearchPage SelectedMission Session SessionPage Setting Settings
+Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference
+SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck
+Timing TodoCompliance TranscriptReading UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport
+Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fleetd.protocol.requests.agent import *  # noqa: F403
     from fleetd.protocol.requests.attention import *  # noqa: F403
     from fleetd.protocol.requests.checkpoint import *  # noqa: F403
+    from fleetd.protocol.requests.commit import *  # noqa: F403
     from fleetd.protocol.requests.event import *  # noqa: F403
     from fleetd.protocol.requests.handoff import *  # noqa: F403
     from fleetd.protocol.requests.hook import *  # noqa: F403

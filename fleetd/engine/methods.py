@@ -8,6 +8,7 @@ from .services import (
     attention,
     backup,
     checkpoints,
+    commits,
     cursors,
     doctor,
     erasure,

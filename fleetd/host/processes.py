@@ -10,6 +10,7 @@ from .paths import LAUNCHER
 
 POLL_S = 0.5
 STAT_BYTES = 4_096
+MOST_ANCESTORS = 100
 # What stands between an agent and the hook, or the server of tools, that it runs.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
 SHELLS |= {"uv", "uvx", "pipx", LAUNCHER}
@@ -72,6 +73,17 @@ def agent_behind(client: int) -> tuple[int, str | None] | None:
         if stat is not None and stat.name not in SHELLS:
             return pid, stat.started
     return None
+
+
+def ancestors(client: int) -> tuple[tuple[int, str | None], ...]:
+    """Return all processes above a client but init, the nearest first, each with its start."""
+    found: list[tuple[int, str | None]] = []
+    stat = _stat(client)
+    while stat is not None and (pid := stat.parent) > 1 and len(found) < MOST_ANCESTORS:
+        stat = _stat(pid)
+        if stat is not None:
+            found.append((pid, stat.started))
+    return tuple(found)
 
 
 def itself(client: int) -> tuple[int, str | None] | None:

@@ -118,6 +118,8 @@ _HERE = {
     "hook.deliver.delivery_id": "chosen by the client; a second delivery under it changes nothing",
     "hook.deliver.env": "the variables that identify the sender",
     "hook.deliver.payload": "the hook's input from stdin, unchanged",
+    "commit.check.files": "the staged files, as paths from `worktree`",
+    "commit.check.worktree": "the root of the working tree",
     "lock.acquire.all": "allow a lease on a whole repository",
     "lock.acquire.file": "the file, or the directory with all in it; a relative path starts at"
     " `cwd`, else at the mission's directory",

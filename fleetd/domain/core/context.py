@@ -89,6 +89,10 @@ class Facts(msgspec.Struct, frozen=True):
     """The locks of which missions have such keys; None for a key that the request itself gives."""
     lock_directory: str | None = None
     """The key of the directory that a lock request covers, or whose files its pattern matches."""
+    worktree_keys: tuple[str, ...] = ()
+    """How the keys of all files in a working tree begin: by their paths, and by project."""
+    ancestors: tuple[tuple[int, str | None], ...] = ()
+    """The processes above the caller, the nearest first, each with when it was started."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None

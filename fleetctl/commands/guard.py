@@ -1,0 +1,220 @@
+"""``fleetctl guard``: hooks of Git that keep agents from committing each other's files."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.timestamps import to_ms
+
+from ..args import Namespace, Subparsers, command, group
+from ..client import Fleet
+from ..client.models import CommitCheck, CommitVerdict, OthersFile
+from ..context import cwd, this_agent
+from ..integrations import guard
+from ..integrations.guard import REFUSED, Guard
+from ..output import console, tables
+
+# The whole check takes no longer than this before Git goes on.
+CONNECT_S = 1.0
+AT_ONCE = 5_000
+SHOWN = 20
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(
+        subparsers, "guard", "Keep agents from committing each other's files, by hooks of Git."
+    )
+    summary = (
+        "Add the hooks pre-commit and prepare-commit-msg to a repository. Hooks that are there"
+        " stay and run first."
+    )
+    install = command(
+        actions,
+        "install",
+        _run_install,
+        summary,
+        "  fleetctl guard install\n  fleetctl guard install --repo ~/work/app --trailer",
+    )
+    install.flag("--trailer", help="add a line Fleet-Session: ID to the commits of agents")
+    summary = "Remove the hooks. Those from before are as they were."
+    uninstall = command(actions, "uninstall", _run_uninstall, summary, "  fleetctl guard uninstall")
+    summary = "Show the hooks of a repository. Exit status 1 when they are not installed."
+    status = command(actions, "status", _run_status, summary, "  fleetctl guard status")
+    check = command(
+        actions,
+        "check",
+        _run_check,
+        "Show the staged files that another agent has locked or changed last. Exit status 1 when"
+        " the commit of an agent would be refused.",
+        "  fleetctl guard check",
+    )
+    check.flag("--hook", help="answer a hook of Git: a refusal has the exit status 20")
+    check.add_argument("--message", metavar="FILE", help="the file with the message of the commit")
+    check.flag("--trailer", help="add a line Fleet-Session: ID to the message")
+    for each in (install, uninstall, status, check):
+        each.add_argument(
+            "--repo", metavar="DIR", help="a directory of the repository (default: this one)"
+        )
+
+
+def _guard(args: Namespace) -> Guard:
+    return Guard(Path(args.repo or cwd()))
+
+
+def _run_install(args: Namespace) -> int:
+    found = _guard(args)
+    # What was chosen before stays.
+    changed = found.install(trailer=args.trailer or found.trailer)
+    value = {"repository": str(found.root), "hooks": str(found.hooks), "changed": _names(changed)}
+    if args.json:
+        console.print_json(value)
+        return 0
+    if not changed:
+        console.line(f"The guard is already installed in {console.path(str(found.hooks))}.")
+    for each in changed:
+        kept = f"; the hook from before runs first, as {each.path.name}{guard.BEFORE}"
+        also = kept if each.state == "other" or each.before else ""
+        console.line(f"Hook installed: {console.path(str(each.path))}{also}")
+    if found.remark:
+        console.warn(found.remark)
+    return 0
+
+
+def _names(files: list[guard.HookFile]) -> list[str]:
+    return [each.name for each in files]
+
+
+def _run_uninstall(args: Namespace) -> int:
+    found = _guard(args)
+    ours = found.uninstall()
+    left = [each for each in found.files() if each.state == "other" and each.before]
+    if args.json:
+        console.print_json({"repository": str(found.root), "removed": _names(ours)})
+        return 0
+    for each in ours:
+        console.line(f"Hook removed: {console.path(str(each.path))}")
+    if not ours:
+        console.line("The guard is not installed here.")
+    for each in left:
+        console.warn(
+            f"Another program replaced {each.path}; the hook from before is"
+            f" {each.path.name}{guard.BEFORE} still."
+        )
+    return 0
+
+
+def _run_status(args: Namespace) -> int:
+    found = _guard(args)
+    files = found.files()
+    installed = all(each.state == "installed" for each in files)
+    if args.json:
+        hooks = [{"name": e.name, "state": e.state, "before": e.before} for e in files]
+        told = {"repository": str(found.root), "hooks": hooks, "trailer": found.trailer}
+        console.print_json({**told, "installed": installed})
+        return 0 if installed else 1
+    rows = [
+        (each.name, each.state, "yes" if each.before else "no", console.path(str(each.path)))
+        for each in files
+    ]
+    tables.table(("HOOK", "STATE", "RUNS ANOTHER", "FILE"), rows)
+    if found.trailer:
+        console.line("Commits of agents get a line Fleet-Session: ID.")
+    if found.remark:
+        console.warn(found.remark)
+    if not installed:
+        console.line("To install the guard: fleetctl guard install")
+    return 0 if installed else 1
+
+
+def _run_check(args: Namespace) -> int:
+    if not args.hook:
+        found = _guard(args)
+        verdict = _verdict(found.root)
+        console.show(args, verdict, _show)
+        return 1 if verdict.agent_id and verdict.files else 0
+    try:
+        return _answer_git(args)
+    except Unavailable as error:
+        _say(f"fleetd guard: the commit was not checked. {error.message}")
+    except (FleetError, OSError) as error:
+        _say(f"fleetd guard: the commit was not checked: {error}")
+    return 0
+
+
+def _answer_git(args: Namespace) -> int:
+    """Say to Git, and to whoever commits, whether the commit may be made."""
+    root = _guard(args).root
+    verdict = _verdict(root)
+    if verdict.agent_id is None:
+        if verdict.files and args.message is None:  # once for each commit
+            _say(
+                "fleetd guard: this commit has files that agents work on:", *_listed(verdict.files)
+            )
+        return 0
+    if verdict.files:
+        _refuse(verdict)
+        return REFUSED
+    if args.trailer and args.message and verdict.session_id:
+        guard.add_trailer(root, args.message, verdict.session_id)
+    return 0
+
+
+def _verdict(root: Path) -> CommitVerdict:
+    """Ask fleetd about the staged files, and leave out what was committed since its change."""
+    files = guard.staged_files(root)
+    found: list[OthersFile] = []
+    verdict = None
+    with Fleet(connect_s=CONNECT_S, restart_s=0) as client:
+        for first in range(0, max(len(files), 1), AT_ONCE):
+            some = files[first : first + AT_ONCE]
+            verdict = client.call(
+                CommitCheck(worktree=str(root), files=some, agent_id=this_agent())
+            )
+            found += [each for each in verdict.files if not _is_newer(root, each)]
+    assert verdict is not None  # noqa: S101 - one is always asked for
+    return CommitVerdict(agent_id=verdict.agent_id, session_id=verdict.session_id, files=found)
+
+
+def _is_newer(root: Path, each: OthersFile) -> bool:
+    """Return whether what is staged is newer than the other agent's change."""
+    if each.lock is not None or each.changed_at is None:
+        return False
+    return guard.committed_since(root, each.file, to_ms(each.changed_at))
+
+
+def _refuse(verdict: CommitVerdict) -> None:
+    names = shlex.join(each.file for each in verdict.files[:SHOWN])
+    other = verdict.files[0].agent_id
+    _say(
+        "fleetd guard: this commit is refused, since it has files of other agents:",
+        *_listed(verdict.files),
+        f"Leave them out, then commit again: git restore --staged -- {names}",
+        f"To ask for them: fleetctl mail send SUBJECT --from {verdict.agent_id} --to {other}",
+    )
+
+
+def _listed(files: list[OthersFile]) -> list[str]:
+    lines = [f"  {console.path(each.file)}  {_why(each)}" for each in files[:SHOWN]]
+    more = len(files) - SHOWN
+    return [*lines, f"  and {console.plural(more, 'more file')}"] if more > 0 else lines
+
+
+def _why(each: OthersFile) -> str:
+    if each.lock is None:
+        return f"changed by {each.agent} {console.ago(each.changed_at)}"
+    name = each.lock.file
+    part = f", with {console.path(name)}" if each.lock.directory else ""
+    return f"locked by {each.agent} until {console.moment(each.lock.expires_at or '')}{part}"
+
+
+def _show(verdict: CommitVerdict) -> None:
+    if not verdict.files:
+        console.line("No staged file is another agent's.")
+    console.lines(_listed(verdict.files))
+
+
+def _say(*lines: str) -> None:
+    """Say something beside what Git says."""
+    print(*(console.clean(line) for line in lines), sep="\n", file=sys.stderr)

@@ -1,0 +1,20 @@
+"""Commits as the hooks of Git ask about them: by the processes above, in one working tree."""
+
+from ...domain.attention.commits import check_commit
+from ...domain.core.context import Caller, Facts
+from ...domain.core.registry import method
+from ...host import processes
+from ...protocol.requests.commit import CommitCheck, CommitVerdict
+from ..engine import Engine
+
+
+@method(CommitCheck)
+async def check(engine: Engine, request: CommitCheck, caller: Caller) -> CommitVerdict:
+    """Say which staged files are another agent's."""
+    root = await engine.files.real_path(request.worktree, None) or request.worktree
+    keys = [await engine.projects.directory_key(root, scope) for scope in ("machine", "project")]
+    facts = Facts(
+        worktree_keys=tuple(keys),
+        ancestors=processes.ancestors(caller.pid) if caller.pid else (),
+    )
+    return await engine.run(check_commit, request, caller, facts)
