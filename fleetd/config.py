@@ -72,9 +72,12 @@ class DetectionSettings(ConfigSection, frozen=True, kw_only=True):
 
 
 class Locks(ConfigSection, frozen=True, kw_only=True):
-    """How long a lease lasts by default."""
+    """How long a lease lasts by default, and whether edits take one by themselves."""
 
     lease_ms: Ms = 600_000
+    automatic: bool = False
+    automatic_ms: Ms = 300_000
+    """How long the lease of an edit lasts."""
 
 
 class Prompt(ConfigSection, frozen=True, kw_only=True):

@@ -156,6 +156,9 @@ SETTINGS = {
     "retention.snapshot_days": "After so many days snapshots go.",
     "retention.snapshot_gzip_hours": "After so many hours their files are compressed; 0: never.",
     "detection.threshold_ms": "After so many ms without activity a mission counts as silent.",
+    "locks.automatic": "Whether every edit locks its file until the turn of its agent ends, as with"
+    " hooks install --auto-locks.",
+    "locks.automatic_ms": "How long such a lock is held without a further edit, in ms.",
     "locks.lease_ms": "How long a lock is held that is not renewed, in ms.",
     "prompt.max_chars": "How many characters a recovery prompt may have.",
     "hooks.auto_missions": "Whether a session without a mission gets one.",

@@ -113,15 +113,15 @@ FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun Handoff Han
 HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity Kept Lock LockDifference
 LockPage MachineLine Message MessageDifference MessagePage MethodTiming Metrics Migration
 MigrationReply MigrationRequest Mission MissionBudget MissionLine MissionMoment MissionPage
-MissionState ModelUsage Mutation NewSortie Note NotePage OpenRpc OthersFile Paths PendingMessage
-Place PlaceNow PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots
-PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage
-RecoveryStats Registration Report ReportAgent ReportCommand ReportCommit ReportError ReportFile
-ReportOmitted ReportOpen ReportPrompt ReportSortie Request RestoreResult Restored ResumeHints
-RunningWork SearchHit SearchMark SearchPage SelectedMission Session SessionPage Setting Settings
-Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference
-SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck
-Timing TodoCompliance TranscriptReading UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport
-Validity WorkNote WriterFigures
+MissionState ModelUsage Mutation NewSortie Note NotePage OpenRpc OthersFile OutsideEdit Paths
+PendingMessage Place PlaceNow PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot
+PrunedSnapshots PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext
+RecoveryGroup RecoveryPage RecoveryStats Registration Report ReportAgent ReportCommand ReportCommit
+ReportError ReportFile ReportOmitted ReportOpen ReportPrompt ReportSortie Request RestoreResult
+Restored ResumeHints RunningWork SearchHit SearchMark SearchPage SelectedMission Session SessionPage
+Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie
+SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus
+Subscription TableCheck Timing TodoCompliance TranscriptReading UnknownName UnknownUsage
+Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

@@ -5,7 +5,13 @@ from collections import defaultdict
 
 from ..args import Namespace, Subparsers, command
 from ..client import Fleet
-from ..client.models import AttentionConflicts, ConflictEdit, ConflictPage, EditConflict
+from ..client.models import (
+    AttentionConflicts,
+    ConflictEdit,
+    ConflictPage,
+    EditConflict,
+    OutsideEdit,
+)
 from ..context import cwd_or_root, repository_root
 from ..output import console
 
@@ -46,6 +52,7 @@ def _show(page: ConflictPage) -> None:
         _show_one(conflict, root)
     if page.more:
         console.line(f"and {console.plural(page.more, 'more file')}")
+    _show_outside(page.outside)
 
 
 def _show_one(conflict: EditConflict, root: str) -> None:
@@ -58,6 +65,14 @@ def _show_one(conflict: EditConflict, root: str) -> None:
             console.headed(f"{start}  ", _place(edit))
         else:
             console.line(start)
+
+
+def _show_outside(edits: list[OutsideEdit]) -> None:
+    if edits:
+        console.heading("Changed outside of the agent's own work tree")
+    for edit in edits:
+        start = f"  {edit.agent_id}  {console.ago(edit.at)}  "
+        console.headed(start, f"{_place(edit)}  (began in {console.path(edit.began_in)})")
 
 
 def _in_one_directory(conflict: EditConflict) -> str:
@@ -77,7 +92,7 @@ def _name(conflict: EditConflict, root: str) -> str:
     return _place(conflict.edits[0])
 
 
-def _place(edit: ConflictEdit) -> str:
+def _place(edit: ConflictEdit | OutsideEdit) -> str:
     """Return where an agent changed a file."""
     if edit.machine:
         return f"{console.path(edit.path)} on {edit.machine}"

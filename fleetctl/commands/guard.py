@@ -38,7 +38,7 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl guard install\n  fleetctl guard install --repo ~/work/app --trailer",
     )
     install.flag("--trailer", help="add a line Fleet-Session: ID to the commits of agents")
-    summary = "Remove the hooks. Those from before are as they were."
+    summary = "Remove the hooks, and restore those from before byte for byte."
     uninstall = command(actions, "uninstall", _run_uninstall, summary, "  fleetctl guard uninstall")
     summary = "Show the hooks of a repository. Exit status 1 when they are not installed."
     status = command(actions, "status", _run_status, summary, "  fleetctl guard status")

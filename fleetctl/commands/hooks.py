@@ -14,7 +14,7 @@ from ..integrations.apply import (
     chosen_here,
     project,
 )
-from ..integrations.hook_command import this_installation
+from ..integrations.hook_command import AUTO, ENFORCE, this_installation
 from ..integrations.hook_plan import PlannedChange, plan_install, plan_uninstall
 from ..integrations.live import Live
 from ..integrations.registry import HARNESSES
@@ -40,13 +40,20 @@ def register(subparsers: Subparsers) -> None:
         summary,
         "  fleetctl hooks install --all\n"
         "  fleetctl hooks install claude codex --dry-run\n"
-        "  fleetctl hooks install claude --enforce-locks",
+        "  fleetctl hooks install claude --enforce-locks --auto-locks",
     )
     install.add_argument(
         "--enforce-locks",
         action=BooleanOptionalAction,
         default=None,
         help="deny edits of files that another agent has locked (default: unchanged, at first no)",
+    )
+    install.add_argument(
+        "--auto-locks",
+        action=BooleanOptionalAction,
+        default=None,
+        help="lock a file while an agent edits it, until its turn ends (default: unchanged, at"
+        " first no)",
     )
     summary = (
         "Remove fleetd's hooks from the settings of agent CLIs. Other settings stay unchanged."
@@ -72,8 +79,9 @@ def register(subparsers: Subparsers) -> None:
 
 def _run_install(args: Namespace) -> int:
     installation, place = this_installation(), project(args)
+    choices = {ENFORCE: args.enforce_locks, AUTO: args.auto_locks}
     operation = Operation(
-        lambda each: plan_install(each, place, installation, enforce=args.enforce_locks),
+        lambda each: plan_install(each, place, installation, choices),
         PlannedChange.install,
         heading="Hooks to install",
         done="installed in",
@@ -156,6 +164,7 @@ def _details(seen: HooksState) -> None:
             ("Missing", ", ".join(seen.missing)),
             ("Updates", ", ".join(seen.updates)),
             ("Lock enforcement", "on" if seen.enforce_locks else None),
+            ("Automatic locks", "on" if seen.auto_locks else None),
             ("Command", seen.commands[0] if seen.commands else None),
             ("Other commands", len(seen.commands) - 1 if len(seen.commands) > 1 else None),
         ]

@@ -6,6 +6,7 @@ It stays the same over upgrades: Codex trusts a hook by the hash of its command.
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,10 @@ from .config_file import SettingsFile
 from .installation import configured_socket, run_program, this_interpreter
 from .registry import Harness, HookEvent
 
+# What a hook before an edit is to do about locks: deny it, and lock the file.
 ENFORCE = "enforce-locks"
+AUTO = "auto-locks"
+LOCK_WORDS = (ENFORCE, AUTO)
 DOCTOR = "doctor"
 NO_SPOOL = "no-spool"
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
@@ -49,32 +53,40 @@ class Installation(NamedTuple):
         """Return what a launcher that works can hold: the compiled client may be left out."""
         return {self.launcher_text, self._replace(compiled="").launcher_text}
 
-    def commands(self, harness: Harness, event: HookEvent, *, enforce: bool = False) -> set[str]:
+    def commands(
+        self, harness: Harness, event: HookEvent, *, words: frozenset[str] = frozenset()
+    ) -> set[str]:
         """Return every command for an event of a harness that works."""
         ways = (False, True) if harness.direct_since else (False,)
-        return {self.command(harness, event, enforce=enforce, direct=direct) for direct in ways}
+        return {self.command(harness, event, words=words, direct=direct) for direct in ways}
 
     def command(
-        self, harness: Harness, event: HookEvent, *, enforce: bool = False, direct: bool = False
+        self,
+        harness: Harness,
+        event: HookEvent,
+        *,
+        words: frozenset[str] = frozenset(),
+        direct: bool = False,
     ) -> str:
         """Return the command for an event of a harness that is written into settings.
 
-        It is a line for a shell, or if it is ``direct``, a program and its words.
+        It is a line for a shell, or if it is ``direct``, a program and its words. ``words`` are
+        those of ``LOCK_WORDS`` that are wanted.
         """
-        words = [harness.name]
-        if enforce and event.name == harness.enforces_at:
-            words.append(ENFORCE)
+        said = [harness.name]
+        if event.name == harness.enforces_at:
+            said += [word for word in LOCK_WORDS if word in words]
         if event.unspooled:
-            words.append(NO_SPOOL)
+            said.append(NO_SPOOL)
         if event.word:
-            words.append(event.word)
+            said.append(event.word)
         if self.launcher:
-            line = f"{quoted(self.launcher)} {' '.join(words)}"
+            line = f"{quoted(self.launcher)} {' '.join(said)}"
             return line if direct else f"{line} {harness.ending}"
         program = quoted(self.compiled)
         if not self.compiled:
             program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
-        return f"{self.assignments}{program} {' '.join(words)} {harness.ending}"
+        return f"{self.assignments}{program} {' '.join(said)} {harness.ending}"
 
 
 def this_installation() -> Installation:
@@ -120,9 +132,18 @@ def is_ours(command: object, harness: Harness) -> bool:
     return isinstance(command, str) and _shape(harness).search(command) is not None
 
 
-def enforces(command: str) -> bool:
-    """Return whether a command of ours denies edits of files that others hold."""
-    return ENFORCE in command.split()
+def lock_words(command: str) -> frozenset[str]:
+    """Return what a command of ours does about locks."""
+    return frozenset(LOCK_WORDS) & {*command.split()}
+
+
+def wanted_words(now: frozenset[str], choices: Mapping[str, bool | None]) -> frozenset[str]:
+    """Return what is to be done about locks; a choice of None leaves a word as it is."""
+    return frozenset(
+        word
+        for word in LOCK_WORDS
+        if (word in now if (choice := choices.get(word)) is None else choice)
+    )
 
 
 def for_doctor(command: str, harness: Harness) -> str:
@@ -159,7 +180,7 @@ def _shape(harness: Harness) -> re.Pattern[str]:
 # OpenCode runs no commands: it has a plugin, which is copied as it is shipped but for one line.
 _PLUGIN_MARK = b"fleetd"
 _PLUGIN_ARGS = b"const ARGS = []"
-_PLUGIN_ENFORCING = b'const ARGS = ["enforce-locks"]'
+_PLUGIN_WORDS = re.compile(rb"^const ARGS = \[(.*)\]$", re.MULTILINE)
 
 
 def plugin_path() -> Path:
@@ -184,21 +205,22 @@ def is_plugin(file: SettingsFile) -> bool:
     return file.data is not None and _PLUGIN_MARK in file.data[:1_000]
 
 
-def plugin_enforces(file: SettingsFile) -> bool:
-    """Return whether the plugin in a file denies edits of files that others hold."""
-    return file.data is not None and _PLUGIN_ENFORCING in file.data
+def plugin_words(file: SettingsFile) -> frozenset[str]:
+    """Return what the plugin in a file does about locks."""
+    found = _PLUGIN_WORDS.search(file.data or b"")
+    return frozenset(word for word in LOCK_WORDS if found and f'"{word}"'.encode() in found[1])
 
 
-def plugin_text(file: SettingsFile, *, enforce: bool | None) -> bytes:
+def plugin_text(file: SettingsFile, choices: Mapping[str, bool | None]) -> bytes:
     """Return what belongs in the file; raises InvalidState when somebody else's is there.
 
-    ``enforce`` None leaves lock enforcement as it is.
+    A choice of None leaves what is done about locks as it is.
     """
     if file.data is not None and not is_plugin(file):
         raise InvalidState(
             f"{file.path} is there already and is not fleetd's.",
             hint="Move it away or rename it, then try again. Nothing was changed.",
         )
-    if plugin_enforces(file) if enforce is None else enforce:
-        return shipped_plugin().replace(_PLUGIN_ARGS, _PLUGIN_ENFORCING)
-    return shipped_plugin()
+    words = wanted_words(plugin_words(file), choices)
+    listed = ", ".join(f'"{word}"' for word in LOCK_WORDS if word in words)
+    return shipped_plugin().replace(_PLUGIN_ARGS, f"const ARGS = [{listed}]".encode())

@@ -1,14 +1,24 @@
 """Plan of hooks: what installing and uninstalling would change, and doing it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
 from . import config_file, launcher, settings_backups
-from .hook_command import Installation, enforces, is_plugin, plugin_path, plugin_text
+from .hook_command import (
+    AUTO,
+    ENFORCE,
+    Installation,
+    is_plugin,
+    lock_words,
+    plugin_path,
+    plugin_text,
+    wanted_words,
+)
 from .hooks import UnusableSettings, found, put_in, take_out
 from .jsonc import is_plain
 from .registry import OPENCODE, Harness, installable, runs_directly
@@ -66,17 +76,20 @@ class PlannedChange(NamedTuple):
 
 
 def plan_install(
-    harness: Harness, project: Path | None, installation: Installation, *, enforce: bool | None
+    harness: Harness,
+    project: Path | None,
+    installation: Installation,
+    choices: Mapping[str, bool | None] = MappingProxyType({}),
 ) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must not be touched.
 
-    ``enforce`` None leaves lock enforcement as it is.
+    ``choices`` say of each of ``LOCK_WORDS`` whether it is wanted; None leaves it as it is.
     """
     file = config_file.read(harness.settings_file(project), project=project)
-    notes = _notes(harness, project, enforce=enforce)
+    notes = _notes(harness, project, choices)
     if harness is OPENCODE:
         todo = []
-        after, whole = plugin_text(file, enforce=enforce), str(plugin_path())
+        after, whole = plugin_text(file, choices), str(plugin_path())
         if installation.assignments:
             todo.append(f"Set this in OpenCode's own environment: {installation.assignments}")
         change = PlannedChange(harness, file, after, notes=notes, ours_before=True, whole=whole)
@@ -84,12 +97,12 @@ def plan_install(
     with complaints(file):
         text = file.text or ""
         ours = found(text, harness)
-        if enforce is None:
-            enforce = any(enforces(each.command) for each in ours)
+        now = frozenset[str]().union(*(lock_words(each.command) for each in ours))
+        words = wanted_words(now, choices)
         events, said = installable(harness, {each.event for each in ours})
         direct = runs_directly(harness, known=any(each.args for each in ours))
         wanted = [
-            (event, installation.command(harness, event, enforce=enforce, direct=direct))
+            (event, installation.command(harness, event, words=words, direct=direct))
             for event in events
         ]
         after = put_in(text, harness, wanted).encode()
@@ -140,11 +153,16 @@ def complaints(file: config_file.SettingsFile) -> Iterator[None]:
         ) from error
 
 
-def _notes(harness: Harness, project: Path | None, *, enforce: bool | None) -> list[str]:
+def _notes(harness: Harness, project: Path | None, choices: Mapping[str, bool | None]) -> list[str]:
     notes = []
     if not harness.is_here():
         notes.append(f"{harness.title} was not found on this machine; the hooks wait for it.")
-    if enforce and not harness.enforces_at:
+    if choices.get(AUTO) and not harness.enforces_at:
+        notes.append(
+            f"{harness.title} has no hook before an edit: with locks.automatic = true in fleetd's"
+            " configuration, edits take locks when they are done."
+        )
+    if choices.get(ENFORCE) and not harness.enforces_at:
         notes.append(
             f"{harness.title} denies no edits for fleetd: its hook for that could block tools by"
             " mistake. Its hooks are set up without --enforce-locks."

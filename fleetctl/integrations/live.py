@@ -88,7 +88,7 @@ class Live:
     def _settings(self, harness: Harness, seen: HooksState) -> Finding:
         """Compare what is installed with what this version would write."""
         try:
-            change = plan_install(harness, self._project, self._installation, enforce=None)
+            change = plan_install(harness, self._project, self._installation)
         except InvalidState as error:
             return self._finding("settings", error.message, ok=False)
         if not change.changes:

@@ -13,12 +13,14 @@ from ..output import console
 from ..output.tables import Column
 from . import config_file, hooks, launcher
 from .hook_command import (
+    AUTO,
+    ENFORCE,
     Installation,
-    enforces,
     is_compiled,
     is_plugin,
-    plugin_enforces,
+    lock_words,
     plugin_text,
+    plugin_words,
 )
 from .hook_plan import complaints
 from .registry import OPENCODE, Harness, installable
@@ -123,6 +125,7 @@ class HooksState:
     # Whether an installation of now would have the compiled client run instead.
     slower: bool = False
     enforce_locks: bool = False
+    auto_locks: bool = False
     problem: str = ""
 
 
@@ -135,8 +138,9 @@ def state(harness: Harness, project: Path | None, installation: Installation) ->
         if harness is OPENCODE:
             if is_plugin(found):
                 seen.installed = "yes"
-                seen.current = found.data == plugin_text(found, enforce=None)
-                seen.enforce_locks = plugin_enforces(found)
+                seen.current = found.data == plugin_text(found, {})
+                words = plugin_words(found)
+                seen.enforce_locks, seen.auto_locks = ENFORCE in words, AUTO in words
         else:
             _look_at_settings(seen, harness, found, installation)
     except InvalidState as error:
@@ -153,15 +157,15 @@ def _look_at_settings(
         return
     seen.events = list(dict.fromkeys(each.event for each in ours))
     seen.commands = list(dict.fromkeys(each.command for each in ours))
-    seen.enforce_locks = any(map(enforces, seen.commands))
+    words = frozenset[str]().union(*map(lock_words, seen.commands))
+    seen.enforce_locks, seen.auto_locks = ENFORCE in words, AUTO in words
     events, _said = installable(harness, set(seen.events))
     absent = [event for event in events if event.name not in seen.events]
     seen.missing = [event.name for event in absent if not event.later]
     seen.updates = [event.name for event in absent if event.later]
     seen.installed = "partly" if seen.missing else "yes"
     expected = {
-        event.name: installation.commands(harness, event, enforce=seen.enforce_locks)
-        for event in harness.events
+        event.name: installation.commands(harness, event, words=words) for event in harness.events
     }
     seen.current = all(each.command in expected.get(each.event, ()) for each in ours)
     seen.current &= any(map(launcher.is_current, installation.launcher_texts))

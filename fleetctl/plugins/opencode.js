@@ -13,7 +13,7 @@ import net from "node:net"
 import os from "node:os"
 import path from "node:path"
 
-// `fleetctl hooks install --enforce-locks` writes ["enforce-locks"] here.
+// `fleetctl hooks install --enforce-locks --auto-locks` writes these words here.
 const ARGS = []
 
 const WAIT_MS = 1_000

@@ -161,17 +161,19 @@ class Projects:
         return {
             file: None
             if any(within(directory, real) for directory in ignored)
-            else self._edited_file(real, known or (asked if root == unknown else None))
+            else self._edited_file(real, root, known or (asked if root == unknown else None))
             for file, (real, root, known) in zip(named, found, strict=True)
         }
 
-    def _edited_file(self, real: str, repository: Repository | None) -> EditedFile:
+    def _edited_file(
+        self, real: str, root: str | None, repository: Repository | None
+    ) -> EditedFile:
         key = machine_key(self._machine, real)
         if (configured := self._configured(real)) is not None:
-            return EditedFile(key, f"project:{':'.join(configured)}", configured[1])
+            return EditedFile(key, f"project:{':'.join(configured)}", configured[1], root)
         place = self._key_in_repository(repository, real)
         inside = repository.inside(real) if repository else None
-        return EditedFile(key, place or key, inside or real)
+        return EditedFile(key, place or key, inside or real, root)
 
     async def here(self, directory: str | None, *, any_place: bool = False) -> Here:
         """Return what files are called in a directory; without one, as from no repository.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetctl.integrations import jsonc
-from fleetctl.integrations.hook_command import Installation
+from fleetctl.integrations.hook_command import ENFORCE, Installation
 from fleetctl.integrations.hooks import UnusableSettings, found, put_in, take_out
 from fleetctl.integrations.jsonc import append, remove
 from fleetctl.integrations.registry import (
@@ -22,11 +22,15 @@ from fleetctl.integrations.registry import (
 )
 
 HERE = Installation("/opt/fleet/bin/python3", "/opt/fleet/lib/fleetctl/hook.py")
+ENFORCING = frozenset({ENFORCE})
 OTHERS = {"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}
 
 
 def wanted(harness: Harness, *, enforce: bool = False) -> list[Any]:
-    return [(e, HERE.command(harness, e, enforce=enforce)) for e in harness.events]
+    return [
+        (e, HERE.command(harness, e, words=ENFORCING if enforce else frozenset()))
+        for e in harness.events
+    ]
 
 
 def installed(text: str, harness: Harness = CLAUDE) -> str:
@@ -99,7 +103,10 @@ def test_a_file_that_the_hooks_made_is_nothing_without_them() -> None:
 
 def direct(*, enforce: bool = False) -> list[Any]:
     here = HERE._replace(launcher="/home/you/.local/share/fleet/fleet-hook")
-    return [(e, here.command(CLAUDE, e, enforce=enforce, direct=True)) for e in CLAUDE.events]
+    return [
+        (e, here.command(CLAUDE, e, words=ENFORCING if enforce else frozenset(), direct=True))
+        for e in CLAUDE.events
+    ]
 
 
 @pytest.mark.parametrize("text", LAYOUTS.values(), ids=LAYOUTS.keys())

@@ -119,7 +119,7 @@ def test_sessions_and_what_was_forgotten_outlive_that_their_tables_are_rebuilt(
     monkeypatch.undo()
     assert migrate(connection, str(database)) == every[-1][0]
 
-    nothing_known = (*(None,) * 7, 0)
+    nothing_known = (*(None,) * 7, 0, None)
     assert connection.execute("SELECT * FROM sessions").fetchall() == [
         session + nothing_known,
         ended + nothing_known,

@@ -22,6 +22,7 @@ from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.needs import UNFINISHED, Need, set_need
 from ..liveness.silence import unheard_rows
+from ..locks import automatic
 from ..snapshots.triggers import resume_timer
 from .agents import forget_need, mark_lost, reclaim_locks
 
@@ -133,7 +134,11 @@ def error_checkpoint(
 
 
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Mark the locks that an agent leaves behind, so that a recovery names them."""
+    """Mark the locks that an agent leaves behind, so that a recovery names them.
+
+    What its edits took is given back.
+    """
+    automatic.give_back(tx, ctx, agent_id)
     for row in tx.all(
         "UPDATE locks SET orphaned_at = :now WHERE held_by = :agent AND status = 'active'"
         " AND expires_at > :now RETURNING id, mission_id",

@@ -25,6 +25,7 @@ from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 from ..locks.keys import machine_key, split_machine
 from .running import leading_agent
+from .worktrees import list_outside
 
 HOUR_MS = 3_600_000
 # Files of one agent: the oldest go first.
@@ -199,7 +200,8 @@ def list_conflicts(tx: Tx, ctx: Context, request: AttentionConflicts) -> Conflic
         whose = {leading_agent(tx, find(tx, "agent", request.agent_id)["id"])}
     found = find_conflicts(tx, ctx, whose)
     kept = found[: request.limit]
-    return ConflictPage(conflicts=kept, more=len(found) - len(kept))
+    outside = list_outside(tx, ctx, whose)
+    return ConflictPage(conflicts=kept, more=len(found) - len(kept), outside=outside)
 
 
 def count_conflicts(tx: Tx, ctx: Context) -> int:

@@ -54,6 +54,8 @@ class EditedFile(msgspec.Struct, frozen=True):
     """The key of the project's file; the path where no project is known."""
     name: str
     """The path inside the repository, else the real path."""
+    worktree: str | None = None
+    """The root of the work tree around it; a real path."""
 
 
 class WorkingTree(msgspec.Struct, frozen=True):

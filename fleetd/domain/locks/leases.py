@@ -85,7 +85,7 @@ def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
     Raises OtherKey where the mission's locks go by another key than the one that was found.
     """
     mission = _mission_of(tx, ctx, request)
-    wanted = _key_scope(ctx, mission)
+    wanted = key_scope(ctx, mission)
     if ctx.facts.lock_key is None or ctx.facts.lock_scope not in (None, wanted.scope):
         raise OtherKey(wanted)
     return LeaseRequest(
@@ -107,7 +107,8 @@ def _mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> Row | None:
     return mission_of_agent(tx, request.agent_id) or mission_of_directory(tx, ctx, request.cwd)
 
 
-def _key_scope(ctx: Context, mission: Row | None) -> KeyScope:
+def key_scope(ctx: Context, mission: Row | None) -> KeyScope:
+    """Return by what the locks of a mission go, or those of no mission."""
     if mission is None:
         return KeyScope(scope="project" if ctx.shared else "machine", project_dir=None)
     return KeyScope(

@@ -1,6 +1,6 @@
 """Handlers of happenings: what each does to the log, the mission and the agent."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -39,7 +39,7 @@ from ...protocol.records import Event
 from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.event import EventAppend
 from ...protocol.types import OPEN_MISSION
-from ..attention import conflicts, running
+from ..attention import conflicts, running, worktrees
 from ..checkpoints import on_error
 from ..checkpoints.checkpoints import HEAD, Reason, latest_row, take
 from ..checkpoints.state import capture
@@ -53,6 +53,7 @@ from ..liveness import needs
 from ..liveness.needs import Need
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..liveness.shutdown import ended_with_last_boot
+from ..locks import automatic
 from ..notes import facts
 from ..snapshots import triggers
 from . import handoffs, plan_sync, session_lifecycle, sessions
@@ -89,8 +90,10 @@ class HookContext(msgspec.Struct, kw_only=True):
     parent: Window | None
     cwd: str | None
     happened_at: str | None = None
+    auto_locks: bool = False
+    """Whether edits take leases for the agent."""
     met_others: bool = False
-    """Whether this hook showed that others changed files that the agent changed."""
+    """Whether this hook showed that the agent changed what others did, or another work tree."""
 
     @property
     def at(self) -> str:
@@ -165,8 +168,22 @@ def handle(hook: HookContext, *happenings: AnyHappening) -> None:
     for happening in happenings:
         if handler := _HANDLERS.get(type(happening)):
             handler(hook, happening)
+    if hook.window.locks_edits and hook.parent is None and any(map(_is_between_turns, happenings)):
+        automatic.give_back(hook.tx, hook.ctx, hook.agent_id)
     if any(isinstance(each, ToolFinished) and each.passed is False for each in happenings):
         triggers.on_error(hook.tx, hook.ctx, hook.agent_id)
+
+
+def _is_between_turns(happening: AnyHappening) -> bool:
+    """Whether no turn is under way; not every harness tells that its user broke one off."""
+    ends = isinstance(happening, Paused) and not happening.reminder
+    return ends or isinstance(happening, Failed | PromptSubmitted)
+
+
+def _lock_edits(hook: HookContext, files: Sequence[str]) -> None:
+    """Lock files for the session's agent: its subagents change them for it."""
+    if hook.auto_locks and files:
+        automatic.take(hook.tx, hook.ctx, hook.leading_id, hook.mission_id, files)
 
 
 def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
@@ -266,6 +283,7 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     kind = "command_started" if told.command else "tool_started"
     data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
     hook.append((kind, data | {"task": told.task}))
+    _lock_edits(hook, told.edits)
     if hook.parent is not None and hook.report.subagent is not None:
         _still_runs(hook, hook.report.subagent)
 
@@ -275,7 +293,11 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
     hook.append(*_events_of_call(told))
     if told.edited:
         met = conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, hook.at)
-        hook.met_others |= met
+        outside = worktrees.note_outside(
+            hook.tx, hook.ctx, hook.leading_id, hook.window.trees, told.edited
+        )
+        hook.met_others |= met or outside
+        _lock_edits(hook, told.edited)
     _forget_reminder(hook)
 
 

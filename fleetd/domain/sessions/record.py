@@ -25,7 +25,7 @@ from ...protocol.requests.agent import Registration
 from ...protocol.requests.hook import DeliveryId
 from ...protocol.timestamps import iso
 from ...protocol.types import Path
-from ..attention import conflicts
+from ..attention import conflicts, worktrees
 from ..core.context import Checkout, Context
 from ..core.observers import handoff_due
 from ..core.tx import Row, Tx
@@ -65,6 +65,7 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     directory, ``checkout`` what is checked out there as the hook runs,
     ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
     ``happened_ms`` is when the hook ran, in ms since the Unix epoch, for one from the spool.
+    ``auto_locks`` says that edits take leases.
     """
 
     delivery_id: DeliveryId
@@ -75,6 +76,7 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
     wanted_agent_id: str | None = None
     wanted_mission_id: str | None = None
     happened_ms: int | None = None
+    auto_locks: bool = False
 
     @property
     def from_spool(self) -> bool:
@@ -143,6 +145,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         window=window,
         parent=parent,
         cwd=delivery.cwd,
+        auto_locks=delivery.auto_locks and not delivery.from_spool,
         happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
     # How full the window is counts for what the compaction left of it.
@@ -254,6 +257,7 @@ def _reply_due(
     # Not a subagent's: what it reads, nobody else does.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
         lines += conflicts.take_notice(tx, hook.ctx, agent_id)
+        lines += worktrees.take_notice(tx, agent_id)
     kinds = {type(each) for each in report.happenings}
     if PromptSubmitted in kinds:
         lines += notices.unread_mail(tx, agent_id)

@@ -57,11 +57,18 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool
     agent: Row | None
     mission_status: str | None
+    trees: tuple[str | None, str | None] = (None, None)
+    """The roots of the work trees in which the session began, and in which it was heard of last."""
 
     @property
     def met_others(self) -> bool:
-        """Whether the agent has not read yet that others changed files that it changed."""
+        """Whether the agent has not read yet that it changed what others did, or elsewhere."""
         return bool(self.agent and self.agent["met_others"])
+
+    @property
+    def locks_edits(self) -> bool:
+        """Whether the agent holds locks that its edits took."""
+        return bool(self.agent and self.agent["locks_edits"])
 
     @property
     def mission_id(self) -> str | None:
@@ -78,8 +85,11 @@ def find_window(tx: Tx, key: Key) -> Window | None:
     """Return a window, None for one that nobody has heard of."""
     row = tx.one(
         "SELECT s.agent_id AS window_agent, s.context, s.transcript_mark, s.last_event_at,"
-        " s.ended_at, m.status AS mission_status, EXISTS (SELECT 1 FROM edit_conflicts c"
-        " WHERE c.agent_id = a.id AND c.told = 0) AS met_others, a.* FROM sessions s"
+        " s.ended_at, s.began_in, s.worktree, m.status AS mission_status,"
+        " EXISTS (SELECT 1 FROM edit_conflicts c WHERE c.agent_id = a.id AND c.told = 0)"
+        " OR EXISTS (SELECT 1 FROM outside_edits o WHERE o.agent_id = a.id AND o.told = 0)"
+        " AS met_others, EXISTS (SELECT 1 FROM locks l WHERE l.held_by = a.id"
+        " AND l.status = 'active' AND l.automatic = 1) AS locks_edits, a.* FROM sessions s"
         " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
         **key.params,
@@ -94,6 +104,7 @@ def find_window(tx: Tx, key: Key) -> Window | None:
         ended=row["ended_at"] is not None,
         agent=row if row["id"] is not None else None,
         mission_status=row["mission_status"],
+        trees=(row["began_in"], row["worktree"]),
     )
 
 
@@ -116,6 +127,8 @@ class Seen(msgspec.Struct, frozen=True):
     begins: bool = False
 
 
+# Where it began is the first that is known.
+_BEGAN = "coalesce(began_in, :worktree)"
 _HERE = "cwd = :cwd, worktree = :worktree, branch = :branch, head = :head"
 
 
@@ -136,8 +149,9 @@ def open_window(
     if known is None:
         tx.run(
             "INSERT INTO sessions (harness, session_id, subagent, agent_id, started_at,"
-            " last_event_at, directory, cwd, worktree, branch, head) VALUES (:harness, :session,"
-            " :subagent, :agent, :now, :now, :cwd, :cwd, :worktree, :branch, :head)",
+            " last_event_at, directory, cwd, began_in, worktree, branch, head) VALUES (:harness,"
+            " :session, :subagent, :agent, :now, :now, :cwd, :cwd, :worktree, :worktree, :branch,"
+            " :head)",
             **key.params,
             **place,
             agent=_agent_id(tx, ctx, key, wanted),
@@ -149,7 +163,7 @@ def open_window(
         if seen.cwd is not None and seen.begins:
             changes += ", directory = :cwd"
         if seen.cwd is not None and seen.checkout is not None:
-            changes += f", {_HERE}"
+            changes += f", {_HERE}, began_in = {':worktree' if seen.begins else _BEGAN}"
         tx.run(
             f"UPDATE sessions SET {changes} WHERE {WHERE_KEY}",
             **key.params,

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 import trio
 
+from ...domain.attention.running import leading_agent
 from ...domain.cluster.membership import agent_label
 from ...domain.core.context import Caller, Context, Facts
 from ...domain.core.registry import method
@@ -62,10 +63,11 @@ MOST_CHARS = 9_500
 # Of a payload that is passed over, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
 ENFORCE = "enforce-locks"
+AUTO = "auto-locks"
 PURPOSE_CHARS = 120
 # Nobody reads the answer to what comes from the spool, and of some hooks nothing else matters.
 NO_SPOOL = "no-spool"
-_WORDS = (ENFORCE, DOCTOR, NO_SPOOL)
+_WORDS = (ENFORCE, AUTO, DOCTOR, NO_SPOOL)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
 
@@ -206,7 +208,10 @@ async def _answer(
     if report.request_opening is not None:
         return await _answer_request(engine, caller, adapter, report, happened_ms), Recorded()
     live = happened_ms is None
-    facts, earlier = await gather_facts(engine, adapter, report, paths, caller if live else None)
+    auto = live and (AUTO in request.args or engine.config.locks.automatic)
+    facts, earlier = await gather_facts(
+        engine, adapter, report, paths, caller if live else None, auto_locks=auto
+    )
     delivery = HookDelivery(
         delivery_id=request.delivery_id,
         report=report,
@@ -217,6 +222,7 @@ async def _answer(
         wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
         happened_ms=happened_ms,
+        auto_locks=auto,
     )
     delivery = await without_secrets(engine, delivery, size=len(request.payload))
     async with engine.session_queue.recording:
@@ -391,7 +397,12 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     except Unavailable as error:
         log.warning("An edit of %s was allowed without a lock check: %s", file, error.message)
         return None
-    return next((lock for lock in held.locks if lock.held_by != agent_id), None)
+    others = [lock for lock in held.locks if lock.held_by != agent_id]
+    if any(lock.automatic for lock in others):
+        # What an agent's edits took is its subagents', too.
+        session = await engine.read(lambda tx, _: leading_agent(tx, agent_id))
+        others = [lock for lock in others if not (lock.automatic and lock.held_by == session)]
+    return others[0] if others else None
 
 
 def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:

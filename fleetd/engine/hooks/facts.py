@@ -89,11 +89,18 @@ async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
 
 
 async def gather_facts(
-    engine: Engine, adapter: Adapter, report: Report, paths: HookPaths, caller: Caller | None
+    engine: Engine,
+    adapter: Adapter,
+    report: Report,
+    paths: HookPaths,
+    caller: Caller | None,
+    *,
+    auto_locks: bool,
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
     """Gather what else the rules may not look at, and what the transcript tells beside the events.
 
-    ``caller`` is None for a delivery from the spool, whose client has ended.
+    ``caller`` is None for a delivery from the spool, whose client has ended. With ``auto_locks``
+    also of files that are only about to be changed.
     """
     agent = None
     if caller is None:
@@ -119,7 +126,9 @@ async def gather_facts(
         here=Here(root=paths.root or ""),
         transcript_mark=transcript.mark,
         harness_version=transcript.version,
-        edited=await _edited(engine, (*report.happenings, *transcript.earlier)),
+        edited=await _edited(
+            engine, (*report.happenings, *transcript.earlier), also_begun=auto_locks
+        ),
     )
     return facts, transcript.earlier
 
@@ -144,11 +153,16 @@ async def read_transcript(
 
 
 async def _edited(
-    engine: Engine, happenings: tuple[AnyHappening, ...]
+    engine: Engine, happenings: tuple[AnyHappening, ...], *, also_begun: bool
 ) -> dict[str, EditedFile | None]:
     """Return what the files that a hook says were changed are called."""
-    calls = (each for each in happenings if isinstance(each, ToolFinished))
-    files = dict.fromkeys(file for call in calls for file in call.edited if file.startswith("/"))
+    named: list[str] = []
+    for each in happenings:
+        if isinstance(each, ToolFinished):
+            named += each.edited
+        elif also_begun and isinstance(each, ToolStarted):
+            named += each.edits
+    files = dict.fromkeys(file for file in named if file.startswith("/"))
     return await engine.projects.edited(files, engine.config.project_ignore) if files else {}
 
 

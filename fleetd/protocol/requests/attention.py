@@ -123,11 +123,30 @@ class EditConflict(Record, frozen=True, kw_only=True):
     edits: list[ConflictEdit]
 
 
+class OutsideEdit(Record, frozen=True, kw_only=True):
+    """The last change of a file that an agent made in a work tree of Git that is not its own.
+
+    ``path`` is the file's real path, ``worktree`` the root of the tree around it, and ``began_in``
+    that of the tree in which the agent's session began.
+    """
+
+    agent_id: str
+    path: str
+    worktree: str
+    began_in: str
+    at: str
+    machine: str | None
+
+
 class ConflictPage(Record, frozen=True, kw_only=True):
-    """Files that several agents changed, the newest change first; ``more`` counts the others."""
+    """Files that several agents changed, the newest change first; ``more`` counts the others.
+
+    ``outside`` are changes outside of the agents' own work trees, at most 200.
+    """
 
     conflicts: list[EditConflict]
     more: int
+    outside: list[OutsideEdit] = []
 
 
 class AttentionConflicts(Query[ConflictPage], frozen=True):

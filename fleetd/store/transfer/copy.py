@@ -61,7 +61,7 @@ class StoreSide(Protocol):
 
 
 # Who is at a store, who waits in it, and what was changed within an hour: none of it goes along.
-STAYING = ("machines", "lock_waits", "edits", "edit_conflicts")
+STAYING = ("machines", "lock_waits", "edits", "edit_conflicts", "outside_edits")
 # What a store says of its own moves, and which clock its figures are of: those are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 # Where a file has to be written again once it is another machine's.

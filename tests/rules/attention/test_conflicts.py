@@ -137,8 +137,10 @@ async def test_worktrees_of_one_repository_meet_at_merge(
     assert str(worktree / "src" / "a.py") in await prompts(fleet, ALICE, cwd=str(repository))
     [found] = await listed(fleet)
     assert (found.file, found.at_merge) == ("src/a.py", True)
-    # The file itself, now from both sides: they know.
-    assert await edits(fleet, BOB, repository / "src" / "a.py", cwd=str(worktree)) == ""
+    # The file itself, now from both sides: they know. But it is in no tree of Bob's.
+    told = await edits(fleet, BOB, repository / "src" / "a.py", cwd=str(worktree))
+    assert told.startswith(f"{agent(BOB)} began in the work tree {worktree}")
+    assert "\n" not in told
     assert await prompts(fleet, ALICE, cwd=str(repository)) == ""
 
 
@@ -284,7 +286,7 @@ async def test_edits_that_meet_nobody_cost_few_statements(
     await hook(fleet, ALICE, "PreToolUse", tool_name="Read", tool_input={}, tool_use_id="r-1")
     assert not [sql for sql in statements if "edit" in sql and "FROM sessions" not in sql]
     await edits(fleet, ALICE, fleet.project / "page.py")
-    asked = [sql for sql in statements if "edits" in sql or "UPDATE edit_conflicts" in sql]
+    asked = [sql for sql in statements if "edit" in sql and "FROM sessions" not in sql]
     assert len(asked) <= 3, "\n".join(asked)
 
 

@@ -461,6 +461,19 @@ CREATE TABLE edit_conflicts (
 CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
 CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
 
+-- The files that agents changed in other work trees: of each tree an agent is told once.
+CREATE TABLE outside_edits (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    worktree TEXT NOT NULL,
+    began_in TEXT NOT NULL,
+    at TEXT NOT NULL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_outside_edits_at ON outside_edits (at);
+CREATE INDEX idx_outside_edits_untold ON outside_edits (agent_id) WHERE told = 0;
+
 -- Notes that last: appended, withdrawn with a reason, never edited.
 CREATE TABLE notes (
     id TEXT PRIMARY KEY,
@@ -579,6 +592,8 @@ CREATE TABLE "sessions" (
     head TEXT,
     -- Whether its process ended without a word while its agent waited for a prompt.
     vanished INTEGER NOT NULL DEFAULT 0,
+    -- The root of the work tree that it began in; NULL outside of one, and where nobody told.
+    began_in TEXT,
     PRIMARY KEY (harness, session_id, subagent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_sessions_agent ON sessions (agent_id);

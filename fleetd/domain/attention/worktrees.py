@@ -1,0 +1,109 @@
+"""Worktrees: what agents change outside of the work tree in which they began.
+
+An agent that was given a work tree of its own changes files of another one by mistake. It is told
+so once for each other tree. Files in no repository are nobody's tree.
+"""
+
+from collections.abc import Iterable
+
+from ...host.file_system import within
+from ...protocol.display import path as shown
+from ...protocol.requests.attention import OutsideEdit
+from ..core.context import Context
+from ..core.sql import LIVING
+from ..core.tx import Row, Tx
+from ..locks.keys import split_machine
+
+HOUR_MS = 3_600_000
+# Files of one agent: the oldest go first.
+KEPT = 200
+LISTED = 200
+NAME_CHARS = 120
+
+
+def note_outside(
+    tx: Tx, ctx: Context, agent_id: str, trees: tuple[str | None, str | None], files: Iterable[str]
+) -> bool:
+    """Note files that an agent changed in none of its ``trees``: where it began, where it is.
+
+    Returns whether there is any of which it was not told yet.
+    """
+    began_in, here = trees
+    if began_in is None:
+        return False
+    found = []
+    for file in files:
+        edited = ctx.facts.edited.get(file)
+        tree = edited.worktree if edited else None
+        if edited is None or tree is None or within(began_in, tree) or here == tree:
+            continue
+        found.append((edited.path, tree))
+    for path, tree in found:
+        tx.run(
+            "INSERT INTO outside_edits (agent_id, path, worktree, began_in, at, told)"
+            " SELECT id, :path, :tree, :began, :now, EXISTS (SELECT 1 FROM outside_edits o"
+            " WHERE o.agent_id = :agent AND o.worktree = :tree) FROM agents WHERE id = :agent"
+            " ON CONFLICT (agent_id, path) DO UPDATE SET at = excluded.at",
+            agent=agent_id,
+            path=path,
+            tree=tree,
+            began=began_in,
+            now=ctx.now,
+        )
+    if found:
+        _bound(tx, agent_id)
+    return bool(found)
+
+
+def _bound(tx: Tx, agent_id: str) -> None:
+    tx.run(
+        "DELETE FROM outside_edits WHERE agent_id = :agent AND path IN (SELECT path FROM"
+        " outside_edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept)",
+        agent=agent_id,
+        most=KEPT,
+        kept=KEPT,
+    )
+
+
+def take_notice(tx: Tx, agent_id: str) -> list[str]:
+    """Return the lines about other work trees that an agent is to read now."""
+    rows = tx.all(
+        "UPDATE outside_edits SET told = 1 WHERE agent_id = :agent AND told = 0 RETURNING *",
+        agent=agent_id,
+    )
+    of_tree = {row["worktree"]: row for row in sorted(rows, key=lambda row: str(row["path"]))}
+    return [_told(agent_id, row) for row in of_tree.values()]
+
+
+def _told(agent_id: str, row: Row) -> str:
+    file, tree, began = (
+        shown(split_machine(row[name])[1], NAME_CHARS) for name in ("path", "worktree", "began_in")
+    )
+    return (
+        f"{agent_id} began in the work tree {began}, and changed {file} in another one, {tree}."
+        " If that was not meant, move the change."
+    )
+
+
+def list_outside(tx: Tx, ctx: Context, whose: set[str] | None) -> list[OutsideEdit]:
+    """Return what living agents changed outside of their work trees within the last hour."""
+    rows = tx.all(
+        "SELECT o.*, a.machine, m.name AS machine_name FROM outside_edits o"
+        " JOIN agents a ON a.id = o.agent_id LEFT JOIN machines m ON m.id = a.machine"
+        f" WHERE o.at >= :since AND a.status IN {LIVING}"
+        " ORDER BY o.at DESC, o.agent_id, o.path LIMIT :most",
+        since=ctx.at(-HOUR_MS),
+        most=LISTED,
+    )
+    return [
+        OutsideEdit(
+            agent_id=row["agent_id"],
+            path=split_machine(row["path"])[1],
+            worktree=row["worktree"],
+            began_in=row["began_in"],
+            at=row["at"],
+            machine=None if ctx.is_here(row) else row["machine_name"] or row["machine"],
+        )
+        for row in rows
+        if whose is None or row["agent_id"] in whose
+    ]

@@ -1,0 +1,15 @@
+-- The root of the work tree that a session began in; NULL outside of one, and where nobody told.
+ALTER TABLE sessions ADD COLUMN began_in TEXT;
+UPDATE sessions SET began_in = worktree WHERE directory = cwd;
+-- The files that agents changed in other work trees: of each tree an agent is told once.
+CREATE TABLE outside_edits (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    worktree TEXT NOT NULL,
+    began_in TEXT NOT NULL,
+    at TEXT NOT NULL,
+    told INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_outside_edits_at ON outside_edits (at);
+CREATE INDEX idx_outside_edits_untold ON outside_edits (agent_id) WHERE told = 0;
