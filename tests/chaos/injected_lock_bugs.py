@@ -1,6 +1,5 @@
 """A fleetd whose locks are wrong in one way, named by its first argument; for planted defects."""
 
-import inspect
 import sys
 from typing import Any
 
@@ -9,6 +8,7 @@ import trio
 from fleetd.__main__ import main
 from fleetd.domain.core.context import Facts
 from fleetd.domain.locks import leases, queue
+from fleetd.domain.locks.targets import Target
 from fleetd.engine.services import locks as asked
 from fleetd.protocol.requests.lock import LockAcquire
 from tests.chaos.plant import plant
@@ -25,34 +25,45 @@ def tokens_again() -> None:
 
 def lease_ignored() -> None:
     """Take a lease for over before it is."""
-    holder = leases.holder
 
-    def early(tx: Any, ctx: Any, path: str) -> Any:
-        row = holder(tx, path)
-        if row is not None and row["expires_at"] <= ctx.at(row["timeout_ms"] // 2):
-            leases.end(tx, row["id"], "expired", ctx.now)
-        return expire(tx, ctx, path)
+    def early(tx: Any, ctx: Any, target: Target) -> Any:
+        for row in leases.look(tx, target).held:
+            if row["expires_at"] <= ctx.at(row["timeout_ms"] // 2):
+                leases.end(tx, row, "expired", ctx.now)
+        return settle(tx, ctx, target)
 
-    expire = plant(leases, "expire", early)
+    settle = plant(leases, "settle", early)
 
 
 def last_come_first() -> None:
     """Serve whoever came last."""
-    first = "ORDER BY id LIMIT 1"
-    if first not in inspect.getsource(leases.look):
-        raise LookupError(f"leases.look does not say {first}")
 
-    class Turned:
-        def __init__(self, tx: Any) -> None:
-            self._tx = tx
+    def behind(tx: Any, ctx: Any, wanted: Any, near: Any, before: int | None = None) -> Any:
+        if before is None or (held := near.other(wanted)) is not None:
+            return blocker(tx, ctx, wanted, near, before)
+        later = (wait for wait in leases.waits_near(tx, wanted.target) if wait["id"] > before)
+        return next((leases.Blocker(wait, wait) for wait in later), held)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._tx, name)
+    blocker = plant(leases, "blocker", behind)
 
-        def all(self, sql: str, **values: Any) -> Any:
-            return self._tx.all(sql.replace(first, "ORDER BY id DESC LIMIT 1"), **values)
 
-    look = plant(leases, "look", lambda tx, path: look(Turned(tx), path))
+def shared_ignored() -> None:
+    """Let those who write in where others read."""
+
+    def excludes(row: Any, agent_id: str, wanted: Any) -> bool:
+        return agent_id != wanted.agent_id and row["mode"] == "exclusive"
+
+    plant(leases, "_excludes", excludes)
+
+
+def patterns_apart() -> None:
+    """Compare targets by their words only."""
+    plant(leases, "overlap", lambda one, other: one == other)
+
+
+def readers_pass() -> None:
+    """Let readers pass those who wait to write."""
+    plant(leases, "waits_near", lambda tx, target: [])
 
 
 def gone_are_served() -> None:
@@ -68,7 +79,8 @@ def look_then_take() -> None:
     """Look whether a file is free, and take it a moment later without another look."""
 
     async def taken(engine: Any, request: LockAcquire, caller: Any, facts: Facts) -> Any:
-        free = not await engine.store.read(lambda tx: leases.holder(tx, facts.lock_key))
+        target = Target(path=facts.lock_key or "")
+        free = not await engine.store.read(lambda tx: leases.look(tx, target).held)
         await trio.sleep(0.02)
         if free:
             end = "UPDATE locks SET status = 'released', released_at = expires_at"

@@ -36,6 +36,7 @@ from tests.chaos.campaign import Campaign, Red, Run
 from tests.chaos.lock_clients import Diary, Plan, now_ms
 from tests.chaos.lock_history import LockHistory, check_rows
 from tests.chaos.lock_model import unexplained
+from tests.chaos.reservations import overlapping_line, reserve
 from tests.support.processes import Daemon
 
 CLIENTS, WAITERS = 4, 4
@@ -92,6 +93,18 @@ class LockRound:
     def client(self) -> Fleet:
         return Fleet(self.daemon.socket)
 
+    def waiting(self) -> int:
+        """Look how many wait; only the database says that."""
+        connection = apsw.Connection(
+            str(self.home / "data" / "squawk.db"), flags=apsw.SQLITE_OPEN_READONLY
+        )
+        with contextlib.closing(connection):
+            connection.set_busy_timeout(5_000)
+            return int(connection.execute("SELECT count(*) FROM lock_waits").fetchone()[0])
+
+    def wait_until(self, there: Callable[[], bool]) -> None:
+        _until(there, "a line did not become as long as it should")
+
 
 @contextmanager
 def running(run: Run) -> Iterator[LockRound]:
@@ -115,11 +128,11 @@ def line(round_: LockRound) -> None:
         waiters = []
         for number in range(WAITERS):
             waiters.append(round_.process(_waiter(round_, file, number)))
-            _until(lambda n=number: _in_line(round_) == n + 1, "a waiter came into no line")
+            _until(lambda n=number: round_.waiting() == n + 1, "a waiter came into no line")
         round_.end(waiters[gone])
         patience = 1.0 if round_.run.planted else PATIENCE_S
         with contextlib.suppress(Red if round_.run.planted else ()):
-            _until(lambda: _in_line(round_) < WAITERS, "who has gone stays in the line", patience)
+            _until(lambda: round_.waiting() < WAITERS, "who has gone stays in the line", patience)
         client.call(LockRelease(held.id, "holder"))
         for number in (number for number in range(WAITERS) if number != gone):
             round_.finish(waiters[number])
@@ -141,16 +154,6 @@ def _waiter(round_: LockRound, file: str, number: int) -> Callable[[], None]:
             client.call(LockRelease(lock.id, agent))
 
     return wait
-
-
-def _in_line(round_: LockRound) -> int:
-    """Look how many wait; only the database says that."""
-    connection = apsw.Connection(
-        str(round_.home / "data" / "squawk.db"), flags=apsw.SQLITE_OPEN_READONLY
-    )
-    with contextlib.closing(connection):
-        connection.set_busy_timeout(5_000)
-        return int(connection.execute("SELECT count(*) FROM lock_waits").fetchone()[0])
 
 
 def _until(there: Callable[[], bool], otherwise: str, seconds: float = PATIENCE_S) -> None:
@@ -337,7 +340,8 @@ def _judge(round_: LockRound, locks: list[dict[str, Any]]) -> None:
     round_.run.add("calls", len(calls))
 
 
-PARTS = (line, overtaken, storm)
+# Each group has a daemon of its own: what is locked in one would be in the other's history.
+FILES, RESERVATIONS = (line, overtaken, storm), (overlapping_line, reserve)
 # What is planted, and the part that must notice: the others take their time for nothing.
 PLANTED = {
     "tokens_again": overtaken,
@@ -345,18 +349,24 @@ PLANTED = {
     "last_come_first": line,
     "gone_are_served": line,
     "look_then_take": storm,
+    "shared_ignored": reserve,
+    "patterns_apart": reserve,
+    "readers_pass": overlapping_line,
 }
 
 
 def run(run: Run) -> None:
-    """Run the parts on a daemon of their own, round after round."""
-    parts = [PLANTED[run.planted]] if run.planted else [*PARTS]
-    if run.judged and not run.planted:
-        parts.append(orphaned)
+    """Run the parts, each group on a daemon of its own, round after round."""
+    groups: list[tuple[Callable[[LockRound], None], ...]] = [FILES, RESERVATIONS]
+    if run.planted:
+        groups = [(PLANTED[run.planted],)]
+    elif run.judged:
+        groups[0] += (orphaned,)
     for _ in run.rounds():
-        with running(run) as round_:
-            for part in parts:
-                part(round_)
+        for parts in groups:
+            with running(run) as round_:
+                for part in parts:
+                    part(round_)
 
 
 CAMPAIGN = Campaign(
