@@ -153,6 +153,9 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
 SAID = {"command": "pytest -q tests/test_login_form.py --maxfail 1 and look at what it prints"}
 
 
+PATTERNS = 1_000
+
+
 def event(bench: Bench) -> Iterator[Row]:
     """Measure one durable event after the other, from one client."""
     fleet = bench.fleet
@@ -183,6 +186,26 @@ def locks(bench: Bench) -> Iterator[Row]:
 
     yield bench.beside_fsync(name, take_and_release, runs=200, promise=Promise(ratio=4.2))
     yield from compared.lock(bench, name, take_and_release, file)
+    yield from _checks(bench, file)
+
+
+def _checks(bench: Bench, file: str) -> Iterator[Row]:
+    """Measure the guard before a write, without other locks and beside 1,000 patterns."""
+    fleet = bench.fleet
+    place = str(fleet.directory)
+
+    def check() -> object:
+        return fleet.call("lock.check", file=file)
+
+    yield bench.beside_fsync("lock.check", check, runs=300)
+    patterns = [f"**/mod{number}_*.py" for number in range(PATTERNS)]
+    held = [
+        fleet.call("lock.acquire", pattern=pattern, cwd=place, agent_id=AGENTS[1])
+        for pattern in patterns
+    ]
+    yield bench.beside_fsync(f"lock.check, beside {PATTERNS:,} patterns", check, runs=300)
+    for lock in held:
+        fleet.call("lock.release", lock_id=lock["id"], agent_id=AGENTS[1])
 
 
 def mail(bench: Bench) -> Iterator[Row]:

@@ -87,6 +87,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     lock_key: str | None = None
     """What the target of a lock request is called by everybody who may mean it."""
+    other_keys: tuple[str, ...] = ()
+    """What else a file may be called in a lock."""
     lock_scope: LockScope | None = None
     """The locks of which missions have such keys; None for a key that the request itself gives."""
     lock_directory: str | None = None

@@ -6,6 +6,7 @@ Paths come in as facts: rules do not look at the file system.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -32,7 +33,7 @@ from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from ..missions.selection import mission_of_agent, mission_of_directory
 from .keys import locks_by_project
-from .targets import Target, is_exact, overlap, parents, target_of
+from .targets import BETWEEN, Target, covering, is_exact, overlap, parents, target_of
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
@@ -145,34 +146,78 @@ def _excludes(row: Row, agent_id: str, wanted: LeaseRequest) -> bool:
 
 
 def look(tx: Tx, target: Target) -> Near:
-    """Return the active leases that overlap a target."""
-    where, params = _near(target)
+    """Return the active leases that overlap a target.
+
+    Nearly always it is a file, nobody waits, and no lock is on a directory or a pattern: that is
+    one statement.
+    """
     rows = tx.all(
-        "SELECT *, EXISTS (SELECT 1 FROM lock_waits WHERE lock_id IS NULL) AS waited FROM locks"
-        f" WHERE status = 'active' AND ({where}) ORDER BY fencing_token",
-        **params,
+        "SELECT EXISTS (SELECT 1 FROM lock_waits WHERE lock_id IS NULL) AS waited, EXISTS (SELECT 1"
+        " FROM locks WHERE status = 'active' AND directory IS NOT NULL) AS wide, l.*"
+        " FROM (SELECT 1 AS one) AS it LEFT JOIN locks l"
+        " ON l.normalized_path = :path AND l.status = 'active' ORDER BY l.fencing_token",
+        path=target.path,
     )
-    if not rows:
-        return Near(
-            [], tx.exists("SELECT 1 AS waits FROM lock_waits WHERE lock_id IS NULL LIMIT 1")
-        )
-    waited = bool(rows[0]["waited"])
+    waited, wide = bool(rows[0]["waited"]), bool(rows[0]["wide"])
+    if target.directory is not None:
+        return Near(_near(tx, target, "locks", "fencing_token"), waited)
     for row in rows:
-        del row["waited"]
-    return Near([row for row in rows if overlap(target_of(row), target)], waited)
+        del row["waited"], row["wide"]
+    held = [row for row in rows if row["id"] is not None and row["directory"] is None]
+    if wide:
+        held = sorted(held + _covering(tx, target.path), key=itemgetter("fencing_token"))
+    return Near(held, waited)
 
 
-def _near(target: Target) -> tuple[str, Row]:
-    """Return the condition for locks, or waits, that may overlap a target, and its parameters."""
-    directories = named_params("above", parents(target.directory or target.path))
-    above = f"directory IN ({inside_of('above', [*directories])})"
-    if target.directory is None:
-        return f"normalized_path = :path OR {above}", {"path": target.path, **directories}
-    below = "normalized_path >= :begin AND normalized_path < :end OR normalized_path = :itself"
-    begin, itself = target.directory, target.directory[:-1]
-    # What begins with the directory: up to the next character behind its slash.
-    end = itself + chr(ord(begin[-1]) + 1)
-    return f"{below} OR {above}", {"begin": begin, "end": end, "itself": itself, **directories}
+def _covering(tx: Tx, path: str) -> list[Row]:
+    """Return the active leases on directories and patterns that cover a file.
+
+    Of a thousand patterns in one directory only those that match are read as rows.
+    """
+    above = named_params("above", parents(path))
+    of_directory = tx.tuples(
+        "SELECT directory, string_agg(substr(normalized_path, length(directory) + 1), :slashes)"
+        " FROM locks WHERE status = 'active' AND directory IS NOT NULL"
+        f" AND directory IN ({inside_of('above', [*above])}) GROUP BY directory",
+        slashes=BETWEEN,
+        **above,
+    )
+    found = named_params(
+        "found",
+        [
+            f"{directory}{pattern}"
+            for directory, patterns in of_directory
+            for pattern in covering(directory, patterns.split(BETWEEN), path)
+        ],
+    )
+    if not found:
+        return []
+    return tx.all(
+        "SELECT * FROM locks WHERE status = 'active' AND directory IS NOT NULL"
+        f" AND normalized_path IN ({inside_of('found', [*found])})",
+        **found,
+    )
+
+
+def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
+    """Return the active locks, or the waits that were granted nothing yet, that overlap a target.
+
+    Each part is found by an index of its own.
+    """
+    of_table = {"locks": "status = 'active'", "lock_waits": "lock_id IS NULL"}[table]
+    params: Row = named_params("above", parents(target.directory or target.path))
+    where = ["directory IS NULL AND normalized_path = :path"]
+    where += [f"directory IS NOT NULL AND directory IN ({inside_of('above', [*params])})"]
+    params["path"] = target.path
+    if target.directory is not None:
+        begin, params["path"] = target.directory, target.directory[:-1]
+        # What begins with the directory: up to the next character behind its slash.
+        params |= {"begin": begin, "end": begin[:-1] + chr(ord(begin[-1]) + 1)}
+        where += ["directory IS NULL AND normalized_path > :begin AND normalized_path < :end"]
+        where += ["directory IS NOT NULL AND directory > :begin AND directory < :end"]
+    parts = (f"SELECT * FROM {table} WHERE {of_table} AND {each}" for each in where)
+    rows = tx.all(f"{' UNION ALL '.join(parts)} ORDER BY {order}", **params)
+    return [row for row in rows if overlap(target_of(row), target)]
 
 
 def settle(tx: Tx, ctx: Context, target: Target) -> tuple[Near, bool]:
@@ -256,11 +301,7 @@ def _waiting_for(tx: Tx, ctx: Context, agent_id: str) -> set[int]:
 
 def waits_near(tx: Tx, target: Target) -> list[Row]:
     """Return the waits for something of a target that were granted nothing yet, oldest first."""
-    where, params = _near(target)
-    rows = tx.all(
-        f"SELECT * FROM lock_waits WHERE lock_id IS NULL AND ({where}) ORDER BY id", **params
-    )
-    return [row for row in rows if overlap(target_of(row), target)]
+    return _near(tx, target, "lock_waits", "id")
 
 
 def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row | None:
@@ -392,6 +433,8 @@ def serve(tx: Tx, ctx: Context, *targets: Target) -> bool:
 
     An agent that already has a lease on what it waits for takes that by itself.
     """
+    if not tx.exists("SELECT 1 AS waits FROM lock_waits WHERE lock_id IS NULL LIMIT 1"):
+        return False
     todo, served = [*targets], False
     seen: dict[Target, Near] = {}
     while todo:

@@ -93,8 +93,9 @@ def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
 
     It is the guard before a write.
     """
-    near = leases.look(tx, Target(path=ctx.facts.lock_key or request.file or ""))
-    rows = [row for row in near.held if row["expires_at"] > ctx.now]
+    keys = (ctx.facts.lock_key or request.file, *ctx.facts.other_keys)
+    held = [row for key in keys for row in leases.look(tx, Target(path=key)).held]
+    rows = [row for row in held if row["expires_at"] > ctx.now]
     valid = None
     if request.fencing_token is not None:
         valid = any(row["fencing_token"] == request.fencing_token for row in rows)

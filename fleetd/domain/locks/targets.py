@@ -6,7 +6,7 @@ the syntax of gitignore. Whether two targets overlap is decided exactly for name
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -23,6 +23,8 @@ REGEX_CHARS = 256
 _STEPS = 100_000
 _PATTERNS = 20_000
 
+# No pattern holds this.
+BETWEEN = "//"
 _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _CLASS = re.compile(r"(?<!\\)(?:\\\\)*\[")
 # A class of which no range can hold a slash.
@@ -178,6 +180,20 @@ def overlap(one: Target, other: Target) -> bool:
     return _meet(_names(one.pattern), (*below, *_names(other.pattern)))
 
 
+def covering(directory: str, patterns: Collection[str], path: str) -> list[str]:
+    """Return which patterns of a directory cover a file, each once; an empty one covers all."""
+    if not path.startswith(directory):  # it is the directory itself
+        return [""] if "" in patterns else []
+    inside = path[len(directory) :]
+    if len(inside) > REGEX_CHARS:
+        return [each for each in {*patterns} if not each or _covers(each, inside)]
+    return [
+        each
+        for each in {*patterns}
+        if not each or ((regex := _regex(each)) is not None and regex.search(inside))
+    ]
+
+
 def is_exact(target: Target) -> bool:
     """Whether it is known exactly what a target overlaps."""
     return not _CLASS.search(target.pattern)
@@ -248,6 +264,8 @@ def _meet(one: Sequence[_Name], other: Sequence[_Name]) -> bool:
                 following[at] |= reached[at]
             elif reached[at] and _names_meet(name, there):
                 following[at + 1] = True
+        if not any(following):
+            return False
         reached = _step_deep(following, other)
     return reached[-1]
 

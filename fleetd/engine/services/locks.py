@@ -293,15 +293,10 @@ async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
             field="file",
         )
     here = await engine.projects.here(request.cwd, any_place=True) if request.cwd else Here()
-    found = []
-    for key in dict.fromkeys([await engine.projects.key(path, s) for s in engine.projects.scopes]):
-        facts = Facts(lock_key=key, here=here)
-        found.append(await engine.run(locks.check, request, caller, facts))
-    return Validity(
-        valid=None if request.fencing_token is None else any(each.valid for each in found),
-        locks=[lock for each in found for lock in each.locks],
-        paths={lock_id: path for each in found for lock_id, path in each.paths.items()},
-    )
+    keys = {await engine.projects.key(path, scope): None for scope in engine.projects.scopes}
+    first, *others = keys
+    facts = Facts(lock_key=first, other_keys=tuple(others), here=here)
+    return await engine.run(locks.check, request, caller, facts)
 
 
 @method(LockList)
