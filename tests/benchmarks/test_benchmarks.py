@@ -120,7 +120,13 @@ def test_some_groups_are_measured_alone_and_have_a_line_for_each_row(tmp_path: P
     lines = run(tmp_path, "--only", "locks,store").stdout.splitlines()
     table = lines[: lines.index("")]
     assert table[0].split()[:3] == ["path", "runs", "p50"]
-    assert [line.split()[0] for line in table[1:]] == ["SQLite:", "store:", "lock.acquire,"]
+    assert [line.split()[0] for line in table[1:]] == [
+        "SQLite:",
+        "store:",
+        "lock.acquire,",
+        "lock.check",
+        "lock.check,",
+    ]
 
 
 def test_an_unknown_group_is_refused_with_the_names_of_all(tmp_path: Path) -> None:

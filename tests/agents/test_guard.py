@@ -1,0 +1,138 @@
+"""Two agents that work in one tree at once: the guard keeps their commits apart, and edits too."""
+
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.agents import packages
+from tests.agents.desk import own_commands
+from tests.agents.machines import Claude
+from tests.agents.packages import Package
+from tests.agents.project import repository
+from tests.agents.running import Run, outside
+from tests.agents.script import Call, Reply, Script, calls, says
+from tests.agents.server import serving
+from tests.support.git import git
+from tests.support.processes import Daemon, fleetctl
+
+# How often each agent commits; GUARD_RUNS=100 is run by hand, once with and once without hooks
+# that are verified.
+RUNS = int(os.environ.get("GUARD_RUNS", "2"))
+AGENTS = ("ann", "bob")
+
+
+class Pair:
+    """Two sessions of Claude Code in one directory, each with a model that plays a script."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        proxy = stack.enter_context(outside())
+        self.scripts = {name: Script(most=2_000) for name in AGENTS}
+        self._agents = {
+            name: Claude(stack.enter_context(serving(Claude.dialect, script)), proxy)
+            for name, script in self.scripts.items()
+        }
+
+    def work(self, replies: dict[str, list[Reply]]) -> dict[str, Run]:
+        """Let both play their scripts at once."""
+        runs: dict[str, Run] = {}
+
+        def prompt(name: str) -> None:
+            runs[name] = self._agents[name].prompt("Do your part", FLEET_AGENT_ID=name)
+
+        for name in AGENTS:
+            self.scripts[name].plays([*replies[name], says("Done.")])
+        threads = [threading.Thread(target=prompt, args=(name,)) for name in AGENTS]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert set(runs) == {*AGENTS}
+        for name, run in runs.items():
+            assert run.status == 0, run.err
+            assert self.scripts[name].replies == []
+        return runs
+
+
+@pytest.fixture
+def pair(
+    claude_package: Package, daemon: Daemon, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Pair]:
+    commands = own_commands(home, monkeypatch)
+    packages.CLAUDE.link(commands)
+    repository(Path.cwd())
+    for key, value in (("user.name", "Somebody"), ("user.email", "somebody@localhost")):
+        git(Path.cwd(), "config", key, value)
+    with ExitStack() as stack:
+        yield Pair(stack)
+
+
+def _commits(name: str, run: int, *, no_verify: bool) -> list[Reply]:
+    """Write a file of one's own, then commit whatever is there, or else that file."""
+    file = f"{name}-{run}.txt"
+    commit = f"git commit -q {'--no-verify ' * no_verify}-m {name}-{run}"
+    # The index has one lock for both; who finds it taken tries again.
+    command = (
+        f"for n in $(seq 40); do git add -A && {commit} && exit 0;"
+        f" git reset -q; git add {file} && {commit} && exit 0; sleep 0.0$n; done; exit 1"
+    )
+    path = str(Path.cwd() / file)
+    return [
+        calls(Call("Write", {"file_path": path, "content": f"{name} {run}\n"})),
+        calls(Call("Bash", {"command": command, "description": "Commit"})),
+    ]
+
+
+def _mixed(project: Path) -> list[str]:
+    """Return the commits that hold a file of somebody else."""
+    found = []
+    for line in git(project, "log", "--format=%H %s", "--grep", "^\\(ann\\|bob\\)-").splitlines():
+        commit, _, subject = line.partition(" ")
+        files = git(project, "show", "--name-only", "--format=", commit).split()
+        whose = {file.partition("-")[0] for file in files if file.startswith(AGENTS)}
+        if whose - {subject.partition("-")[0]}:
+            found.append(f"{subject}: {files}")
+    return found
+
+
+@pytest.mark.parametrize("no_verify", [False, True])
+def test_no_commit_holds_the_other_agents_file(pair: Pair, no_verify: bool) -> None:
+    project = Path.cwd()
+    assert fleetctl("hooks", "install", "claude", "--yes").status == 0
+    assert fleetctl("guard", "install").status == 0
+    pair.work(
+        {
+            name: [
+                reply for run in range(RUNS) for reply in _commits(name, run, no_verify=no_verify)
+            ]
+            for name in AGENTS
+        }
+    )
+    assert _mixed(project) == []
+    subjects = Counter(git(project, "log", "--format=%s").split())
+    assert {f"{name}-{run}" for name in AGENTS for run in range(RUNS)} <= {*subjects}
+
+
+def test_no_file_is_edited_by_both_at_once(pair: Pair) -> None:
+    project = Path.cwd()
+    hooks = ("hooks", "install", "claude", "--auto-locks", "--enforce-locks", "--yes")
+    assert fleetctl(*hooks).status == 0
+    shared = project / "shared.txt"
+    writes = [calls(Call("Write", {"file_path": str(shared), "content": "x\n"}))] * RUNS
+    shared.unlink(missing_ok=True)
+    pair.work({name: [*writes] for name in AGENTS})
+    told = fleetctl("events", "--json", "--type", "file_modified").json
+    at = [(each["timestamp"], each["agent_id"]) for each in told if "shared.txt" in str(each)]
+    locks = fleetctl("lock", "list", "--all", "--json").json
+    spans = sorted((lock["acquired_at"], lock["released_at"], lock["held_by"]) for lock in locks)
+    assert all(lock["automatic"] for lock in locks)
+    for one, other in itertools.pairwise(spans):
+        assert one[1] <= other[0], spans
+    for when, who in at:
+        assert any(begun <= when <= ended and who == holder for begun, ended, holder in spans)
+    assert at, "nobody wrote"
