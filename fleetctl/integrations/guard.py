@@ -15,7 +15,11 @@ from fleetd.protocol.errors import InvalidState, NotFound
 from .hook_command import quoted
 from .installation import run_program, this_interpreter
 
-HOOKS = ("pre-commit", "prepare-commit-msg")
+_COMMANDS = {
+    "pre-commit": "fleetctl guard check --hook",
+    "prepare-commit-msg": 'fleetctl guard check --hook --message "$1"',
+}
+HOOKS = (*_COMMANDS,)
 BEFORE = ".before-fleetd"
 # What no other end of fleetctl has: a crash must not stop a commit.
 REFUSED = 20
@@ -116,8 +120,7 @@ class Guard:
         python = quoted(this_interpreter("guard"))
         if made is None:
             made = _MADE_DIRECTORY in (_text(self.hooks / name) or "")
-        words = "" if name == HOOKS[0] else ' --message "$1"'
-        words += f" {_TRAILER}" if trailer and name == HOOKS[1] else ""
+        command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == HOOKS[1] else "")
         note = f"{_MADE_DIRECTORY}\n" if made else ""
         return f"""\
 #!/bin/sh
@@ -132,7 +135,7 @@ if [ ! -x "$python" ]; then
     echo "fleetd guard: $python is gone, so the commit was not checked." >&2
     exit 0
 fi
-"$python" -E -P -m fleetctl guard check --hook{words}
+"$python" -E -P -m {command}
 [ $? -ne {REFUSED} ] || exit 1
 """
 
@@ -160,7 +163,12 @@ def _write(path: Path, text: str) -> None:
 
 def _git(directory: Path, *words: str, empty: bool = False) -> str:
     """Return what Git says; raises NotFound outside of a repository, unless it may be empty."""
-    told = run_program(["git", *words], timeout_s=_GIT_S, cwd=str(directory))
+    if not directory.is_dir():
+        raise NotFound(f"There is no directory {directory}.", hint="Name one: --repo DIR")
+    try:
+        told = run_program(["git", *words], timeout_s=_GIT_S, cwd=str(directory))
+    except FileNotFoundError:
+        raise InvalidState("Git is not installed.", hint="Install Git, then try again.") from None
     if told.returncode != 0 and not empty:
         raise NotFound(
             f"{directory} is in no working tree of Git.",

@@ -259,8 +259,8 @@ async def test_directories_and_patterns_are_locked_shared_and_given_back(near: S
         assert "src/**/*.py: shared by you" in await bob.does("locks", file="src/**/*.py")
         refused = await bob.fails("lock", file="src/b.md")
         assert refused.startswith("src/b.md overlaps src/, which is held by alice")
-        assert await alice.does("unlock", file="src/").endswith("src/.")
-        assert await bob.does("unlock", file="src/**/*.py").endswith("src/**/*.py.")
+        assert (await alice.does("unlock", file="src/")).endswith("src/.")
+        assert (await bob.does("unlock", file="src/**/*.py")).endswith("src/**/*.py.")
         assert await bob.does("locks", file="src/a/b.py") == "Nobody holds src/a/b.py."
 
 

@@ -226,6 +226,9 @@ export {mission} --with-prompts
 export {mission} --endpoint http://EVIL
 export EVIL
 usage
+guard status
+guard status --repo EVIL
+guard check --repo EVIL
 usage --by mission
 usage --mission {mission}
 usage --mission {mission} --budget 5usd
