@@ -114,6 +114,8 @@ def fill(old: Old, project: Path) -> None:
         mission_id=mission,
         timeout_ms=604_800_000,
     )
+    kept = {"agent_id": "alice", "mission_id": mission, "timeout_ms": 604_800_000}
+    old.call("lock.acquire", pattern="docs/**/*.md", mode="shared", **kept)
     given = old.call("lock.acquire", file="src/2.py", agent_id="bob", mission_id=mission)
     old.call("lock.release", lock_id=given["id"], agent_id="bob")
     taken = old.call("lock.acquire", file="src/3.py", agent_id="bob", mission_id=mission)
@@ -171,7 +173,9 @@ def _end_others(old: Old, project: Path) -> None:
 
 
 def _hooks(old: Old, directory: Path) -> None:
-    directory.mkdir()
+    other = directory.with_name("other")
+    for tree in (directory, other):
+        (tree / ".git").mkdir(parents=True)
     plan = [
         {"content": "Read", "status": "completed", "activeForm": "Reading"},
         {"content": "Write", "status": "in_progress", "activeForm": "Writing"},
@@ -182,6 +186,10 @@ def _hooks(old: Old, directory: Path) -> None:
         "tool_name": "Write",
         "tool_input": {"file_path": str(directory / "a.py"), "content": "x"},
     }
+    outside = {
+        "tool_name": "Write",
+        "tool_input": {"file_path": str(other / "b.py"), "content": "x"},
+    }
     shell = {"id": "b1", "type": "shell", "status": "running", "command": "make watch"}
     said: list[dict[str, Any]] = [
         {"hook_event_name": "SessionStart", "source": "startup"},
@@ -190,6 +198,7 @@ def _hooks(old: Old, directory: Path) -> None:
         {"hook_event_name": "PostToolUse", **todo, "tool_response": {}},
         {"hook_event_name": "PreToolUse", **edit, "tool_use_id": "t2"},
         {"hook_event_name": "PostToolUse", **edit, "tool_use_id": "t2", "tool_response": {}},
+        {"hook_event_name": "PostToolUse", **outside, "tool_use_id": "t3", "tool_response": {}},
         {"hook_event_name": "PreCompact", "trigger": "auto"},
         {"hook_event_name": "SessionStart", "source": "compact"},
         {"hook_event_name": "Stop", "stop_hook_active": False, "background_tasks": [shell]},
