@@ -1,10 +1,10 @@
 """``fleetctl guard``: hooks of Git that keep agents from committing each other's files."""
 
-import shlex
 import sys
 from pathlib import Path
 
-from fleetd.protocol.errors import FleetError, Unavailable
+from fleetd.protocol.display import shell_word
+from fleetd.protocol.errors import FleetError
 from fleetd.protocol.timestamps import to_ms
 
 from ..args import Namespace, Subparsers, command, group
@@ -15,8 +15,8 @@ from ..integrations import guard
 from ..integrations.guard import REFUSED, Guard
 from ..output import console, tables
 
-# The whole check takes no longer than this before Git goes on.
-CONNECT_S = 1.0
+# A daemon that hangs holds up no commit: each hook waits so long for it.
+CONNECT_S, REPLY_S = 1.0, 2.0
 AT_ONCE = 5_000
 SHOWN = 20
 
@@ -74,12 +74,20 @@ def _run_install(args: Namespace) -> int:
     if not changed:
         console.line(f"The guard is already installed in {console.path(str(found.hooks))}.")
     for each in changed:
-        kept = f"; the hook from before runs first, as {each.path.name}{guard.BEFORE}"
-        also = kept if each.state == "other" or each.before else ""
-        console.line(f"Hook installed: {console.path(str(each.path))}{also}")
+        console.line(f"Hook installed: {console.path(str(each.path))}{_kept(each)}")
     if found.remark:
         console.warn(found.remark)
     return 0
+
+
+def _kept(each: guard.HookFile) -> str:
+    """Return what became of the hook that was there; ``each`` is as it was before."""
+    if each.state != "other" and not each.before:
+        return ""
+    name = f"{each.path.name}{guard.BEFORE}"
+    if each.runs_other:
+        return f"; the hook from before runs first, as {name}"
+    return f"; the one from before is not executable and does not run, as before: {name}"
 
 
 def _names(files: list[guard.HookFile]) -> list[str]:
@@ -115,7 +123,7 @@ def _run_status(args: Namespace) -> int:
         console.print_json({**told, "installed": installed})
         return 0 if installed else 1
     rows = [
-        (each.name, each.state, "yes" if each.before else "no", console.path(str(each.path)))
+        (each.name, each.state, "yes" if each.runs_other else "no", console.path(str(each.path)))
         for each in files
     ]
     tables.table(("HOOK", "STATE", "RUNS ANOTHER", "FILE"), rows)
@@ -136,11 +144,15 @@ def _run_check(args: Namespace) -> int:
         return 1 if verdict.agent_id and verdict.files else 0
     try:
         return _answer_git(args)
-    except Unavailable as error:
-        _say(f"fleetd guard: the commit was not checked. {error.message}")
     except (FleetError, OSError) as error:
-        _say(f"fleetd guard: the commit was not checked: {error}")
+        if _tells(args):
+            _say(f"fleetd guard: the commit was not checked: {error}")
     return 0
+
+
+def _tells(args: Namespace) -> bool:
+    """Whether this is the hook that tells what stops no commit: the one that always runs."""
+    return args.message is not None
 
 
 def _answer_git(args: Namespace) -> int:
@@ -148,13 +160,13 @@ def _answer_git(args: Namespace) -> int:
     root = _guard(args).root
     verdict = _verdict(root)
     if verdict.agent_id is None:
-        if verdict.files and args.message is None:  # once for each commit
+        if verdict.files and _tells(args):
             _say(
                 "fleetd guard: this commit has files that agents work on:", *_listed(verdict.files)
             )
         return 0
     if verdict.files:
-        _refuse(verdict)
+        _refuse(root, verdict)
         return REFUSED
     if args.trailer and args.message and verdict.session_id:
         guard.add_trailer(root, args.message, verdict.session_id)
@@ -169,28 +181,38 @@ def _verdict(root: Path) -> CommitVerdict:
     with Fleet(connect_s=CONNECT_S, restart_s=0) as client:
         for first in range(0, max(len(files), 1), AT_ONCE):
             some = files[first : first + AT_ONCE]
-            verdict = client.call(
-                CommitCheck(worktree=str(root), files=some, agent_id=this_agent())
-            )
-            found += [each for each in verdict.files if not _is_newer(root, each)]
+            asked = CommitCheck(worktree=str(root), files=some, agent_id=this_agent())
+            verdict = client.call(asked, reply_s=REPLY_S)
+            found += verdict.files
     assert verdict is not None  # noqa: S101 - one is always asked for
-    return CommitVerdict(agent_id=verdict.agent_id, session_id=verdict.session_id, files=found)
+    return CommitVerdict(
+        agent_id=verdict.agent_id, session_id=verdict.session_id, files=_uncommitted(root, found)
+    )
 
 
-def _is_newer(root: Path, each: OthersFile) -> bool:
-    """Return whether what is staged is newer than the other agent's change."""
-    if each.lock is not None or each.changed_at is None:
-        return False
-    return guard.committed_since(root, each.file, to_ms(each.changed_at))
+def _uncommitted(root: Path, files: list[OthersFile]) -> list[OthersFile]:
+    """Return the files without those that were committed after the other agent's change."""
+    changed = {
+        each.file: to_ms(each.changed_at) for each in files if not each.lock and each.changed_at
+    }
+    if not changed:
+        return files
+    committed = guard.committed_at(root, min(changed.values()))
+    return [
+        each
+        for each in files
+        if each.file not in changed or committed.get(each.file, 0) <= changed[each.file]
+    ]
 
 
-def _refuse(verdict: CommitVerdict) -> None:
-    names = shlex.join(each.file for each in verdict.files[:SHOWN])
+def _refuse(root: Path, verdict: CommitVerdict) -> None:
+    names = " ".join(shell_word(f":(top,literal){each.file}") for each in verdict.files[:SHOWN])
+    unstage = "git restore --staged" if guard.has_commit(root) else "git rm -q --cached"
     other = verdict.files[0].agent_id
     _say(
         "fleetd guard: this commit is refused, since it has files of other agents:",
         *_listed(verdict.files),
-        f"Leave them out, then commit again: git restore --staged -- {names}",
+        f"Leave them out, then commit again without -a: {unstage} -- {names}",
         f"To ask for them: fleetctl mail send SUBJECT --from {verdict.agent_id} --to {other}",
     )
 
@@ -206,7 +228,7 @@ def _why(each: OthersFile) -> str:
         return f"changed by {each.agent} {console.ago(each.changed_at)}"
     name = each.lock.file
     part = f", with {console.path(name)}" if each.lock.directory else ""
-    return f"locked by {each.agent} until {console.moment(each.lock.expires_at or '')}{part}"
+    return f"locked by {each.agent} {console.lease(each.lock.expires_at)}{part}"
 
 
 def _show(verdict: CommitVerdict) -> None:

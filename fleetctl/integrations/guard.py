@@ -1,16 +1,19 @@
 """Guard: the hooks of Git that ask fleetd whose files a commit has; what was there runs first.
 
 A hook that was there is renamed beside ours, which runs it first, and gets its name back with
-``uninstall``. Nothing but a refusal stops a commit: not a daemon that is away, nor a fleetctl that
-was removed.
+``uninstall``. Many hooks look at ``$0``: a shell script is run with the name that it had, any other
+program through a link of that name. Nothing but a refusal stops a commit: not a daemon that is
+away, nor a fleetctl that was removed.
 """
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetd.protocol.errors import InvalidState, NotFound
+from fleetd.protocol.errors import InvalidState, NotFound, Storage
 
 from .hook_command import quoted
 from .installation import run_program, this_interpreter
@@ -21,6 +24,8 @@ _COMMANDS = {
 }
 HOOKS = (*_COMMANDS,)
 BEFORE = ".before-fleetd"
+_LINKS = "before-fleetd"
+_SHELLS = ("sh", "bash", "dash", "ksh")
 # What no other end of fleetctl has: a crash must not stop a commit.
 REFUSED = 20
 _MARK = "# fleetd guard:"
@@ -38,6 +43,8 @@ class HookFile(NamedTuple):
     """``installed``, ``old``, ``missing``, or ``other`` for a hook that is not ours."""
     before: bool
     """Whether a hook that was there before is kept beside it."""
+    runs_other: bool
+    """Whether one that is not ours runs: Git runs none that is not executable, nor do ours."""
 
 
 class Guard:
@@ -64,7 +71,11 @@ class Guard:
             state = "other"
         else:
             state = "installed" if text == wanted and os.access(path, os.X_OK) else "old"
-        return HookFile(name, path, state, os.path.lexists(f"{path}{BEFORE}"))
+        kept = Path(f"{path}{BEFORE}")
+        before = os.path.lexists(kept)
+        theirs = kept if before else path
+        runs = (before or state == "other") and theirs.is_file() and os.access(theirs, os.X_OK)
+        return HookFile(name, path, state, before, runs)
 
     @property
     def trailer(self) -> bool:
@@ -78,7 +89,10 @@ class Guard:
         if not self.custom:
             return None
         if self.hooks.is_relative_to(self.root):
-            return f"core.hooksPath is {self.hooks}: keep these hooks out of commits."
+            return (
+                f"core.hooksPath is {self.hooks}: keep these hooks out of commits. Other worktrees"
+                " have their own: install the guard there, too."
+            )
         return f"core.hooksPath is {self.hooks}: all repositories with this setting are guarded."
 
     def install(self, *, trailer: bool) -> list[HookFile]:
@@ -95,25 +109,40 @@ class Guard:
                     " again. Nothing was changed.",
                 )
         made = not self.hooks.is_dir()
-        self.hooks.mkdir(parents=True, exist_ok=True)
-        for each in changed:
-            mark = made or _MADE_DIRECTORY in (_text(each.path) or "")
-            if each.state == "other":
-                each.path.rename(f"{each.path}{BEFORE}")
-            _write(each.path, self._script(each.name, trailer=trailer, made=mark))
+        with _writing(self.hooks):
+            self.hooks.mkdir(parents=True, exist_ok=True)
+            for each in changed:
+                mark = made or _MADE_DIRECTORY in (_text(each.path) or "")
+                if each.state == "other":
+                    self._keep(each.path)
+                _write(each.path, self._script(each.name, trailer=trailer, made=mark))
         return changed
+
+    def _keep(self, path: Path) -> None:
+        """Rename the hook that is there; what is no shell script gets a link of its name."""
+        before = path.rename(f"{path}{BEFORE}")
+        if not _is_shell_script(before):
+            links = self.hooks / _LINKS
+            links.mkdir(exist_ok=True)
+            link = links / path.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path("..", before.name))
 
     def uninstall(self) -> list[HookFile]:
         """Remove the hooks, give those from before their names back; return what was ours."""
         ours = [each for each in self.files() if each.state in ("installed", "old")]
         made = any(_MADE_DIRECTORY in (_text(each.path) or "") for each in ours)
-        for each in ours:
-            if each.before:
-                Path(f"{each.path}{BEFORE}").rename(each.path)
-            else:
-                each.path.unlink()
-        if made and not any(self.hooks.iterdir()):
-            self.hooks.rmdir()
+        links = self.hooks / _LINKS
+        with _writing(self.hooks):
+            for each in ours:
+                if each.before:
+                    Path(f"{each.path}{BEFORE}").rename(each.path)
+                else:
+                    each.path.unlink()
+                (links / each.name).unlink(missing_ok=True)
+            for directory in (links, self.hooks) if made else (links,):
+                if directory.is_dir() and not any(directory.iterdir()):
+                    directory.rmdir()
         return ours
 
     def _script(self, name: str, *, trailer: bool, made: bool | None = None) -> str:
@@ -122,13 +151,24 @@ class Guard:
             made = _MADE_DIRECTORY in (_text(self.hooks / name) or "")
         command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == HOOKS[1] else "")
         note = f"{_MADE_DIRECTORY}\n" if made else ""
+        shells = " | ".join(rf"'#!'*[/\ ]{shell}\ *" for shell in _SHELLS)
         return f"""\
 #!/bin/sh
 {_MARK} keeps agents from committing each other's files.
 # To remove it: fleetctl guard uninstall
 {note}before="$0{BEFORE}"
-if [ -x "$before" ]; then
-    "$before" "$@" || exit $?
+if [ -f "$before" ] && [ -x "$before" ]; then
+    read -r first 2>/dev/null <"$before"
+    case "$first " in
+    {shells})
+        ${{first#??}} -c '. "$0{BEFORE}"' "$0" "$@" || exit $?
+        ;;
+    *)
+        named="${{0%/*}}/{_LINKS}/${{0##*/}}"
+        [ -x "$named" ] || named=$before
+        "$named" "$@" || exit $?
+        ;;
+    esac
 fi
 python={python}
 if [ ! -x "$python" ]; then
@@ -140,17 +180,42 @@ fi
 """
 
 
+def _is_shell_script(path: Path) -> bool:
+    """Whether our hooks run a file by its shell; they decide so each time, by the same words."""
+    try:
+        first = path.read_bytes()[:200].split(b"\n")[0].decode("ascii", "replace")
+    except OSError:
+        return False
+    words = first.removeprefix("#!").replace("/", " ").split() if first.startswith("#!") else []
+    return any(word in _SHELLS for word in words)
+
+
 def _text(path: Path) -> str | None:
     """Return what a hook holds, None where there is none; raises InvalidState."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - through links
-            return ""
+        if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116 - through links
+            raise InvalidState(
+                f"{path} is a directory, and Git expects a program there.",
+                hint="Rename it, then try again.",
+            )
         return path.read_text(errors="surrogateescape")
     except FileNotFoundError:
         return "" if path.is_symlink() else None
     except OSError as error:
         raise InvalidState(
             f"{path} cannot be read: {error.strerror}.", hint="Correct that, then try again."
+        ) from error
+
+
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    """Raise Storage for what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise Storage(
+            f"{error.filename or place} cannot be changed: {error.strerror}.",
+            hint="Correct that, then try again.",
         ) from error
 
 
@@ -180,29 +245,52 @@ def _git(directory: Path, *words: str, empty: bool = False) -> str:
 def staged_files(root: Path) -> list[str]:
     """Return the files that differ from the commit before, as paths from the root.
 
-    Of a merge only those that neither side has: what was merged is nobody's work in this tree.
+    Of a merge only those that no side has: what was merged is nobody's work in this tree.
     """
     files = _names(root)
-    merged = run_program(
-        ["git", "rev-parse", "-q", "--verify", "MERGE_HEAD"], timeout_s=_GIT_S, cwd=str(root)
-    )
-    if merged.returncode == 0:
-        there = set(_names(root, "MERGE_HEAD"))
+    for commit in _merged_commits(root) if files else ():
+        there = set(_names(root, commit))
         files = [file for file in files if file in there]
     return files
 
 
 def _names(root: Path, *commit: str) -> list[str]:
-    words = ["git", "diff", "--cached", "--name-only", "--no-renames", "-z", *commit]
-    told = run_program(words, timeout_s=_GIT_S, cwd=str(root))
+    options = ("--name-only", "--no-renames", "--ignore-submodules=none", "-z")
+    told = run_program(
+        ["git", "diff", "--cached", *options, *commit], timeout_s=_GIT_S, cwd=str(root)
+    )
     return [name for name in told.stdout.split("\0") if name]
 
 
-def committed_since(root: Path, file: str, at_ms: int) -> bool:
-    """Return whether a file was committed after a change of it: then what is staged is newer."""
-    words = ["git", "log", "-1", "--format=%ct", "HEAD", "--", file]
+def _merged_commits(root: Path) -> list[str]:
+    """Return what the merge that is under way brings in, one commit or more."""
+    path = root / _git(root, "rev-parse", "--git-path", "MERGE_HEAD")
+    return path.read_text().split() if path.exists() else []
+
+
+def has_commit(root: Path) -> bool:
+    """Return whether the branch has a commit already."""
+    words = ["git", "rev-parse", "-q", "--verify", "HEAD"]
+    return run_program(words, timeout_s=_GIT_S, cwd=str(root)).returncode == 0
+
+
+def committed_at(root: Path, since_ms: int) -> dict[str, int]:
+    """Return when files were committed, in ms, by the newest commit of each since a time.
+
+    That is when the commit was made first: an amended one holds nothing newer for it.
+    """
+    since = f"--since=@{since_ms // 1_000}"
+    words = ["git", "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since]
     told = run_program(words, timeout_s=_GIT_S, cwd=str(root))
-    return told.stdout.strip().isdigit() and int(told.stdout) * 1_000 > at_ms
+    found: dict[str, int] = {}
+    at_ms = 0
+    for field in told.stdout.split("\0"):
+        time, name = field.removeprefix("\x01"), field.removeprefix("\n")
+        if field.startswith("\x01") and time.isdigit():
+            at_ms = int(time) * 1_000
+        elif name:
+            found[name] = max(found.get(name, 0), at_ms)
+    return found
 
 
 def add_trailer(root: Path, message: str, session_id: str) -> None:

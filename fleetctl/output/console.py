@@ -369,6 +369,11 @@ def moment(at: str) -> str:
     return ago(at) if human_readable() else f"at {at}"
 
 
+def lease(until: str | None) -> str:
+    """Return how long a lock holds: ``for 8 min`` on a terminal, else ``until 2026-…``."""
+    return times.lease(until or "", now_ms()) if human_readable() else f"until {until}"
+
+
 def percent_bar(percent: int) -> str:
     """Return ``50%``, on a terminal with a small bar before it."""
     if not human_readable():

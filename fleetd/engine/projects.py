@@ -169,11 +169,12 @@ class Projects:
         self, real: str, root: str | None, repository: Repository | None
     ) -> EditedFile:
         key = machine_key(self._machine, real)
+        linked = repository is not None and repository.linked
         if (configured := self._configured(real)) is not None:
-            return EditedFile(key, f"project:{':'.join(configured)}", configured[1], root)
+            return EditedFile(key, f"project:{':'.join(configured)}", configured[1], root, linked)
         place = self._key_in_repository(repository, real)
         inside = repository.inside(real) if repository else None
-        return EditedFile(key, place or key, inside or real, root)
+        return EditedFile(key, place or key, inside or real, root, linked)
 
     async def here(self, directory: str | None, *, any_place: bool = False) -> Here:
         """Return what files are called in a directory; without one, as from no repository.

@@ -76,6 +76,11 @@ class Repository(msgspec.Struct, frozen=True):
         """Return its first working tree, if it has one: others are made from that."""
         return os.path.dirname(self.common) if self.common.endswith("/.git") else None  # noqa: PTH120
 
+    @property
+    def linked(self) -> bool:
+        """Whether this working tree was made from the first one; a submodule's was not."""
+        return self.first is not None and self.first != self.top
+
 
 class _Known(msgspec.Struct, frozen=True):
     """What was found out about a directory, and what the files it stands in looked like."""

@@ -50,6 +50,16 @@ def escaped(text: str) -> str:
     )
 
 
+def shell_word(text: str) -> str:
+    """Return text as one word of a command line, as ``$'…'`` where characters would not show."""
+    import shlex
+
+    if escaped(text) == text:
+        return shlex.quote(text)
+    literal = text.replace("\\", r"\\").replace("'", r"\'")
+    return f"$'{escaped(literal)}'"
+
+
 def escaped_in_json(text: str) -> str:
     """Return JSON in which those characters are escapes, which say the same."""
     return text if text.isascii() else _invisible().sub(_json_escape, text)

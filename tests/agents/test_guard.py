@@ -118,6 +118,36 @@ def test_no_commit_holds_the_other_agents_file(pair: Pair, no_verify: bool) -> N
     assert {f"{name}-{run}" for name in AGENTS for run in range(RUNS)} <= {*subjects}
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+def test_it_is_the_guard_that_keeps_them_apart(pair: Pair, guarded: bool) -> None:
+    project = Path.cwd()
+    assert fleetctl("hooks", "install", "claude", "--yes").status == 0
+    if guarded:
+        assert fleetctl("guard", "install").status == 0
+    # What one has done, the other one waits for; Git does not look there.
+    wrote, over = project / ".git/wrote", project / ".git/over"
+
+    def waits(file: Path) -> str:
+        return f"for n in $(seq 300); do [ -e {file} ] && break; sleep 0.1; done"
+
+    def works(name: str, command: str) -> list[Reply]:
+        file = {"file_path": str(project / f"{name}-1.txt"), "content": f"{name}\n"}
+        return [
+            calls(Call("Write", file)),
+            calls(Call("Bash", {"command": command, "description": "Go on"})),
+        ]
+
+    commits = "git add -A; git commit -q -m bob-1"
+    pair.work(
+        {
+            "ann": works("ann", f"touch {wrote}; {waits(over)}"),
+            "bob": works("bob", f"{waits(wrote)}; {commits}; touch {over}"),
+        }
+    )
+    assert over.exists()
+    assert bool(_mixed(project)) == (not guarded)
+
+
 def test_no_file_is_edited_by_both_at_once(pair: Pair) -> None:
     project = Path.cwd()
     hooks = ("hooks", "install", "claude", "--auto-locks", "--enforce-locks", "--yes")

@@ -1,6 +1,8 @@
 """``fleetctl guard``: whose files a commit has, asked by the hooks of Git themselves."""
 
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,7 +118,9 @@ def test_an_agent_cannot_commit_what_another_one_holds_or_changed_last(
     assert lines[1].startswith("  src/a.py  locked by alice until ")
     assert lines[1].endswith(", with src/a*")
     assert lines[2].startswith("  src/b.py  changed by alice ")
-    assert "git restore --staged -- src/a.py src/b.py" in lines[3]
+    assert lines[3].endswith(
+        "without -a: git restore --staged -- ':(top,literal)src/a.py' ':(top,literal)src/b.py'"
+    )
     assert "fleetctl mail send SUBJECT --from bob --to alice" in lines[4]
 
     # What is its own goes in: it changed b.py last now, and leaves a.py out.
@@ -137,6 +141,43 @@ def test_the_holder_and_a_subagent_of_its_session_commit(
     alice.run("git add -A")
     assert alice.run("git commit -q -m own")[0] == 0
     assert head(repository) == "own"
+    hook(done, "5e551011-1111", "SessionStart", repository, source="startup")
+    (session,) = [e["id"] for e in done("agent", "list", "--json").json if e["id"] != "alice"]
+    sub = {"agent_id": "sub1", "agent_type": "Explore"}
+    hook(done, "5e551011-1111", "PreToolUse", repository, tool_name="Bash", tool_input={}, **sub)
+    done("lock", "acquire", "lib/", "--agent", session)
+    (repository / "lib").mkdir()
+    (repository / "lib/c.py").write_text("1\n")
+    alice.run("git add -A")
+    subagent = next(e["id"] for e in done("agent", "list", "--json").json if "sub1" in e["id"])
+    assert alice.run("git commit -q -m hers")[0] == 1
+    assert alice.run(f"FLEET_AGENT_ID={subagent} git commit -q -m theirs")[0] == 0
+
+
+def test_what_it_says_to_do_can_be_done(
+    repository: Path, shell: Callable[..., Shell], done: Done
+) -> None:
+    """From any directory, before the first commit, and for any name."""
+    done("guard", "install")
+    shell("alice")
+    done("lock", "acquire", "src/", "--agent", "alice")
+    odd = "src/it's\x1b[31m [1].py"
+    (repository / odd).write_text("1\n")
+    (repository / "mine.py").write_text("1\n")
+    git(repository, "update-ref", "-d", "HEAD")
+    for first in (True, False):
+        bob = shell("bob", repository / "src")
+        bob.run("git add -A ..")
+        status, said = bob.run("git commit -q -m x")
+        assert status == 1
+        assert "\x1b" not in said
+        command = said.splitlines()[-2].partition("without -a: ")[2]
+        assert command.startswith("git rm -q --cached" if first else "git restore --staged")
+        # Names that do not print are in the form of Bash.
+        subprocess.run(["bash", "-c", command], cwd=repository / "src", check=True)
+        assert bob.run("git commit -q -m x")[0] == 0
+        assert git(repository, "ls-files").split() == ["mine.py"]
+        (repository / "mine.py").write_text("2\n")
 
 
 def test_a_person_is_told_and_never_stopped(
@@ -150,7 +191,7 @@ def test_a_person_is_told_and_never_stopped(
     status, said = person.run("git commit -q -m mine")
     assert status == 0
     assert said.splitlines()[0] == "fleetd guard: this commit has files that agents work on:"
-    assert said.splitlines()[1].startswith("  src/a.py  locked by alice until ")
+    assert re.fullmatch(r"  src/a.py  locked by alice until 2\d+-.*Z", said.splitlines()[1])
     assert len(said.splitlines()) == 2
     assert head(repository) == "mine"
 
@@ -164,7 +205,22 @@ def test_without_a_daemon_the_commit_passes_and_says_so(
     alice.run("git add -A")
     status, said = alice.run("git commit -q -m alone")
     assert (status, head(repository)) == (0, "alone")
-    assert "fleetd guard: the commit was not checked. fleetd is not running" in said
+    assert said.count("fleetd guard: the commit was not checked: fleetd is not running") == 1
+
+
+def test_a_daemon_that_hangs_holds_up_no_commit(
+    repository: Path, shell: Callable[..., Shell], done: Done, daemon: Daemon
+) -> None:
+    done("guard", "install")
+    alice = shell("alice")
+    alice.run("git add -A")
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    try:
+        status, said = alice.run("git commit -q -m alone")
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+    assert (status, head(repository)) == (0, "alone")
+    assert said.count("fleetd guard: the commit was not checked: ") == 1
 
 
 def test_a_fleetctl_that_was_removed_or_breaks_stops_no_commit(
@@ -219,6 +275,86 @@ def test_what_was_there_runs_first_and_comes_back_byte_for_byte(
     )
     assert os.readlink(hooks / "prepare-commit-msg") == "../../tools-hook"
     assert done("guard", "uninstall").out == "The guard is not installed here.\n"
+
+
+BY_NAME = """case "$(basename "$0")" in
+pre-commit) echo checked >> ran; [ ! -e refuse ] || exit 3;;
+prepare-commit-msg) ;;
+*) echo "unknown $0"; exit 1;;
+esac
+"""
+PYTHON_BY_NAME = """#!/usr/bin/env python3
+import os, sys
+name = os.path.basename(sys.argv[0])
+if name == "pre-commit":
+    open("ran", "a").write("checked\\n")
+    sys.exit(os.path.exists("refuse"))
+sys.exit(name != "prepare-commit-msg")
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"#!/bin/sh\n{BY_NAME}", f"#!/usr/bin/env bash\nset -e\n{BY_NAME}", PYTHON_BY_NAME],
+    ids=["sh", "bash", "python"],
+)
+def test_a_hook_that_looks_at_its_own_name_is_run_by_it(
+    repository: Path, shell: Callable[..., Shell], done: Done, text: str
+) -> None:
+    """Husky and Overcommit have one program for all hooks."""
+    hooks = repository / ".git/hooks"
+    (hooks / "all").write_text(text)
+    (hooks / "all").chmod(0o755)
+    for name in HOOKS:
+        (hooks / name).symlink_to("all")
+    before = content(hooks)
+    done("guard", "install")
+    person = shell(None)
+    person.run("git add src")
+    assert person.run("git commit -q -m fine") == (0, "")
+    assert (repository / "ran").read_text() == "checked\n"
+    (repository / "refuse").touch()
+    assert person.run("git commit -q --allow-empty -m no")[0] == 1
+    assert head(repository) == "fine"
+    done("guard", "uninstall")
+    assert content(hooks) == before
+    assert sorted(path.name for path in hooks.iterdir() if path.is_dir()) == []
+
+
+def test_a_hook_that_is_not_executable_stays_off(
+    repository: Path, shell: Callable[..., Shell], done: Done
+) -> None:
+    hooks = repository / ".git/hooks"
+    (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
+    (hooks / "pre-commit").chmod(0o644)
+    said = done("guard", "install").out
+    assert "is not executable and does not run, as before: pre-commit.before-fleetd" in said
+    assert "runs first" not in said
+    assert done("guard", "status").out.splitlines()[1].split()[:3] == [
+        "pre-commit",
+        "installed",
+        "no",
+    ]
+    person = shell(None)
+    person.run("git add -A")
+    assert person.run("git commit -q -m fine")[0] == 0
+
+
+def test_what_cannot_be_guarded_is_named(repository: Path, run: Run) -> None:
+    (repository / ".git/hooks/pre-commit").mkdir()
+    refused = run("guard", "install")
+    assert refused.status == 1
+    assert ".git/hooks/pre-commit is a directory, and Git expects a program there." in refused.err
+    (repository / ".git/hooks/pre-commit").rmdir()
+    gone = run("guard", "install", "--repo", "/nowhere/at/all")
+    assert (gone.status, gone.err.splitlines()[0]) == (
+        4,
+        "Error: There is no directory /nowhere/at/all.",
+    )
+    git(repository, "config", "core.hooksPath", "src/a.py/hooks")
+    odd = run("guard", "install")
+    assert odd.status == 1
+    assert "cannot be read: Not a directory." in odd.err
 
 
 def test_a_directory_of_hooks_that_was_made_goes_again(
@@ -280,6 +416,24 @@ def test_a_merge_brings_in_what_others_committed(
     assert "src/a.py" not in said
 
 
+def test_a_merge_of_several_branches_brings_in_all_of_them(
+    repository: Path, shell: Callable[..., Shell], done: Done
+) -> None:
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "files")
+    for name in ("a", "b"):
+        git(repository, "checkout", "-q", "-b", name, "main")
+        (repository / f"src/{name}.py").write_text("side\n")
+        git(repository, "commit", "-q", "-a", "-m", name)
+    git(repository, "checkout", "-q", "main")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "main")
+    done("guard", "install")
+    shell("alice")
+    done("lock", "acquire", "src/", "--agent", "alice")
+    status, said = shell("bob").run("git merge -q -m merged a b")
+    assert (status, head(repository)) == (0, "merged"), said
+
+
 def test_what_was_committed_since_is_nobodys_any_more(
     repository: Path, shell: Callable[..., Shell], done: Done, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,11 +442,33 @@ def test_what_was_committed_since_is_nobodys_any_more(
     edits(done, "alice", repository / "src/a.py")
     alice.run("git add src/a.py")
     # A second later: a commit's time has no fractions.
-    alice.run('GIT_COMMITTER_DATE="$(( $(date +%s) + 2 )) +0000" git commit -q -m hers')
+    alice.run('GIT_AUTHOR_DATE="$(( $(date +%s) + 2 )) +0000" git commit -q -m hers')
     assert head(repository) == "hers"
     (repository / "src/a.py").write_text("by a shell command\n")
     assert bob.run("git commit -q -a -m his")[0] == 0
-    edits(done, "alice", repository / "src/a.py")
+
+
+@pytest.mark.parametrize("again", ["--amend --allow-empty -m reworded", "-m other -- src/b1.py"])
+def test_another_commit_does_not_pass_an_edit_for_committed(
+    repository: Path, shell: Callable[..., Shell], done: Done, again: str
+) -> None:
+    """Neither one that is made anew, nor one of a file whose name matches as a pattern."""
+    for name in ("src/b[1].py", "src/b1.py"):
+        (repository / name).write_text("1\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "all", "--date", "2026-01-01T00:00:00Z")
+    done("guard", "install")
+    shell("alice")
+    bob = shell("bob")
+    (repository / "src/b[1].py").write_text("hers\n")
+    edits(done, "alice", repository / "src/b[1].py")
+    (repository / "src/b1.py").write_text("his\n")
+    later = 'GIT_AUTHOR_DATE="$(( $(date +%s) + 2 )) +0000"'
+    command = f"git commit -q {again}" if "amend" in again else f"{later} git commit -q {again}"
+    assert bob.run(command)[0] == 0
+    status, said = bob.run("git commit -q -a -m steal")
+    assert status == 1
+    assert "src/b[1].py  changed by alice" in said
 
 
 def test_the_session_stands_in_the_message_where_that_was_wanted(

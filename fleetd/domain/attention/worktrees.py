@@ -1,7 +1,8 @@
 """Worktrees: what agents change outside of the work tree in which they began.
 
 An agent that was given a work tree of its own changes files of another one by mistake. It is told
-so once for each other tree. Files in no repository are nobody's tree.
+so once for each other tree. Files in no repository are nobody's tree, and a repository inside of a
+tree belongs to that; a linked work tree inside of it, as agent CLIs make them, is another one.
 """
 
 from collections.abc import Iterable
@@ -35,9 +36,10 @@ def note_outside(
     for file in files:
         edited = ctx.facts.edited.get(file)
         tree = edited.worktree if edited else None
-        if edited is None or tree is None or within(began_in, tree) or here == tree:
+        if edited is None or tree is None or tree in (began_in, here):
             continue
-        found.append((edited.path, tree))
+        if edited.linked or not within(began_in, tree):
+            found.append((edited.path, tree))
     for path, tree in found:
         tx.run(
             "INSERT INTO outside_edits (agent_id, path, worktree, began_in, at, told)"

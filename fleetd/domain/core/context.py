@@ -56,6 +56,8 @@ class EditedFile(msgspec.Struct, frozen=True):
     """The path inside the repository, else the real path."""
     worktree: str | None = None
     """The root of the work tree around it; a real path."""
+    linked: bool = False
+    """Whether that is one of those that ``git worktree add`` makes."""
 
 
 class WorkingTree(msgspec.Struct, frozen=True):

@@ -13,21 +13,25 @@ from . import leases
 PURPOSE = "edit under way"
 
 
-def take(tx: Tx, ctx: Context, agent_id: str, mission_id: str | None, files: Sequence[str]) -> None:
+def take(
+    tx: Tx, ctx: Context, agent_id: str, mission_id: str | None, files: Sequence[str]
+) -> leases.Blocker | None:
     """Take or renew leases on files that an agent changes: on all that are free, or on none.
 
-    The facts have the files' keys. What the agent has locked itself stays as it is.
+    The facts have the files' keys. What the agent has locked itself stays as it is. Returns what
+    one of the files has to wait for, None if nothing.
     """
     mission = find(tx, "mission", mission_id) if mission_id else None
     wanted: list[tuple[leases.LeaseRequest, Row | None]] = []
     for request in _requests(ctx, agent_id, mission, files):
         near, _ = leases.settle(tx, ctx, request.target)
-        if leases.blocker(tx, ctx, request, near) is not None:
-            return
+        if (found := leases.blocker(tx, ctx, request, near)) is not None:
+            return found
         if not any(row["held_by"] == agent_id and not row["automatic"] for row in near.held):
             wanted.append((request, near.own(request)))
     for request, own in wanted:
         leases.take(tx, ctx, request, own, activity=False)
+    return None
 
 
 def _requests(

@@ -29,7 +29,10 @@ _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _CLASS = re.compile(r"(?<!\\)(?:\\\\)*\[")
 # A class of which no range can hold a slash.
 _TAME_CLASS = re.compile(r"\[(?:[A-Za-z0-9_]-[A-Za-z0-9_]|[A-Za-z0-9_])+-?\]")
-_EVERYTHING = {"*", "**"}
+# A name that every name matches, or nearly every one.
+_EVERYTHING = re.compile(r"\**\??\**")
+
+_ESCAPED_SLASH = re.compile(r"(?<!\\)(?:\\\\)*\\(?:/|$)")
 
 # A name of a path as tokens: a character, or one of these.
 _ANY, _ONE = "*", "?"
@@ -75,7 +78,7 @@ class ParsedPattern(Struct, frozen=True):
     @property
     def is_everything(self) -> bool:
         """Whether it covers all files of the directory that it is seen from."""
-        return not self.names and set(self.rest.split("/")) <= _EVERYTHING
+        return not self.names and all(map(_EVERYTHING.fullmatch, self.rest.split("/")))
 
 
 def parse_pattern(text: str) -> ParsedPattern:
@@ -113,6 +116,8 @@ def _check(text: str) -> None:
         raise _refused(text, "it is absolute", "Give it relative to the directory: 'src/**'.")
     if text != text.strip():
         raise _refused(text, "it begins or ends with a blank")
+    if _ESCAPED_SLASH.search(text):
+        raise _refused(text, "it has a backslash before a slash, or at its end")
     if text.startswith(("!", "#")):
         why = {"!": "it excludes files", "#": "it is a comment"}[text[0]]
         raise _refused(text, why, f"For a name that begins so: \\{text[0]}…")

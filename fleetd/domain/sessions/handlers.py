@@ -92,6 +92,8 @@ class HookContext(msgspec.Struct, kw_only=True):
     happened_at: str | None = None
     auto_locks: bool = False
     """Whether edits take leases for the agent."""
+    awaited: tuple[str, str] | None = None
+    """Who waits for a lock that keeps an edit from taking its own, and for which file."""
     met_others: bool = False
     """Whether this hook showed that the agent changed what others did, or another work tree."""
 
@@ -182,8 +184,11 @@ def _is_between_turns(happening: AnyHappening) -> bool:
 
 def _lock_edits(hook: HookContext, files: Sequence[str]) -> None:
     """Lock files for the session's agent: its subagents change them for it."""
-    if hook.auto_locks and files:
-        automatic.take(hook.tx, hook.ctx, hook.leading_id, hook.mission_id, files)
+    if not hook.auto_locks or not files:
+        return
+    found = automatic.take(hook.tx, hook.ctx, hook.leading_id, hook.mission_id, files)
+    if found is not None and found.wait is not None:
+        hook.awaited = found.wait["agent_id"], found.wait["file"]
 
 
 def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:

@@ -45,7 +45,9 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     ``brief`` says that the agent is due a briefing now, ``compacted`` that its window was
     compacted, ``lines`` what else it is to be told.
-    ``known`` says that all of this was recorded before; of a duplicate the agent is told too.
+    ``awaited`` is the agent that waits for a lock on what was about to be edited, and the file
+    that it asked for. ``known`` says that all of this was recorded before; of a duplicate the agent
+    is told too.
     ``repeated`` says that this very delivery came before.
     """
 
@@ -56,6 +58,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     brief: bool = False
     compacted: bool = False
     lines: list[str] = field(default_factory=list)
+    awaited: tuple[str, str] | None = None
 
 
 class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +242,7 @@ def _reply_due(
     """Say what the reply is to hold, where a reply can hold anything."""
     tx, report, agent_id, mission_id = hook.tx, hook.report, hook.agent_id, hook.mission_id
     if not report.injects or delivery.from_spool:
-        return Recorded(agent_id=agent_id, mission_id=mission_id)
+        return Recorded(agent_id=agent_id, mission_id=mission_id, awaited=hook.awaited)
     due = brief = False
     if state == "lost" and mission_id is not None:
         due, wanted = True, sessions.has_briefings(tx, mission_id)
@@ -269,4 +272,5 @@ def _reply_due(
         brief=brief,
         compacted=compacted,
         lines=lines,
+        awaited=hook.awaited,
     )

@@ -6,7 +6,6 @@ in order, through the same door.
 """
 
 import logging
-import shlex
 import time
 from functools import partial
 from typing import Any, Literal
@@ -29,7 +28,7 @@ from ...domain.sessions.sightings import SightingKind
 from ...harness.detect import recognise
 from ...harness.report import Adapter, Answer, Report, SessionStarted, ToolStarted, Unfit
 from ...host import trace
-from ...protocol.display import escaped, quote, shown
+from ...protocol.display import escaped, quote, shell_word, shown
 from ...protocol.errors import FleetError, InvalidState, Storage, Unavailable
 from ...protocol.events import WindowBriefed
 from ...protocol.records import Lock
@@ -372,10 +371,8 @@ async def _denial(
         if not isinstance(call, ToolStarted):
             continue
         for file in call.edits:
-            other = await _others_lock(engine, file, recorded.agent_id, caller)
-            if other is not None:
-                holder = await engine.read(agent_label, other.held_by)
-                reason = _sentence(file, other, holder, recorded.agent_id)
+            reason = await _reason(engine, file, recorded, recorded.agent_id, caller)
+            if reason is not None:
                 # A harness says nothing more about a tool call that was refused.
                 data = {"name": call.tool, "error": reason, "call_id": call.call_id}
                 once = fingerprint(report) if call.call_id else None
@@ -384,6 +381,18 @@ async def _denial(
                 )
                 await engine.handle(failed, caller)
                 return reason
+    return None
+
+
+async def _reason(
+    engine: Engine, file: str, recorded: Recorded, agent_id: str, caller: Caller
+) -> str | None:
+    """Return why an agent must not edit a file now, None when it may."""
+    other = await _others_lock(engine, file, agent_id, caller)
+    if other is not None:
+        return _locked(file, other, await engine.read(agent_label, other.held_by), agent_id)
+    if recorded.awaited is not None:
+        return _awaited(file, *recorded.awaited, agent_id)
     return None
 
 
@@ -405,12 +414,18 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
     return others[0] if others else None
 
 
-def _sentence(file: str, lock: Lock, holder: str, agent_id: str) -> str:
+def _awaited(file: str, waiting: str, awaited: str, agent_id: str) -> str:
+    """Return why an edit got no lock: somebody who waits comes first."""
+    return (
+        f"{waiting} waits for a lock on {escaped(awaited)}, so {escaped(file)} was not edited."
+        f" Continue with other work; fleetctl lock acquire {shell_word(file)} --agent {agent_id}"
+        " --wait-ms 600000 waits for your turn."
+    )
+
+
+def _locked(file: str, lock: Lock, holder: str, agent_id: str) -> str:
     # Its holder wrote the purpose, and a file can have any name: all of it is shown visibly.
-    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shlex.quote(file)
-    if escaped(file) != file:
-        literal = file.replace("\\", r"\\").replace("'", r"\'")
-        name = f"$'{escaped(literal)}'"
+    purpose, name = quote(lock.purpose, PURPOSE_CHARS), shell_word(file)
     return (
         f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
         f" until {lock.expires_at}), so it was not edited. Continue with other work;"

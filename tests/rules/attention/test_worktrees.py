@@ -63,6 +63,20 @@ async def test_what_is_its_own_or_nobodys_is_not_outside(fleet: Fleet, tree: Pat
     assert await outside(fleet) == []
 
 
+async def test_a_work_tree_inside_of_its_own_is_another_one(fleet: Fleet, tree: Path) -> None:
+    nested = fleet.project / ".claude" / "worktrees" / "w"
+    git(fleet.project, "worktree", "add", "-q", str(nested))
+    await hook(fleet, ALICE, "SessionStart", source="startup")
+    assert f"in another one, {nested}." in await edits(fleet, ALICE, nested / "a.py")
+    assert [each.worktree for each in await outside(fleet, ALICE)] == [str(nested)]
+    # Whoever began there is at home there, and nowhere else.
+    await hook(fleet, BOB, "SessionStart", source="startup", cwd=str(nested))
+    assert await edits(fleet, BOB, nested / "b.py", cwd=str(nested)) == ""
+    assert f"in another one, {fleet.project}." in await edits(
+        fleet, BOB, fleet.project / "b.py", cwd=str(nested)
+    )
+
+
 async def test_a_session_that_was_resumed_elsewhere_began_there(fleet: Fleet, tree: Path) -> None:
     await hook(fleet, ALICE, "SessionStart", source="startup")
     await hook(fleet, ALICE, "SessionStart", source="resume", cwd=str(tree))

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from fleetd.config import Locks
 from fleetd.domain.agents.agent_loss import living_processes, process_ended
+from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.lock import LockAcquire, LockCheck, LockRelease
 from fleetd.protocol.requests.mission import MissionUpdate
@@ -123,6 +125,29 @@ async def test_a_file_of_anothers_pattern_is_denied_and_not_taken(fleet: Fleet) 
     assert [lock.id for lock in await fleet.locks()] == [theirs.id]
     await fleet.do(LockRelease(theirs.id, agent(BOB)))
     assert await begins(fleet, ALICE, "src/deep/a.py") == ""
+
+
+async def test_who_waits_for_more_comes_before_an_edit_of_a_part(fleet: Fleet) -> None:
+    await hook(fleet, BOB, "UserPromptSubmit", prompt="Go")
+    await fleet.agents(await fleet.mission(1), "dave", "erin")
+    held_by_dave = await fleet.do(LockAcquire("dave", f"{fleet.project}/src/x.py"))
+    async with trio.open_nursery() as nursery:
+        wanted = LockAcquire("erin", f"{fleet.project}/src/", wait_ms=MINUTE)
+        granted: list[Lock] = []
+
+        async def wait() -> None:
+            granted.append(await fleet.do(wanted))
+
+        nursery.start_soon(wait)
+        await fleet.settle()
+        for session in (ALICE, BOB):
+            refused = await begins(fleet, session, "src/y.py")
+            assert refused.startswith(f"erin waits for a lock on {fleet.project}/src/, so ")
+            assert f"--agent {agent(session)} --wait-ms" in refused
+        assert await begins(fleet, ALICE, "lib/y.py") == ""
+        await fleet.do(LockRelease(held_by_dave.id, "dave"))
+    assert granted[0].held_by == "erin"
+    assert "is locked by erin" in await begins(fleet, ALICE, "src/y.py")
 
 
 async def test_subagents_share_what_edits_of_their_session_took(fleet: Fleet) -> None:

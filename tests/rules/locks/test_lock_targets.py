@@ -1,6 +1,7 @@
 """Locks on directories and patterns, shared locks, and who waits for whom."""
 
 import itertools
+import random
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from fleetd.protocol.requests.lock import (
 from fleetd.protocol.requests.mission import MissionUpdate
 from fleetd.protocol.requests.recovery import RecoveryRestore
 from fleetd.protocol.timestamps import to_ms
+from fleetd.protocol.types import LockMode
 from tests.support import shared_store
 from tests.support.fleet import MINUTE, SECOND, Fleet
 from tests.support.git import git
@@ -137,6 +139,9 @@ async def test_worktrees_share_patterns_only_where_the_mission_says_so(
         ("*", "covers everything"),
         ("./**/*", "covers everything"),
         ("**/", "covers everything"),
+        ("***", "covers everything"),
+        ("?*", "covers everything"),
+        ("**/?*/", "covers everything"),
         ("/src/**", "it is absolute"),
         ("~/src/**", "it is absolute"),
         ("../*.py", "leaves"),
@@ -146,7 +151,8 @@ async def test_worktrees_share_patterns_only_where_the_mission_says_so(
         ("!src/*.py", "it excludes files"),
         ("#*", "it is a comment"),
         ("*.py ", "begins or ends with a blank"),
-        ("src/a*\\", "it matches no file"),
+        ("src/a*\\", "it has a backslash before a slash, or at its end"),
+        ("src\\/a*", "it has a backslash before a slash, or at its end"),
         ("src/[z-a]*", "it matches no file"),
         ("a*b*c*d*.py", r"more than 3 times \*"),
         ("**/a/**/b/**/c/**/d", r"more than 3 times \*\*"),
@@ -467,3 +473,59 @@ def test_a_long_path_is_matched_by_steps_as_a_short_one(pattern: str, path: str)
     assert len(long) > targets.REGEX_CHARS
     matches = GitIgnoreSpec.from_lines([pattern]).match_file(long)
     assert overlap(_target(pattern), Target(path=f"/r/{long}")) == matches
+
+
+async def test_leases_of_two_agents_conflict_exactly_where_their_files_do(
+    repository: Fleet,
+) -> None:
+    """What the indexes find of the other leases is what the patterns say."""
+    draw = random.Random(26)
+    names = [*_PARTS, "a/b", "ab/*", "**/b", "a/**", "a*/?b"]
+    conflicts = 0
+    for _ in range(150):
+        wanted = [draw.choice((*names, "a/", "ab/ba/")) for _ in range(2)]
+        wanted = [each if each != "**" else "**/a" for each in wanted]
+        modes = [draw.choice(("exclusive", "shared")) for _ in range(2)]
+        held = [
+            await repository.do(_lock(repository, "alice", wanted[0], modes[0])),
+            await _tried(repository, _lock(repository, "bob", wanted[1], modes[1])),
+        ]
+        both = _covered(wanted[0]) & _covered(wanted[1])
+        assert (held[1] is None) == (bool(both) and modes != ["shared", "shared"]), wanted
+        conflicts += held[1] is None
+        file = draw.choice(_PATHS)
+        found = await repository.do(LockCheck(f"{repository.project}/{file}"))
+        assert {lock.id for lock in found.locks} == {
+            lock.id
+            for lock, what in zip(held, wanted, strict=True)
+            if lock is not None and file in _covered(what)
+        }, (wanted, file)
+        for lock in filter(None, held):
+            await repository.do(LockRelease(lock.id, lock.held_by))
+    assert 20 < conflicts < 130
+
+
+def _lock(fleet: Fleet, agent: str, what: str, mode: LockMode) -> LockAcquire:
+    is_pattern = "*" in what or "?" in what
+    return LockAcquire(
+        agent,
+        None if is_pattern else what,
+        pattern=what if is_pattern else None,
+        cwd=str(fleet.project),
+        mode=mode,
+        all=True,
+    )
+
+
+async def _tried(fleet: Fleet, request: LockAcquire) -> Lock | None:
+    try:
+        return await fleet.do(request)
+    except LockConflict:
+        return None
+
+
+def _covered(what: str) -> set[str]:
+    """Return the short paths that a lock covers; a name without wildcards is a path."""
+    if "*" in what or "?" in what:
+        return _matched(what)
+    return {path for path in _PATHS if path == what or (what[-1] == "/" and path.startswith(what))}
