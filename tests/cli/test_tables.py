@@ -1,7 +1,7 @@
 """Tables fit the terminal, whatever stands in them, and lose no id."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
@@ -52,6 +52,7 @@ def lines(rows, room):
 
 
 @given(ROWS, st.integers(min_value=24, max_value=200))
+@settings(deadline=None)
 def test_no_line_is_wider_than_the_terminal_and_no_id_is_lost(rows, room):
     left, printed = lines(rows, room)
 
@@ -63,6 +64,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_id_is_lost(rows, room):
 
 
 @given(ROWS)
+@settings(deadline=None)
 def test_where_there_is_room_nothing_is_cut(rows):
     left, printed = lines(rows, None)
 
@@ -72,6 +74,7 @@ def test_where_there_is_room_nothing_is_cut(rows):
 
 
 @given(TEXT, st.integers(min_value=0, max_value=50))
+@settings(deadline=None)
 def test_what_is_cut_fits_and_what_fits_is_not_cut(text, columns):
     for shorten in (cut, cut_middle):
         short = shorten(text, columns)
@@ -119,6 +122,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 @given(st.data(), st.integers(min_value=60, max_value=100))
+@settings(deadline=None)
 def test_every_list_fits_whatever_stands_in_it(name, data, room):
     columns = PRINTED[name]
     first = data.draw(IDS)

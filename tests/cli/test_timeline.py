@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetctl.client import Fleet
@@ -142,6 +142,7 @@ def test_what_hooks_told_late_stands_at_its_own_time():
 
 
 @given(st.text(max_size=200), st.integers(min_value=2, max_value=50), st.sampled_from([None, 2]))
+@settings(deadline=None)
 def test_wrapped_text_fits_and_loses_nothing_but_spaces(text, columns, most):
     lines = wrapped(text, columns, most)
 
@@ -152,6 +153,7 @@ def test_wrapped_text_fits_and_loses_nothing_but_spaces(text, columns, most):
 
 
 @given(st.text(alphabet="ab 漢", max_size=200), st.integers(min_value=2, max_value=20))
+@settings(deadline=None)
 def test_words_that_are_to_be_copied_stay_whole(text, columns):
     lines = wrapped(text, columns, whole_words=True)
 

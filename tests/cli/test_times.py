@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetctl.output import times
@@ -101,5 +101,6 @@ def test_what_is_no_time_is_left_as_it_is(text):
 
 
 @given(st.integers(min_value=-62_135_596_800_000, max_value=253_402_300_799_999))
+@settings(deadline=None)
 def test_times_of_the_wire_are_read_as_the_daemon_reads_them(ms):
     assert times.ms_of(iso(ms)) == ms

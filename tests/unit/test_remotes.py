@@ -1,7 +1,7 @@
 """What clones of one project are called, by whatever URL each has its remote."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetd.engine.repositories import shared_name
@@ -97,6 +97,7 @@ SHORT = st.builds("{}{}:{}".format, st.sampled_from(["", "git@"]), HOSTS, WORDS)
 
 @example("https://A/..git")
 @given(URLS | SHORT | st.text(max_size=40))
+@settings(deadline=None)
 def test_a_name_is_its_own_name(url: str) -> None:
     name = shared_name(url)
     if name is not None:
