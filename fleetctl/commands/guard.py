@@ -12,7 +12,7 @@ from ..client import Fleet
 from ..client.models import CommitCheck, CommitVerdict, OthersFile
 from ..context import cwd, this_agent
 from ..integrations import guard
-from ..integrations.guard import REFUSED, Guard
+from ..integrations.guard import BY_AGENT, REFUSED, Guard
 from ..output import console, tables
 
 # A daemon that hangs holds up no commit: each hook waits so long for it.
@@ -27,8 +27,8 @@ def register(subparsers: Subparsers) -> None:
         subparsers, "guard", "Keep agents from committing each other's files, by hooks of Git."
     )
     summary = (
-        "Add the hooks pre-commit and prepare-commit-msg to a repository. Hooks that are there"
-        " stay and run first."
+        "Add the hooks pre-commit, prepare-commit-msg and reference-transaction to a repository."
+        " Hooks that are there stay and run first."
     )
     install = command(
         actions,
@@ -50,9 +50,15 @@ def register(subparsers: Subparsers) -> None:
         " the commit of an agent would be refused.",
         "  fleetctl guard check",
     )
-    check.flag("--hook", help="answer a hook of Git: a refusal has the exit status 20")
+    check.flag("--hook", help="answer a hook of Git: exit status 20 refuses, 21 allows an agent")
     check.add_argument("--message", metavar="FILE", help="the file with the message of the commit")
     check.flag("--trailer", help="add a line Fleet-Session: ID to the message")
+    check.add_argument(
+        "--commit",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="check a commit that was made instead of the staged files: the branch before, and it",
+    )
     for each in (install, uninstall, status, check):
         each.add_argument(
             "--repo", metavar="DIR", help="a directory of the repository (default: this one)"
@@ -158,7 +164,7 @@ def _tells(args: Namespace) -> bool:
 def _answer_git(args: Namespace) -> int:
     """Say to Git, and to whoever commits, whether the commit may be made."""
     root = _guard(args).root
-    verdict = _verdict(root)
+    verdict = _verdict(root, args.commit)
     if verdict.agent_id is None:
         if verdict.files and _tells(args):
             _say(
@@ -170,12 +176,15 @@ def _answer_git(args: Namespace) -> int:
         return REFUSED
     if args.trailer and args.message and verdict.session_id:
         guard.add_trailer(root, args.message, verdict.session_id)
-    return 0
+    return BY_AGENT
 
 
-def _verdict(root: Path) -> CommitVerdict:
-    """Ask fleetd about the staged files, and leave out what was committed since its change."""
-    files = guard.staged_files(root)
+def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:
+    """Ask fleetd about the files of a commit, by default about what is staged.
+
+    Those that were committed after the other agent's change are left out.
+    """
+    files = guard.committed_files(root, *commit) if commit else guard.staged_files(root)
     found: list[OthersFile] = []
     verdict = None
     with Fleet(connect_s=CONNECT_S, restart_s=0) as client:
@@ -185,24 +194,24 @@ def _verdict(root: Path) -> CommitVerdict:
             verdict = client.call(asked, reply_s=REPLY_S)
             found += verdict.files
     assert verdict is not None  # noqa: S101 - one is always asked for
-    return CommitVerdict(
-        agent_id=verdict.agent_id, session_id=verdict.session_id, files=_uncommitted(root, found)
-    )
+    left = _uncommitted(root, found, commit[1] if commit else None)
+    return CommitVerdict(agent_id=verdict.agent_id, session_id=verdict.session_id, files=left)
 
 
-def _uncommitted(root: Path, files: list[OthersFile]) -> list[OthersFile]:
-    """Return the files without those that were committed after the other agent's change."""
+def _uncommitted(root: Path, files: list[OthersFile], commit: str | None) -> list[OthersFile]:
+    """Return the files without those that were committed after the other agent's change.
+
+    What is not on the disk any more is no newer change: it would undo the other agent's commit.
+    """
     changed = {
         each.file: to_ms(each.changed_at) for each in files if not each.lock and each.changed_at
     }
     if not changed:
         return files
     committed = guard.committed_at(root, min(changed.values()))
-    return [
-        each
-        for each in files
-        if each.file not in changed or committed.get(each.file, 0) <= changed[each.file]
-    ]
+    since = [name for name, at_ms in changed.items() if committed.get(name, 0) > at_ms]
+    newer = {*since} - guard.files_behind(root, since, commit) if since else set()
+    return [each for each in files if each.file not in newer]
 
 
 def _refuse(root: Path, verdict: CommitVerdict) -> None:

@@ -4,6 +4,10 @@ A hook that was there is renamed beside ours, which runs it first, and gets its 
 ``uninstall``. Many hooks look at ``$0``: a shell script is run with the name that it had, any other
 program through a link of that name. Nothing but a refusal stops a commit: not a daemon that is
 away, nor a fleetctl that was removed.
+
+Agents that work in one tree share its index, and one of them can stage a file while another one's
+commit is being made. So the hook of the message leaves a mark with the process of Git, and the one
+of the reference, which Git runs when the commit is there, checks what it really holds.
 """
 
 import os
@@ -21,13 +25,15 @@ from .installation import run_program, this_interpreter
 _COMMANDS = {
     "pre-commit": "fleetctl guard check --hook",
     "prepare-commit-msg": 'fleetctl guard check --hook --message "$1"',
+    "reference-transaction": 'fleetctl guard check --hook --commit "$1" "$2"',
 }
 HOOKS = (*_COMMANDS,)
 BEFORE = ".before-fleetd"
 _LINKS = "before-fleetd"
 _SHELLS = ("sh", "bash", "dash", "ksh")
 # What no other end of fleetctl has: a crash must not stop a commit.
-REFUSED = 20
+REFUSED, BY_AGENT = 20, 21
+_MARKER = ".fleetd-guard-"
 _MARK = "# fleetd guard:"
 _MADE_DIRECTORY = "# The directory of hooks was made for it."
 _TRAILER = "--trailer"
@@ -150,34 +156,94 @@ class Guard:
         if made is None:
             made = _MADE_DIRECTORY in (_text(self.hooks / name) or "")
         command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == HOOKS[1] else "")
-        note = f"{_MADE_DIRECTORY}\n" if made else ""
         shells = " | ".join(rf"'#!'*[/\ ]{shell}\ *" for shell in _SHELLS)
-        return f"""\
+        begin, lines = "", ""
+        if name != HOOKS[0]:
+            begin = f"marker={self._markers()}/{_MARKER}\n"
+        if name == HOOKS[2]:
+            lines = """printf '%s\\n' "$lines" | """
+            begin += _READ_LINES
+        return _SCRIPT.format(
+            mark=_MARK,
+            note=f"{_MADE_DIRECTORY}\n" if made else "",
+            before=BEFORE,
+            begin=begin,
+            shells=shells,
+            lines=lines,
+            links=_LINKS,
+            check=_CHECKS[name].format(
+                python=_PYTHON.format(python=python),
+                command=f'"$python" -E -P -m {command}',
+                refused=REFUSED,
+                by_agent=BY_AGENT,
+            ),
+        )
+
+    def _markers(self) -> str:
+        """Return the directory of marks, as a word of a shell; no mark may lie in a work tree."""
+        common = self.root / _git(self.root, "rev-parse", "--git-common-dir")
+        if self.hooks.is_relative_to(self.root) and not self.hooks.is_relative_to(common):
+            return quoted(str(common.resolve()))
+        return "${0%/*}"
+
+
+_SCRIPT = """\
 #!/bin/sh
-{_MARK} keeps agents from committing each other's files.
+{mark} keeps agents from committing each other's files.
 # To remove it: fleetctl guard uninstall
-{note}before="$0{BEFORE}"
-if [ -f "$before" ] && [ -x "$before" ]; then
+{note}before="$0{before}"
+{begin}if [ -f "$before" ] && [ -x "$before" ]; then
     read -r first 2>/dev/null <"$before"
     case "$first " in
     {shells})
-        ${{first#??}} -c '. "$0{BEFORE}"' "$0" "$@" || exit $?
+        {lines}${{first#??}} -c '. "$0{before}"' "$0" "$@" || exit $?
         ;;
     *)
-        named="${{0%/*}}/{_LINKS}/${{0##*/}}"
+        named="${{0%/*}}/{links}/${{0##*/}}"
         [ -x "$named" ] || named=$before
-        "$named" "$@" || exit $?
+        {lines}"$named" "$@" || exit $?
         ;;
     esac
 fi
+{check}"""
+# Git runs this hook with every change of a branch or a tag; nearly always there is nothing to do.
+_READ_LINES = """\
+marker=$marker$PPID
+[ -e "$before" ] || [ -e "$marker" ] || exit 0
+lines=$(cat)
+"""
+_PYTHON = """\
 python={python}
 if [ ! -x "$python" ]; then
     echo "fleetd guard: $python is gone, so the commit was not checked." >&2
     exit 0
 fi
-"$python" -E -P -m {command}
-[ $? -ne {REFUSED} ] || exit 1
 """
+_CHECKS = {
+    "pre-commit": """\
+{python}{command}
+[ $? -ne {refused} ] || exit 1
+""",
+    # Marks of processes that have ended are of commits that were not made.
+    "prepare-commit-msg": """\
+for old in "$marker"*; do
+    kill -0 "${{old##*-}}" 2>/dev/null || rm -f "$old"
+done
+{python}{command}
+case $? in
+{refused}) exit 1 ;;
+{by_agent}) {{ : >"$marker$PPID"; }} 2>/dev/null ;;
+esac
+exit 0
+""",
+    "reference-transaction": """\
+[ "$1" = prepared ] && [ -e "$marker" ] || exit 0
+rm -f "$marker"
+set -- $lines
+{python}{command}
+[ $? -ne {refused} ] || exit 1
+""",
+}
 
 
 def _is_shell_script(path: Path) -> bool:
@@ -268,6 +334,28 @@ def _merged_commits(root: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+def committed_files(root: Path, before: str, commit: str) -> list[str]:
+    """Return the files that a commit changes, seen from the one before it on the branch.
+
+    Of a merge only those that no side has; ``before`` is all zeros for a first commit.
+    """
+    if not before.strip("0"):
+        return _changed(root, "--root", commit)
+    words = ["git", "rev-list", "--parents", "-n1", commit]
+    _, *parents = run_program(words, timeout_s=_GIT_S, cwd=str(root)).stdout.split()
+    files = _changed(root, before, commit)
+    for parent in parents[1:]:  # what a merge brings in
+        there = set(_changed(root, parent, commit))
+        files = [file for file in files if file in there]
+    return files
+
+
+def _changed(root: Path, *commits: str) -> list[str]:
+    options = ("-r", "--no-commit-id", "--name-only", "--no-renames", "-z")
+    told = run_program(["git", "diff-tree", *options, *commits], timeout_s=_GIT_S, cwd=str(root))
+    return [name for name in told.stdout.split("\0") if name]
+
+
 def has_commit(root: Path) -> bool:
     """Return whether the branch has a commit already."""
     words = ["git", "rev-parse", "-q", "--verify", "HEAD"]
@@ -291,6 +379,25 @@ def committed_at(root: Path, since_ms: int) -> dict[str, int]:
         elif name:
             found[name] = max(found.get(name, 0), at_ms)
     return found
+
+
+def files_behind(root: Path, files: list[str], commit: str | None) -> set[str]:
+    """Return the files of which a commit, or else the index, has not what is on the disk.
+
+    Somebody staged them before they were changed, or took them out of the index.
+    """
+    git = ["git", "--literal-pathspecs"]
+    differs = ["diff", "--name-only", "--no-renames", "-z", *([commit] if commit else [])]
+    there = ["ls-tree", "--name-only", "-z", commit] if commit else ["ls-files", "-z"]
+    changed, known = (
+        run_program([*git, *words, "--", *files], timeout_s=_GIT_S, cwd=str(root)).stdout.split(
+            "\0"
+        )
+        for words in (differs, there)
+    )
+    return {each for each in files if each not in known and os.path.lexists(root / each)} | {
+        *changed
+    }
 
 
 def add_trailer(root: Path, message: str, session_id: str) -> None:

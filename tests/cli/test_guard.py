@@ -17,7 +17,7 @@ from tests.support.git import git
 from tests.support.processes import Daemon, Result
 
 Run = Callable[..., Result]
-HOOKS = ("pre-commit", "prepare-commit-msg")
+HOOKS = ("pre-commit", "prepare-commit-msg", "reference-transaction")
 MINE = "#!/bin/sh\necho mine $# >> ran\n"
 
 
@@ -250,6 +250,8 @@ def test_what_was_there_runs_first_and_comes_back_byte_for_byte(
     target.write_text(MINE)
     target.chmod(0o755)
     (hooks / "prepare-commit-msg").symlink_to("../../tools-hook")
+    (hooks / "reference-transaction").write_text("#!/bin/sh\necho $1 >> refs; cat >> refs\n")
+    (hooks / "reference-transaction").chmod(0o755)
     before = content(repository / ".git")
 
     said = done("guard", "install").out.splitlines()
@@ -260,6 +262,9 @@ def test_what_was_there_runs_first_and_comes_back_byte_for_byte(
     person.run("git add src")
     assert person.run("git commit -q -m both") == (0, "")
     assert (repository / "ran").read_text() == "mine 0\nmine 2\n"
+    told = (repository / "refs").read_text().splitlines()
+    assert [line for line in told if " " not in line] == ["prepared", "committed"]
+    assert told[1].endswith((" HEAD", " refs/heads/main"))
     # A hook that refuses is obeyed.
     (hooks / "pre-commit.before-fleetd").write_text("#!/bin/sh\nexit 3\n")
     assert person.run("git commit -q --allow-empty -m no")[0] == 1
@@ -279,7 +284,7 @@ def test_what_was_there_runs_first_and_comes_back_byte_for_byte(
 
 BY_NAME = """case "$(basename "$0")" in
 pre-commit) echo checked >> ran; [ ! -e refuse ] || exit 3;;
-prepare-commit-msg) ;;
+prepare-commit-msg | reference-transaction) ;;
 *) echo "unknown $0"; exit 1;;
 esac
 """
@@ -289,7 +294,7 @@ name = os.path.basename(sys.argv[0])
 if name == "pre-commit":
     open("ran", "a").write("checked\\n")
     sys.exit(os.path.exists("refuse"))
-sys.exit(name != "prepare-commit-msg")
+sys.exit(name not in ("prepare-commit-msg", "reference-transaction"))
 """
 
 
@@ -448,6 +453,90 @@ def test_what_was_committed_since_is_nobodys_any_more(
     assert bob.run("git commit -q -a -m his")[0] == 0
 
 
+def test_a_file_that_is_being_edited_is_the_agents_already(
+    repository: Path, shell: Callable[..., Shell], done: Done
+) -> None:
+    """The agent CLI says before an edit that it begins, and after it that it is over."""
+    done("guard", "install")
+    bob = shell("bob")
+    session = {"tool_name": "Write", "tool_use_id": "t1"}
+    session["tool_input"] = {"file_path": str(repository / "src/a.py"), "content": "2"}
+    hook(done, "5e551011-1111", "SessionStart", repository, source="startup")
+    bob.run("git add -A")
+    hook(done, "5e551011-1111", "PreToolUse", repository, **session)
+    status, said = bob.run("git commit -q -m early")
+    assert status == 1
+    assert "  src/a.py  changed by claude-5e551011 " in said
+    assert "src/b.py" not in said
+    failed = {**session, "error": "no", "is_interrupt": False}
+    hook(done, "5e551011-1111", "PostToolUseFailure", repository, **failed)
+    assert bob.run("git commit -q -m late")[0] == 0
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_was_staged_while_the_commit_was_made_is_refused_too(
+    repository: Path, shell: Callable[..., Shell], done: Done, first: bool
+) -> None:
+    """Git has the tree of a commit before it runs the hook of the message."""
+    hooks = repository / ".git/hooks"
+    if first:
+        git(repository, "update-ref", "-d", "HEAD")
+    # Meanwhile another agent takes its file out of the index.
+    (hooks / "prepare-commit-msg").write_text(
+        "#!/bin/sh\ngit rm -q --cached --ignore-unmatch src/a.py\n"
+    )
+    (hooks / "prepare-commit-msg").chmod(0o755)
+    done("guard", "install")
+    shell("alice")
+    bob = shell("bob")
+    done("lock", "acquire", "src/a.py", "--agent", "alice")
+    bob.run("git add -A")
+    status, said = bob.run("git commit -q --no-verify -m both")
+    assert status != 0
+    assert "  src/a.py  locked by alice until " in said
+    assert git(repository, "log", "--all", "--format=%s").split() == ([] if first else ["Begin"])
+    # Nothing is left of it, and other changes of branches are nobody's business.
+    assert [path.name for path in hooks.iterdir() if path.name.startswith(".fleetd")] == []
+    bob.run("git restore --staged src/a.py" if not first else "true")
+    assert bob.run("git commit -q -m mine")[0] == 0
+    assert git(repository, "ls-tree", "-r", "--name-only", "HEAD").split() == ["src/b.py"]
+    assert bob.run("git branch other && git reset -q --hard other")[0] == 0
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_commit_that_would_undo_what_another_agent_just_committed_is_refused(
+    repository: Path, shell: Callable[..., Shell], done: Done, new: bool
+) -> None:
+    """The index is from before: of a commit that was made meanwhile it has nothing."""
+    if not new:
+        git(repository, "add", "src/a.py")
+        git(repository, "commit", "-q", "-m", "first", "--date", "2026-01-01T00:00:00Z")
+    done("guard", "install")
+    alice, bob = shell("alice"), shell("bob")
+    (repository / "src/a.py").write_text("hers\n")
+    edits(done, "alice", repository / "src/a.py")
+    bob.run("cp .git/index before && git add src/a.py")
+    alice.run('GIT_AUTHOR_DATE="$(( $(date +%s) + 2 )) +0000" git commit -q -m hers')
+    bob.run("mv before .git/index && git add src/b.py")
+    status, said = bob.run("git commit -q -m his")
+    assert (status, head(repository)) == (1, "hers")
+    assert "  src/a.py  changed by alice" in said
+    assert "src/b.py" not in said
+
+
+def test_an_amended_message_is_no_change_of_what_was_committed(
+    repository: Path, shell: Callable[..., Shell], done: Done
+) -> None:
+    done("guard", "install")
+    bob = shell("bob")
+    bob.run("git add -A")
+    assert bob.run("git commit -q -m both")[0] == 0
+    shell("alice")
+    done("lock", "acquire", "src/a.py", "--agent", "alice")
+    assert bob.run("git commit -q --amend -m reworded")[0] == 0
+    assert head(repository) == "reworded"
+
+
 @pytest.mark.parametrize("again", ["--amend --allow-empty -m reworded", "-m other -- src/b1.py"])
 def test_another_commit_does_not_pass_an_edit_for_committed(
     repository: Path, shell: Callable[..., Shell], done: Done, again: str
@@ -498,7 +587,7 @@ def test_a_hook_that_took_our_place_is_told_and_left(
     done("guard", "install")
     (hooks / "pre-commit").write_text("#!/bin/sh\nexit 0\n")
     state = {each["name"]: each["state"] for each in run("guard", "status", "--json").json["hooks"]}
-    assert state == {"pre-commit": "other", "prepare-commit-msg": "installed"}
+    assert state == {**dict.fromkeys(HOOKS, "installed"), "pre-commit": "other"}
     assert run("guard", "status").status == 1
     refused = run("guard", "install")
     assert refused.status != 0

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+import msgspec
 from msgspec.structs import replace
 
 from ...protocol.requests.commit import CommitCheck, CommitVerdict, OthersFile
@@ -16,6 +17,8 @@ from ..locks import leases
 from ..locks.targets import Target, overlap, parents, target_of
 from .conflicts import HOUR_MS
 from .running import leading_agent
+
+_paths = msgspec.json.Decoder(list[str]).decode
 
 
 def check_commit(tx: Tx, ctx: Context, request: CommitCheck) -> CommitVerdict:
@@ -96,7 +99,10 @@ class _Held:
 
 
 def _changed(tx: Tx, ctx: Context, own: str | None) -> dict[str, Row]:
-    """Return who else changed the files of the working tree last, by their paths."""
+    """Return who else changed the files of the working tree last, by their paths.
+
+    An open call that is about to change a file counts as a change: it may be under way.
+    """
     begin = ctx.facts.worktree_keys[0]
     rows = tx.all(
         "SELECT e.path, e.agent_id, e.at FROM edits e JOIN agents a ON a.id = e.agent_id"
@@ -106,5 +112,18 @@ def _changed(tx: Tx, ctx: Context, own: str | None) -> dict[str, Row]:
         begin=begin,
         end=f"{begin[:-1]}{chr(ord(begin[-1]) + 1)}",
     )
-    newest = {row["path"]: row for row in rows}
+    newest = {row["path"]: row for row in [*rows, *_under_way(tx, ctx)]}
     return {path: row for path, row in newest.items() if row["agent_id"] != own}
+
+
+def _under_way(tx: Tx, ctx: Context) -> Iterator[Row]:
+    """Yield the changes that open calls of living agents are about to make, as edits."""
+    for call in tx.all(
+        "SELECT c.agent_id, c.started_at, c.files_json FROM tool_calls c"
+        " JOIN agents a ON a.id = c.agent_id WHERE c.files_json <> '[]'"
+        f" AND c.started_at >= :since AND a.status IN {LIVING} ORDER BY c.started_at, c.agent_id",
+        since=ctx.at(-HOUR_MS),
+    ):
+        agent_id = leading_agent(tx, call["agent_id"])
+        for path in _paths(call["files_json"]):
+            yield {"path": path, "agent_id": agent_id, "at": call["started_at"]}

@@ -6,6 +6,11 @@ A turn is what an agent does between two prompts of its user. Inside it, tool ca
 its user.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
 from ...protocol.records import Event
 from ..core.context import Context
 from ..core.tx import Tx
@@ -20,8 +25,7 @@ ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 
 def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
     """Keep up what the agent has open, from an event that it just reported."""
-    # The harness's own name of a tool call; calls without one count as the same.
-    call_id = str(event.data.get("call_id") or "")[:200]
+    call_id = _call_id(event.data.get("call_id"))
     if event.type in BEGINS_A_CALL:
         tx.run(
             "INSERT INTO tool_calls (agent_id, call_id, started_at, started_awake_ms)"
@@ -45,6 +49,21 @@ def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
         tx.run(
             "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active'", id=agent_id
         )
+
+
+def note_files(tx: Tx, agent_id: str, call_id: str | None, paths: Iterable[str]) -> None:
+    """Note the files that an open call is about to change."""
+    tx.run(
+        "UPDATE tool_calls SET files_json = :files WHERE agent_id = :agent AND call_id = :call",
+        files=msgspec.json.encode([*paths]).decode(),
+        agent=agent_id,
+        call=_call_id(call_id),
+    )
+
+
+def _call_id(call_id: Any) -> str:
+    """Return the harness's own name of a tool call; calls without one count as the same."""
+    return str(call_id or "")[:200]
 
 
 def end_turn(tx: Tx, agent_id: str) -> None:

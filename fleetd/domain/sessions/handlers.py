@@ -49,7 +49,7 @@ from ..core.ids import find
 from ..core.sql import in_sql
 from ..core.tx import Tx
 from ..events import streams
-from ..liveness import needs
+from ..liveness import needs, open_calls
 from ..liveness.needs import Need
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 from ..liveness.shutdown import ended_with_last_boot
@@ -288,6 +288,8 @@ def _tool_started(hook: HookContext, told: ToolStarted) -> None:
     kind = "command_started" if told.command else "tool_started"
     data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
     hook.append((kind, data | {"task": told.task}))
+    if paths := [e.path for file in told.edits if (e := hook.ctx.facts.edited.get(file))]:
+        open_calls.note_files(hook.tx, hook.agent_id, told.call_id, paths)
     _lock_edits(hook, told.edits)
     if hook.parent is not None and hook.report.subagent is not None:
         _still_runs(hook, hook.report.subagent)
@@ -569,8 +571,8 @@ def _task_of_subagent(hook: HookContext) -> str | None:
     calls = [(at, data) for at, data in calls if "task" in data]
     if not calls:
         return None
-    open_calls = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
-    still = {row["call_id"] for row in open_calls}
+    rows = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
+    still = {row["call_id"] for row in rows}
     taken = running.told_of_subagents(tx, agent_id)
     for at, data in calls:
         task, began = str(data["task"]), str(data.get("happened_at") or at)

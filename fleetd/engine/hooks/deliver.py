@@ -208,9 +208,7 @@ async def _answer(
         return await _answer_request(engine, caller, adapter, report, happened_ms), Recorded()
     live = happened_ms is None
     auto = live and (AUTO in request.args or engine.config.locks.automatic)
-    facts, earlier = await gather_facts(
-        engine, adapter, report, paths, caller if live else None, auto_locks=auto
-    )
+    facts, earlier = await gather_facts(engine, adapter, report, paths, caller if live else None)
     delivery = HookDelivery(
         delivery_id=request.delivery_id,
         report=report,

@@ -94,13 +94,10 @@ async def gather_facts(
     report: Report,
     paths: HookPaths,
     caller: Caller | None,
-    *,
-    auto_locks: bool,
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
     """Gather what else the rules may not look at, and what the transcript tells beside the events.
 
-    ``caller`` is None for a delivery from the spool, whose client has ended. With ``auto_locks``
-    also of files that are only about to be changed.
+    ``caller`` is None for a delivery from the spool, whose client has ended.
     """
     agent = None
     if caller is None:
@@ -126,9 +123,7 @@ async def gather_facts(
         here=Here(root=paths.root or ""),
         transcript_mark=transcript.mark,
         harness_version=transcript.version,
-        edited=await _edited(
-            engine, (*report.happenings, *transcript.earlier), also_begun=auto_locks
-        ),
+        edited=await _edited(engine, (*report.happenings, *transcript.earlier)),
     )
     return facts, transcript.earlier
 
@@ -153,14 +148,14 @@ async def read_transcript(
 
 
 async def _edited(
-    engine: Engine, happenings: tuple[AnyHappening, ...], *, also_begun: bool
+    engine: Engine, happenings: tuple[AnyHappening, ...]
 ) -> dict[str, EditedFile | None]:
-    """Return what the files that a hook says were changed are called."""
+    """Return what the files are called that a hook says were changed, or are about to be."""
     named: list[str] = []
     for each in happenings:
         if isinstance(each, ToolFinished):
             named += each.edited
-        elif also_begun and isinstance(each, ToolStarted):
+        elif isinstance(each, ToolStarted):
             named += each.edits
     files = dict.fromkeys(file for file in named if file.startswith("/"))
     return await engine.projects.edited(files, engine.config.project_ignore) if files else {}

@@ -13,3 +13,6 @@ CREATE TABLE outside_edits (
 );
 CREATE INDEX idx_outside_edits_at ON outside_edits (at);
 CREATE INDEX idx_outside_edits_untold ON outside_edits (agent_id) WHERE told = 0;
+-- The files that an open call is about to change, as a JSON array of the paths of locks.
+ALTER TABLE tool_calls ADD COLUMN files_json TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+CREATE INDEX idx_tool_calls_files ON tool_calls (started_at) WHERE files_json <> '[]';

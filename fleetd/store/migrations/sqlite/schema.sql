@@ -379,9 +379,12 @@ CREATE TABLE tool_calls (
     call_id TEXT NOT NULL,
     started_at TEXT NOT NULL,
     started_awake_ms INTEGER NOT NULL,
+    -- The files that it is about to change, as a JSON array of the paths of locks.
+    files_json TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (agent_id, call_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_tool_calls_age ON tool_calls (started_awake_ms);
+CREATE INDEX idx_tool_calls_files ON tool_calls (started_at) WHERE files_json <> '[]';
 
 -- What an agent's own plan told last, item by item, and the sorties that stand for it.
 CREATE TABLE plan_items (
