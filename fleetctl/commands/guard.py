@@ -222,6 +222,7 @@ def _refuse(root: Path, verdict: CommitVerdict) -> None:
         "fleetd guard: this commit is refused, since it has files of other agents:",
         *_listed(verdict.files),
         f"Leave them out, then commit again without -a: {unstage} -- {names}",
+        "Or name the files that you commit: git commit -- FILE…",
         f"To ask for them: fleetctl mail send SUBJECT --from {verdict.agent_id} --to {other}",
     )
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,11 +76,12 @@ def pair(
 def _commits(name: str, run: int, *, no_verify: bool) -> list[Reply]:
     """Write a file of one's own, then commit whatever is there, or else that file."""
     file = f"{name}-{run}.txt"
-    commit = f"git commit -q {'--no-verify ' * no_verify}-m {name}-{run}"
+    # Not by its subject: the file with the message is shared, too.
+    commit = f"git -c user.name={name} commit -q {'--no-verify ' * no_verify}-m {name}-{run}"
     # The index has one lock for both; who finds it taken tries again.
     command = (
         f"for n in $(seq 40); do git add -A && {commit} && exit 0;"
-        f" git reset -q; git add {file} && {commit} && exit 0; sleep 0.0$n; done; exit 1"
+        f" git add {file} && {commit} -- {file} && exit 0; sleep 0.0$n; done; exit 1"
     )
     path = str(Path.cwd() / file)
     return [
@@ -93,12 +93,12 @@ def _commits(name: str, run: int, *, no_verify: bool) -> list[Reply]:
 def _mixed(project: Path) -> list[str]:
     """Return the commits that hold a file of somebody else."""
     found = []
-    for line in git(project, "log", "--format=%H %s", "--grep", "^\\(ann\\|bob\\)-").splitlines():
-        commit, _, subject = line.partition(" ")
+    for line in git(project, "log", "--format=%H %an").splitlines():
+        commit, _, author = line.partition(" ")
         files = git(project, "show", "--name-only", "--format=", commit).split()
         whose = {file.partition("-")[0] for file in files if file.startswith(AGENTS)}
-        if whose - {subject.partition("-")[0]}:
-            found.append(f"{subject}: {files}")
+        if whose - {author}:
+            found.append(f"{author}: {files}")
     return found
 
 
@@ -115,8 +115,8 @@ def test_no_commit_holds_the_other_agents_file(pair: Pair, no_verify: bool) -> N
             }
         )
         assert _mixed(project) == []
-    subjects = Counter(git(project, "log", "--format=%s").split())
-    assert {f"{name}-{run}" for name in AGENTS for run in range(RUNS)} <= {*subjects}
+    committed = git(project, "ls-files").split()
+    assert {f"{name}-{run}.txt" for name in AGENTS for run in range(RUNS)} <= {*committed}
 
 
 @pytest.mark.parametrize("guarded", [False, True])
@@ -125,8 +125,9 @@ def test_it_is_the_guard_that_keeps_them_apart(pair: Pair, guarded: bool) -> Non
     assert fleetctl("hooks", "install", "claude", "--yes").status == 0
     if guarded:
         assert fleetctl("guard", "install").status == 0
-    # What one has done, the other one waits for; Git does not look there.
-    wrote, over = project / ".git/wrote", project / ".git/over"
+    # What one has done, the other one waits for; Git does not look at these files.
+    wrote, over = project / "wrote.sign", project / "over.sign"
+    (project / ".git/info/exclude").write_text("*.sign\n")
 
     def waits(file: Path) -> str:
         return f"for n in $(seq 300); do [ -e {file} ] && break; sleep 0.1; done"
@@ -138,7 +139,7 @@ def test_it_is_the_guard_that_keeps_them_apart(pair: Pair, guarded: bool) -> Non
             calls(Call("Bash", {"command": command, "description": "Go on"})),
         ]
 
-    commits = "git add -A; git commit -q -m bob-1"
+    commits = "git add -A; git -c user.name=bob commit -q -m bob-1"
     pair.work(
         {
             "ann": works("ann", f"touch {wrote}; {waits(over)}"),

@@ -121,7 +121,8 @@ def test_an_agent_cannot_commit_what_another_one_holds_or_changed_last(
     assert lines[3].endswith(
         "without -a: git restore --staged -- ':(top,literal)src/a.py' ':(top,literal)src/b.py'"
     )
-    assert "fleetctl mail send SUBJECT --from bob --to alice" in lines[4]
+    assert lines[4] == "Or name the files that you commit: git commit -- FILE…"
+    assert "fleetctl mail send SUBJECT --from bob --to alice" in lines[5]
 
     # What is its own goes in: it changed b.py last now, and leaves a.py out.
     edits(done, "bob", repository / "src/b.py")
@@ -171,7 +172,7 @@ def test_what_it_says_to_do_can_be_done(
         status, said = bob.run("git commit -q -m x")
         assert status == 1
         assert "\x1b" not in said
-        command = said.splitlines()[-2].partition("without -a: ")[2]
+        command = said.splitlines()[-3].partition("without -a: ")[2]
         assert command.startswith("git rm -q --cached" if first else "git restore --staged")
         # Names that do not print are in the form of Bash.
         subprocess.run(["bash", "-c", command], cwd=repository / "src", check=True)
