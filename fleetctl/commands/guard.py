@@ -47,7 +47,7 @@ def register(subparsers: Subparsers) -> None:
         "check",
         _run_check,
         "Show the staged files that another agent has locked or changed last. Exit status 1 when"
-        " the commit of an agent would be refused.",
+        " your commit would be refused; a person always gets 0.",
         "  fleetctl guard check",
     )
     check.flag("--hook", help="answer a hook of Git: exit status 20 refuses, 21 allows an agent")
@@ -134,7 +134,7 @@ def _run_status(args: Namespace) -> int:
     ]
     tables.table(("HOOK", "STATE", "RUNS ANOTHER", "FILE"), rows)
     if found.trailer:
-        console.line("Commits of agents get a line Fleet-Session: ID.")
+        console.line("Commits of agents with a session get a line Fleet-Session: ID.")
     if found.remark:
         console.warn(found.remark)
     if not installed:
@@ -167,9 +167,7 @@ def _answer_git(args: Namespace) -> int:
     verdict = _verdict(root, args.commit)
     if verdict.agent_id is None:
         if verdict.files and _tells(args):
-            _say(
-                "fleetd guard: this commit has files that agents work on:", *_listed(verdict.files)
-            )
+            _tell_person(verdict)
         return 0
     if verdict.files:
         _refuse(root, verdict)
@@ -177,6 +175,12 @@ def _answer_git(args: Namespace) -> int:
     if args.trailer and args.message and verdict.session_id:
         guard.add_trailer(root, args.message, verdict.session_id)
     return BY_AGENT
+
+
+def _tell_person(verdict: CommitVerdict) -> None:
+    if named := this_agent():
+        _say(f"fleetd guard: no agent {named} is active, so this counts as the commit of a person.")
+    _say("fleetd guard: this commit has files that agents work on:", *_listed(verdict.files))
 
 
 def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:

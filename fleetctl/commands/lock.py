@@ -1,6 +1,10 @@
 """``fleetctl lock``: leases on files, directories and patterns."""
 
+import os
+from pathlib import Path
 from typing import Any
+
+from fleetd.protocol.errors import NotFound
 
 from ..args import CommandParser, Namespace, Run, Subparsers, command, group, whole_number
 from ..client import Fleet, call
@@ -19,6 +23,7 @@ from ..output import console, tables
 from ..output.tables import Column
 
 WEEK_MS = 7 * 86_400_000
+_HEX_DIGITS = set("0123456789abcdef")
 EXAMPLES = """\
   fleetctl lock acquire src/auth.ts --agent specialist-1
   fleetctl lock acquire src/parser/ --agent specialist-1
@@ -132,15 +137,22 @@ def _absolute_file(file: str) -> str:
 
 
 def _lock_id(client: Fleet, lock: str, agent: str, *, own: bool = True) -> str:
-    """Return the id of a lock that is given by its id, or by what it is on.
+    """Return the id of a lock that is given by its id, or by what it is on; raises NotFound.
 
     Of shared locks it is the agent's own one, or else another one's.
     """
     if lock.startswith("lck-"):
         return lock
     found = client.call(LockList(**_of_target(lock))).locks
+    if not found:
+        if set(lock) <= _HEX_DIGITS:  # the beginning of an id
+            return lock
+        raise NotFound(
+            f"There is no lock on {console.path(lock)}.",
+            hint="Names start at the current directory. fleetctl lock list shows all locks.",
+        )
     found.sort(key=lambda each: (each.held_by == agent) != own)
-    return found[0].id if found else lock
+    return found[0].id
 
 
 def _of_target(named: str) -> dict[str, Any]:
@@ -153,9 +165,12 @@ def _of_target(named: str) -> dict[str, Any]:
 
 def _run_acquire(args: Namespace) -> int:
     here = cwd()
+    target = lock_target(args.file, here, pattern=args.pattern)
+    if "file" in target and "[" in args.file and not os.path.lexists(Path(here, args.file)):
+        console.warn(f"Locking the file {args.file}; to lock a pattern, give --pattern.")
     lock = call(
         LockAcquire(
-            **lock_target(args.file, here, pattern=args.pattern),
+            **target,
             mode="shared" if args.shared else "exclusive",
             all=args.all,
             agent_id=args.agent,

@@ -195,6 +195,10 @@ def test_a_person_is_told_and_never_stopped(
     assert re.fullmatch(r"  src/a.py  locked by alice until 2\d+-.*Z", said.splitlines()[1])
     assert len(said.splitlines()) == 2
     assert head(repository) == "mine"
+    (repository / "src/a.py").write_text("2\n")
+    status, said = person.run("FLEET_AGENT_ID=zoe git commit -q -a -m unknown")
+    assert status == 0
+    assert "no agent zoe is active, so this counts as the commit of a person." in said
 
 
 def test_without_a_daemon_the_commit_passes_and_says_so(
