@@ -1,0 +1,89 @@
+"""History: agents, locks and edits as they were, for the fleet at a moment.
+
+A rule that changes one of them says so here. At the end of its transaction a row is kept with the
+end of the log and the time then; the newest row up to a moment is the state at it. Activity
+prolongs leases and moves when an agent was seen last: the events tell both, and no row keeps it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .context import Context
+from .sql import chunks, inside_of, named_params
+from .tx import Tx
+
+# The ``seq`` since which the history is whole; without it that is the beginning of the log.
+KNOWN_FROM = "fleet_from"
+_AGENT = (
+    *("role", "harness", "session_id", "mission_id", "cwd", "status", "registered_at"),
+    *("last_seen_at", "succeeded_by", "machine", "needs", "needs_since", "needs_text"),
+    "needs_reset_at",
+)
+_LOCK = (
+    *("mission_id", "purpose", "acquired_at", "expires_at", "timeout_ms", "fencing_token"),
+    *("status", "orphaned_at", "mode", "automatic"),
+)
+_EDIT = ("place", "file", "at")
+
+
+def agent_changed(tx: Tx, *agent_ids: str | None) -> None:
+    """Keep what agents are like once this transaction is over."""
+    tx.touched.setdefault("agents", {}).update(dict.fromkeys(filter(None, agent_ids)))
+
+
+def lock_touched(tx: Tx, lock_id: str) -> None:
+    """Keep what a lock is like once this transaction is over."""
+    tx.touched.setdefault("locks", {})[lock_id] = None
+
+
+def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:
+    """Keep the edits of an agent that were noted in this transaction."""
+    tx.touched.setdefault("edits", {}).update(dict.fromkeys((agent_id, path) for path in paths))
+
+
+def keep(tx: Tx, ctx: Context) -> None:
+    """Write the rows of what changed in this transaction: a statement for each kind of record."""
+    for table, ids in tx.touched.items():
+        if table == "edits":
+            _keep_edits(tx, [*ids])
+            continue
+        noun, columns = {"agents": ("agent", _AGENT), "locks": ("lock", _LOCK)}[table]
+        for some in chunks([*ids]):
+            into = f"{noun}_history ({noun}_id, seq, changed_at"
+            source = f"id, {_end(tx)}, :now"
+            where = f"id IN ({inside_of('id', some)})"
+            params = named_params("id", some) | {"now": ctx.now}
+            _insert(tx, into, source, columns, f"{table} WHERE {where}", params)
+    tx.touched.clear()
+
+
+def _keep_edits(tx: Tx, edits: list[tuple[str, str]]) -> None:
+    of_agent: dict[str, list[str]] = {}
+    for agent_id, path in edits:
+        of_agent.setdefault(agent_id, []).append(path)
+    for agent_id, paths in of_agent.items():
+        for some in chunks(paths):
+            where = f"agent_id = :agent AND path IN ({inside_of('id', some)})"
+            params = named_params("id", some) | {"agent": agent_id}
+            into = "edit_history (agent_id, path, seq"
+            source = f"agent_id, path, {_end(tx)}"
+            _insert(tx, into, source, _EDIT, f"edits WHERE {where}", params)
+
+
+def _end(tx: Tx) -> str:
+    return ":end" if tx.log_end else "(SELECT coalesce(max(seq), 0) FROM events)"
+
+
+def _insert(
+    tx: Tx, into: str, source: str, columns: Sequence[str], rows: str, params: dict[str, Any]
+) -> None:
+    """Write rows as they are now; the same ones again where they changed twice at one moment."""
+    if tx.log_end:
+        params = params | {"end": tx.log_end}
+    names, key = ", ".join(columns), into.partition("(")[2]
+    changed = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    tx.run(
+        f"INSERT INTO {into}, {names}) SELECT {source}, {names} FROM {rows}"
+        f" ON CONFLICT ({key}) DO UPDATE SET {changed}",
+        **params,
+    )
