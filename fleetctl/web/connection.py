@@ -43,10 +43,16 @@ Handler = Callable[[WebRequest, "Reply"], Awaitable[None]]
 
 
 class Reply:
-    """The response to one request: sent as a whole, or begun and written in pieces."""
+    """The response to one request: sent as a whole, or begun and written in pieces.
 
-    def __init__(self, http: h11.Connection, send: Callable[[bytes], Awaitable[None]]) -> None:
+    The one to HEAD has no body, whatever it says of it.
+    """
+
+    def __init__(
+        self, http: h11.Connection, send: Callable[[bytes], Awaitable[None]], method: str = ""
+    ) -> None:
         self.begun = False
+        self._has_body = method != "HEAD"
         self._http = http
         self._send = send
 
@@ -62,7 +68,7 @@ class Reply:
         if close:
             headers.append(("Connection", "close"))
         data = self._head(response.status, headers)
-        if response.body:
+        if response.body and self._has_body:
             data += self._http.send(h11.Data(data=response.body))
         await self._send(data + self._http.send(h11.EndOfMessage()))
 
@@ -186,7 +192,7 @@ class Connection:
             raise broken
 
     async def _run_handler(self, request: WebRequest) -> None:
-        reply = Reply(self._http, self._send)
+        reply = Reply(self._http, self._send, request.method)
         try:
             await self._handle(request, reply)
         except (SlowClient, trio.BrokenResourceError, trio.ClosedResourceError):

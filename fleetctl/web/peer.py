@@ -12,6 +12,7 @@ import trio
 from fleetd.protocol.errors import Denied
 
 _TABLES = {socket.AF_INET: "/proc/net/tcp", socket.AF_INET6: "/proc/net/tcp6"}
+ROOT = 0
 _LOCAL, _REMOTE, _UID = 1, 2, 7
 
 
@@ -22,7 +23,7 @@ def check_user(sock: trio.socket.SocketType) -> None:
     is asked.
     """
     uid = _uid(sock)
-    if uid not in (None, os.getuid(), 0):
+    if uid not in (None, os.getuid(), ROOT):
         raise Denied(
             f"The request comes from another user of this computer (uid {uid}).",
             hint="Open the link as the user who ran fleetctl web.",
