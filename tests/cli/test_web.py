@@ -199,6 +199,17 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(home: Path, run: Run, pri
     assert not private.exists()
 
 
+@pytest.mark.parametrize(
+    "words", [("--service", "--open"), ("run", "--json"), ("run", "--open"), ("walk",)]
+)
+def test_words_that_do_not_go_together_are_refused(
+    home: Path, run: Run, words: tuple[str, ...], private: Path
+) -> None:
+    result = run("web", *words)
+    assert result.status == 2
+    assert not private.exists()
+
+
 @pytest.mark.parametrize("port", ["-1", "65536", "http", ""])
 def test_a_port_that_is_none_is_a_usage_error(home: Path, run: Run, port: str) -> None:
     assert run("web", "--port", port).status == 2
