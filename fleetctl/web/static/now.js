@@ -100,11 +100,9 @@ function needs(waiting, data, names) {
       h("p", { class: "need-where" },
         agent.mission_id && h("span", { class: "part" }, missionLink(agent.mission_id, agent.mission)),
         place(agent, names)),
-      h("p", { class: "hint" },
-        h("span", {},
-          agent.needs === "limit" && agent.reset_at
-            ? ["It goes on at ", clock(agent.reset_at), "."]
-            : ADVICE[agent.needs]))));
+      h("p", { class: "hint" }, agent.needs === "limit" && agent.reset_at
+        ? ["It goes on at ", clock(agent.reset_at), "."]
+        : ADVICE[agent.needs])));
   return panel("Needs a person",
     rows.length ? h("ul", { class: "needs" }, rows) : empty("No agent waits for a person."),
     { id: "needs", count: rows.length });
