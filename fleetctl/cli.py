@@ -35,6 +35,7 @@ GROUPS = {
     "everyday": {
         "status": "show agents and missions, and what waits for you",
         "watch": "show the same live in the terminal",
+        "web": "show the fleet in a browser",
         "attention": "show the agents that need you, and how to get there",
         "notify": "tell you when an agent needs you",
         "usage": "show the tokens that agents took, and what they cost",

@@ -228,6 +228,7 @@ class AsyncFleet:
 
     ``async with AsyncFleet() as fleet`` connects at once and closes at its end; ``path`` is another
     socket than the user's own. A daemon that is not there then is waited for ``away_s`` seconds.
+    Without ``connect`` the first call connects, and fails where there is no daemon.
     When the daemon is restarted, it connects again and sends what was not answered again, for up to
     ``restart_s`` seconds. A call that is cancelled leaves the others
     whole; whether the daemon acted on it is not known.
@@ -242,10 +243,12 @@ class AsyncFleet:
         connect_s: float = CONNECT_S,
         restart_s: float = RESTART_S,
         away_s: float = 0.0,
+        connect: bool = True,
     ) -> None:
         self._path = default_socket() if path is None else tidy(os.fspath(path))
         self._connect_s = connect_s
         self._away_s = away_s
+        self._connects = connect
         self._restart_s = restart_s
         self._protocol = RpcProtocol()
         self._connecting = trio.StrictFIFOLock()
@@ -253,10 +256,11 @@ class AsyncFleet:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        transport = await self._connect_first()
+        transport = await self._connect_first() if self._connects else None
         self._lifetime = trio.open_nursery()
         self._nursery = await self._lifetime.__aenter__()
-        self._adopt(transport)
+        if transport is not None:
+            self._adopt(transport)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -336,7 +340,8 @@ class AsyncFleet:
         try:
             return await self._open(trio.current_time() + self._connect_s)
         except Unavailable:
-            if not wait_for_restart or self._nursery is None:
+            # One that was never there does not restart.
+            if not wait_for_restart or self._nursery is None or self._connection is None:
                 raise
             deadline = trio.current_time() + self._restart_s
             return await reconnect(self._open, TrioTransport(), deadline)

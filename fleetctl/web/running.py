@@ -1,0 +1,221 @@
+"""One server for each daemon: a second one finds the first by a private socket.
+
+A lock tells whether one runs, since a socket outlives a server that was killed. The socket gives
+links, to processes of this user only.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import trio
+
+from fleetd.host import permissions, socket_place
+from fleetd.protocol.errors import FleetError, InvalidState, Unavailable
+from fleetd.protocol.framing import credentials
+
+from ..client.transport import try_dial
+
+# How long one that was just started may take until it answers.
+START_S = 5.0
+PAUSE_S = 0.05
+ANSWER_BYTES = 4_096
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class RunningServer(msgspec.Struct, frozen=True):
+    """A server that runs, with a new link to it.
+
+    ``url`` has no token where only the server was asked for. ``socket`` is the one that it listens
+    on, None for a port.
+    """
+
+    pid: int
+    version: str
+    url: str
+    ssh: str
+    socket: str | None = None
+    service: bool = False
+
+
+def private_socket(daemon_socket: str) -> Path:
+    """Return where the server for a daemon gives links; raises InvalidState where that cannot be.
+
+    Several daemons may have their sockets in one directory.
+    """
+    path = Path(daemon_socket)
+    path = path.with_name(f"{path.stem}-web.sock")
+    try:
+        socket_place.check_socket_length(path)
+    except socket_place.PathRefused as error:
+        raise InvalidState(str(error), hint="A socket path must fit the kernel's limit.") from error
+    return path
+
+
+class Claim:
+    """The right to be the server for a daemon, until the process ends."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self._handle = handle
+        self._made: tuple[int, int] | None = None
+
+    def listener(self) -> trio.SocketListener:
+        """Return a listener at the private socket; one of a server that was killed is replaced."""
+        self.path.unlink(missing_ok=True)
+        sock = unix_listener(self.path)
+        self._made = _identity(self.path)
+        return sock
+
+    def release(self) -> None:
+        """Let another process be the server."""
+        if self._made is not None and _identity(self.path) == self._made:
+            self.path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+
+def unix_listener(path: Path) -> trio.SocketListener:
+    """Return a listener at a path that is free, for this user only; raises InvalidState."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The mode must be right when the name appears; a chmod would come too late.
+    umask = os.umask(0o177)
+    try:
+        sock.bind(os.fspath(path))
+        sock.listen()
+    except OSError as error:
+        sock.close()
+        raise InvalidState(
+            f"The socket {path} cannot be created: {error.strerror or error}.",
+            hint="Name a path in a directory of your own.",
+        ) from error
+    finally:
+        os.umask(umask)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def find_or_claim(path: Path) -> RunningServer | Claim:
+    """Return the server that runs, or the right to be it; of several that start one gets it.
+
+    Raises InvalidState for a directory that others may write to, Unavailable for a server that
+    does not answer.
+    """
+    _check_directory(path)
+    until = time.monotonic() + START_S
+    while (claim := _try_to_claim(path)) is None:
+        if (found := ask(path, new_link=True)) is not None:
+            return found
+        if time.monotonic() > until:
+            raise Unavailable(
+                f"Another fleetctl web runs{_holder(path)} and does not answer.",
+                hint="End that process, then try again.",
+            )
+        time.sleep(PAUSE_S)
+    return claim
+
+
+async def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) -> Claim:
+    """Return the right to be the server, once no other one runs."""
+    _check_directory(path)
+    told = False
+    while (claim := _try_to_claim(path)) is None:
+        if not told and (found := ask(path)) is not None:
+            told = True
+            on_wait(found)
+        await trio.sleep(1.0)
+    return claim
+
+
+def ask(path: Path, *, new_link: bool = False) -> RunningServer | None:
+    """Return the server that runs, with a link that works once if wanted; None without one."""
+    try:
+        sock = try_dial(path, START_S)
+    except FleetError:
+        return None
+    if sock is None:
+        return None
+    data = b""
+    try:
+        sock.settimeout(START_S)
+        sock.sendall(b"link\n" if new_link else b"state\n")
+        while len(data) <= ANSWER_BYTES and (more := sock.recv(ANSWER_BYTES)):
+            data += more
+        return msgspec.json.decode(data, type=RunningServer)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    finally:
+        sock.close()
+
+
+async def answer(stream: trio.SocketStream, tell: Callable[[bool], RunningServer]) -> None:
+    """Answer one process that asks at the private socket; ``tell`` gets whether it wants a link."""
+    with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+        uid, _ = credentials(stream.socket)
+        if uid != os.getuid():
+            return
+        with trio.move_on_after(START_S):
+            line = await stream.receive_some(16)
+            if line:
+                await stream.send_all(msgspec.json.encode(tell(line == b"link\n")))
+
+
+def _check_directory(path: Path) -> None:
+    """Make the directory of the socket if it is missing; raise InvalidState for an unsafe one."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        problem = permissions.weakness(path.with_name(path.name + ".lock"))
+    except OSError as error:
+        problem = f"{path.parent} cannot be used: {error.strerror}"
+    if problem is not None:
+        raise InvalidState(
+            f"{problem}.", hint="Set FLEET_SOCKET to a path in a directory of your own."
+        )
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_suffix(".lock")
+
+
+def _try_to_claim(path: Path) -> Claim | None:
+    """Return the claim, None while another process has it; the lock's file is never removed."""
+    place = _lock_path(path)
+    try:
+        handle = os.open(place, _FLAGS, 0o600)
+    except OSError as error:
+        raise InvalidState(
+            f"The lock file {place} cannot be opened: {error.strerror}.",
+            hint=f"Look at it: ls -l {place}",
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return None
+        raise InvalidState(
+            f"The lock file {place} cannot be locked: {error.strerror}.",
+            hint="Set FLEET_SOCKET to a path on a local disk.",
+        ) from error
+    with suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return Claim(path, handle)
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError, ValueError):
+        return f" (pid {int(_lock_path(path).read_text('ascii'))})"
+    return ""

@@ -1,0 +1,56 @@
+"""The server: listens, and keeps to the limit of connections."""
+
+import trio
+
+from fleetd.protocol.errors import LimitExceeded
+
+from .connection import Connection, Handler, Limits
+
+
+class Server:
+    """Answers the clients of some listeners, a bounded number at a time."""
+
+    def __init__(self, handle: Handler, limits: Limits | None = None) -> None:
+        self._handle = handle
+        self._limits = limits or Limits()
+        self._connections: set[Connection] = set()
+        self._refused: set[Connection] = set()
+
+    async def take(self, stream: trio.SocketStream) -> None:
+        """Answer one client until it leaves; whoever calls this closes the stream."""
+        connection = Connection(stream, self._handle, self._limits)
+        if not self._has_room():
+            await self._refuse(connection)
+            return
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    def _has_room(self) -> bool:
+        """Return whether one more client has a place, made by closing one that is idle."""
+        if len(self._connections) < self._limits.connections:
+            return True
+        idle = [each for each in self._connections if each.idle_since is not None]
+        if not idle:
+            return False
+        longest = min(idle, key=lambda each: each.idle_since or 0.0)
+        longest.scope.cancel()
+        self._connections.discard(longest)
+        return True
+
+    async def _refuse(self, connection: Connection) -> None:
+        """Say why; when many are refused at a time, close those that come then."""
+        if len(self._refused) >= self._limits.connections:
+            return
+        self._refused.add(connection)
+        try:
+            await connection.refuse(
+                LimitExceeded(
+                    f"{self._limits.connections} connections are open already.",
+                    hint="Close other pages of the fleet, then load this one again.",
+                )
+            )
+        finally:
+            self._refused.discard(connection)
