@@ -34,6 +34,8 @@ from ..service.install import ServiceRemoval
 from ..service.notify_unit import NotifyRemoval
 from ..service.process import STOP_UNITS
 from ..service.systemd import SERVICE
+from ..service.user_unit import UnitRemoval
+from ..service.web_unit import WebRemoval
 
 if TYPE_CHECKING:
     from fleetd.config import Config, Loaded
@@ -162,9 +164,9 @@ def register(subparsers: Subparsers) -> None:
         subparsers,
         "uninstall",
         run,
-        "Remove fleetd's hooks, MCP entries, completions and notifications, and its service or its "
-        "daemon in the background. The data stays, except with --delete-data. Run it again to "
-        "retry a failed removal.",
+        "Remove fleetd's hooks, MCP entries, completions, notifications and web server, and its "
+        "service or its daemon in the background. The data stays, except with --delete-data. Run "
+        "it again to retry a failed removal.",
         "  fleetctl uninstall --dry-run\n  fleetctl uninstall\n"
         "  fleetctl uninstall --yes --delete-data",
     )
@@ -188,7 +190,8 @@ def run(args: Namespace) -> int:
     plan.add("launcher of hooks", _launcher)
     for shell in shells.SHELLS:
         plan.add(f"completions for {shell}", partial(_completions, shell))
-    plan.add("notifications", _notifications)
+    plan.add("notifications", partial(_unit, "notifications", NotifyRemoval))
+    plan.add("web server", partial(_unit, "web server", WebRemoval))
     plan.add("fleetd", _daemon)
     if args.delete_data:
         plan.removals += _data(settings)
@@ -232,10 +235,10 @@ def _completions(shell: str) -> Iterator[UninstallStep]:
         yield UninstallStep(f"completions for {shell}", file.where, partial(shells.remove, file))
 
 
-def _notifications() -> Iterator[UninstallStep]:
-    removal = NotifyRemoval()
+def _unit(what: str, planned: Callable[[], UnitRemoval]) -> Iterator[UninstallStep]:
+    removal = planned()
     if removal:
-        yield UninstallStep("notifications", ", ".join(removal.shown()), removal.carry_out)
+        yield UninstallStep(what, ", ".join(removal.shown()), removal.carry_out)
 
 
 def _daemon() -> Iterator[UninstallStep]:

@@ -25,6 +25,7 @@ EDITED = ".edited"
 _MARKS = {
     "daemon": "Written by fleetctl daemon install; its own text has the digest",
     "notify": "Written by fleetctl notify install; its own text has the digest",
+    "web": "Written by fleetctl web install; its own text has the digest",
 }
 _MARKED = re.compile(rf"(?:{'|'.join(_MARKS.values())}) ([0-9a-f]{{16}})")
 

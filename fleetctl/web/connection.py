@@ -6,6 +6,7 @@ A client that does not finish its request, or does not read, is closed.
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ import trio
 
 from fleetd.protocol.errors import FleetError, Internal, InvalidRequest, LimitExceeded
 
-from .messages import JSON, Headers, Response, WebRequest, error_response
+from .messages import Headers, Response, WebRequest, error_response
+from .peer import check_user
 from .security import HEADERS
 
 # A client has so long to take each piece of a response.
@@ -41,10 +43,16 @@ Handler = Callable[[WebRequest, "Reply"], Awaitable[None]]
 
 
 class Reply:
-    """The response to one request: sent as a whole, or begun and written in pieces."""
+    """The response to one request: sent as a whole, or begun and written in pieces.
 
-    def __init__(self, http: h11.Connection, send: Callable[[bytes], Awaitable[None]]) -> None:
+    The one to HEAD has no body, whatever it says of it.
+    """
+
+    def __init__(
+        self, http: h11.Connection, send: Callable[[bytes], Awaitable[None]], method: str = ""
+    ) -> None:
         self.begun = False
+        self._has_body = method != "HEAD"
         self._http = http
         self._send = send
 
@@ -60,7 +68,7 @@ class Reply:
         if close:
             headers.append(("Connection", "close"))
         data = self._head(response.status, headers)
-        if response.body:
+        if response.body and self._has_body:
             data += self._http.send(h11.Data(data=response.body))
         await self._send(data + self._http.send(h11.EndOfMessage()))
 
@@ -127,26 +135,21 @@ class Connection:
             with trio.move_on_after(self._limits.idle_s) as waiting:
                 return await self._read_head(waiting)
         except h11.RemoteProtocolError as error:
-            status = error.error_status_hint
-            await self._send_error(_of_protocol(error), HTTPStatus(status))
+            await self._send_error(_of_protocol(error), HTTPStatus(error.error_status_hint))
             return None
-        if self.idle_since is None:
+        if self._buffered():
             late = InvalidRequest("The request was not complete in time.", hint="Send it again.")
             await self._send_error(late, HTTPStatus.REQUEST_TIMEOUT)
         return None
 
     async def _read_head(self, waiting: trio.CancelScope) -> WebRequest | None:
-        while True:
-            event = self._http.next_event()
-            if isinstance(event, h11.Request):
-                self.idle_since = None
-                return self._request(event)
-            if event is not h11.NEED_DATA:
-                return None
+        while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._buffered() and self.idle_since is not None:
                 self.idle_since = None
                 waiting.deadline = trio.current_time() + self._limits.head_s
             await self._receive()
+        self.idle_since = None
+        return self._request(event) if isinstance(event, h11.Request) else None
 
     def _request(self, head: h11.Request) -> WebRequest:
         """Return a request; one with a body is known by it, and the body is not read."""
@@ -159,7 +162,8 @@ class Connection:
             headers.setdefault(name.decode(), []).append(value.decode("latin-1"))
         path, _, query = head.target.decode().partition("?")
         has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
-        return WebRequest(head.method.decode(), path, query, headers, has_body)
+        check = partial(check_user, self._stream.socket)
+        return WebRequest(head.method.decode(), path, query, headers, has_body, check)
 
     async def _receive(self) -> None:
         """Take in what comes next, as much as the head of a request may have."""
@@ -188,7 +192,7 @@ class Connection:
             raise broken
 
     async def _run_handler(self, request: WebRequest) -> None:
-        reply = Reply(self._http, self._send)
+        reply = Reply(self._http, self._send, request.method)
         try:
             await self._handle(request, reply)
         except (SlowClient, trio.BrokenResourceError, trio.ClosedResourceError):

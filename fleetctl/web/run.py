@@ -3,54 +3,22 @@
 import errno
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
 from fleetd import __version__
-from fleetd.protocol.errors import InvalidParams, InvalidState
+from fleetd.protocol.errors import InvalidState
 
 from ..client import AsyncFleet
 from . import api, running
+from .place import HOSTS, Place
 from .routes import Routes
 from .running import Claim, RunningServer
 from .security import KeyRing
 from .server import Server
-
-PORT = 8722
-HOSTS = {"127.0.0.1": "127.0.0.1", "::1": "[::1]", "localhost": "127.0.0.1"}
-"""The addresses that the server may listen on, each as an URL has it."""
-
-
-class Place(NamedTuple):
-    """Where the server listens: at a port of an address, or at a Unix socket."""
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    socket: Path | None = None
-
-    @property
-    def url(self) -> str:
-        """Return the address of the page, as a browser on this computer or behind ssh has it."""
-        return f"http://{HOSTS[self.host]}:{self.port}/"
-
-    @property
-    def ssh(self) -> str:
-        """Return the command that leads to it from another computer."""
-        far = self.socket or f"{HOSTS[self.host]}:{self.port}"
-        return f"ssh -L {self.port}:{far} HOST"
-
-
-def checked_host(host: str) -> str:
-    """Return an address of this computer alone; raises InvalidParams for another."""
-    if host not in HOSTS:
-        raise InvalidParams(
-            f"fleetctl web listens on this computer only, and {host!r} may be reached by others.",
-            hint=f"From another computer: {Place().ssh}",
-        )
-    return host
 
 
 async def serve(
@@ -67,7 +35,7 @@ async def serve(
     taken.
     """
     keys = KeyRing()
-    listeners, place = await _listeners(place)
+    listeners, place = _listeners(place)
 
     def tell(new_link: bool) -> RunningServer:
         token = f"#token={keys.new_token(trio.current_time())}" if new_link else ""
@@ -97,42 +65,57 @@ async def serve(
             place.socket.unlink(missing_ok=True)
 
 
-async def _listeners(place: Place) -> tuple[list[trio.SocketListener], Place]:
+def _listeners(place: Place) -> tuple[list[trio.SocketListener], Place]:
     """Return the listeners, and the place with the port that it got."""
     if place.socket is not None:
         if place.socket.is_socket() and _is_stale(place.socket):
             place.socket.unlink()
         return [running.unix_listener(place.socket)], place
-    address = HOSTS[place.host].strip("[]")
     try:
-        listeners = await trio.open_tcp_listeners(place.port, host=address)
+        listener = _tcp_listener(place)
     except OSError as error:
         hint = "A port below 1024 belongs to the system." if error.errno == errno.EACCES else ""
         raise InvalidState(
-            f"Port {place.port} of {address} cannot be used: {_reason(error)}.",
+            f"Port {place.port} of {HOSTS[place.host]} cannot be used: {_reason(error)}.",
             hint=hint or "fleetctl web --port 0 picks one that is free.",
         ) from error
-    return listeners, place._replace(port=listeners[0].socket.getsockname()[1])
+    return [listener], place._replace(port=listener.socket.getsockname()[1])
+
+
+def _tcp_listener(place: Place) -> trio.SocketListener:
+    """Return a listener without what trio's own function looks up and imports for names of hosts.
+
+    Raises OSError.
+    """
+    address = HOSTS[place.host].strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A port whose last connections have just ended is free.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, place.port))
+        sock.listen()
+    except OSError:
+        sock.close()
+        raise
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
 def _reason(error: OSError) -> str:
-    """Return why a port cannot be used; a message of several lines has its cause at its end."""
     if error.errno == errno.EADDRINUSE:
         return "another program listens there"
-    return os.strerror(error.errno) if error.errno else str(error)
+    return error.strerror or str(error)
 
 
 def _is_stale(path: Path) -> bool:
     """Return whether nobody listens at a socket any more."""
-    import socket
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         return probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED
 
 
 def _signals() -> list[signal.Signals]:
-    """Return the signals that end the server; those that were switched off, as by nohup, stay so."""
+    """Return the signals that end the server, but for those that were switched off, as by nohup."""
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [each for each in wanted if signal.getsignal(each) is not signal.SIG_IGN]
 

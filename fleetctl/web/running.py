@@ -25,6 +25,7 @@ from ..client.transport import try_dial
 # How long one that was just started may take until it answers.
 START_S = 5.0
 PAUSE_S = 0.05
+WAIT_S = 1.0
 ANSWER_BYTES = 4_096
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -127,7 +128,7 @@ def find_or_claim(path: Path) -> RunningServer | Claim:
     return claim
 
 
-async def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) -> Claim:
+def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) -> Claim:
     """Return the right to be the server, once no other one runs."""
     _check_directory(path)
     told = False
@@ -135,7 +136,7 @@ async def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) ->
         if not told and (found := ask(path)) is not None:
             told = True
             on_wait(found)
-        await trio.sleep(1.0)
+        time.sleep(WAIT_S)
     return claim
 
 
@@ -176,7 +177,7 @@ def _check_directory(path: Path) -> None:
     """Make the directory of the socket if it is missing; raise InvalidState for an unsafe one."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        problem = permissions.weakness(path.with_name(path.name + ".lock"))
+        problem = permissions.weakness(_lock_path(path))
     except OSError as error:
         problem = f"{path.parent} cannot be used: {error.strerror}"
     if problem is not None:

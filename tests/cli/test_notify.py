@@ -291,9 +291,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(home: Path, which: str) -> No
     from fleetctl.service.notify_unit import UNIT, rendered
     from fleetctl.service.spec import this_spec
 
-    path = Path(__file__).parents[2] / "systemd" / UNIT
+    path = Path(__file__).parents[2] / "systemd" / UNIT.name
     if which == "rendered":
-        path = home / UNIT
+        path = home / UNIT.name
         path.write_text(rendered(this_spec()))
     verify = [str(ANALYZE), "verify", "--user", str(path)]
     security = [str(ANALYZE), "security", "--user", "--offline=yes", "--no-pager"]

@@ -1,0 +1,59 @@
+"""The systemd user unit of ``fleetctl web run``."""
+
+from ..args import Namespace
+from ..web.place import Place
+from . import systemd, user_unit
+from .install import InstallReport
+from .manager import ServiceState
+from .spec import ServiceSpec, this_spec
+from .user_unit import UnitRemoval, UserUnit
+
+UNIT = UserUnit(
+    name="fleet-web.service",
+    group="web",
+    title="the web server",
+    by_hand="fleetctl web",
+    on="The web server runs as a service. fleetctl web prints a link.",
+    missing="The service of the web server is not installed.",
+)
+
+
+def rendered(spec: ServiceSpec, place: Place) -> str:
+    """Return the text of the unit for an installation, with the place where it listens."""
+    words = ["--socket", str(place.socket)] if place.socket else ["--host", place.host]
+    words += ["--port", str(place.port)]
+    runtime = systemd.word(str(spec.socket.parent)) if spec.socket else "%t/fleet"
+    writable = [runtime, *([systemd.word(str(place.socket.parent))] if place.socket else [])]
+    settings = {
+        "ExecStartPre": [f"+/usr/bin/env mkdir -p -m 0700 {runtime}"],
+        "ReadWritePaths": [f"-{each}" for each in dict.fromkeys(writable)],
+    }
+    return UNIT.rendered(spec, ("web", "run", *words), settings)
+
+
+def state() -> ServiceState:
+    """Return how the unit stands."""
+    return UNIT.state()
+
+
+def install(args: Namespace, place: Place) -> InstallReport:
+    """Write the unit and start it.
+
+    Raises Cancelled and InvalidParams from the question, InvalidState without systemd.
+    """
+    UNIT.check_manager()
+    at = f"the socket {place.socket}" if place.socket else place.url
+    text = rendered(this_spec(), place)
+    return UNIT.install(args, text, begins=[f"This shows the fleet at {at}"])
+
+
+class WebRemoval(UnitRemoval):
+    """What goes with the web server: its unit."""
+
+    def __init__(self) -> None:
+        super().__init__(UNIT)
+
+
+def uninstall(args: Namespace) -> InstallReport:
+    """Stop the unit, and remove it; raises Cancelled from the question."""
+    return user_unit.uninstall(args, UNIT, WebRemoval())
