@@ -109,6 +109,9 @@ class _EventFields:
         if name == "silence":
             ms = self._data.get("inactivity_duration_ms")
             return duration(ms) if isinstance(ms, int) else ""
+        if name == "waited":
+            ms = self._data.get("waited_ms")
+            return duration(ms) if isinstance(ms, int) else ""
         if name == "need":
             return _NEEDS.get(str(self._data.get("needs")), "waits")
         if name == "ending":

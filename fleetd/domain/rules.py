@@ -12,6 +12,7 @@ from .notes import notes
 from .recovery import handoff, restore
 from .sessions import record
 from .snapshots import codec, snapshots, triggers
+from .timeline import fleet, timeline
 from .usage import budgets
 
 __all__ = ["KINDS"]

@@ -473,7 +473,7 @@ class OnBehalf:
         def work(tx: Tx) -> T:
             ctx = engine.context(self._caller, facts, begun)
             result = rule(tx, ctx, *args, **named)
-            if tx.changes:
+            if tx.changes or tx.touched:
                 settle(tx, ctx)
             return result
 

@@ -163,6 +163,13 @@ _LOCKS = (
         repeated=_AGAIN,
     ),
     EventType(
+        "lock_wait_ended",
+        ("{who} waited {waited} for {file}", ", which {waited_for} held"),
+        activity=False,
+        shown="live",
+        refreshes=(),
+    ),
+    EventType(
         "lock_conflicted",
         ("{wanted_by} did not get {file} back: {held_by} holds it",),
         "red",

@@ -246,6 +246,18 @@ class LockRenewed(LockEvent, frozen=True, kw_only=True):
     """A holder renewed its lease."""
 
 
+class LockWaitEnded(Payload, frozen=True, kw_only=True):
+    """An agent waited for a lock for a second or more: it has it now, or its client gave up.
+
+    ``waited_for`` held the lock when the wait began. ``lock_id`` is null if the client gave up.
+    """
+
+    file: str
+    waited_ms: int
+    waited_for: str | None = None
+    lock_id: str | None = None
+
+
 class LockReleased(LockEvent, frozen=True, kw_only=True):
     """A holder released its lock or left properly."""
 

@@ -23,6 +23,7 @@ from .requests import (
     sortie,
     stats,
     system,
+    timeline,
     usage,
 )
 
@@ -44,6 +45,7 @@ _NOUNS = (
     recovery,
     handoff,
     stats,
+    timeline,
     report,
     usage,
     hook,

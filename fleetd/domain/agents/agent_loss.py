@@ -16,6 +16,7 @@ from ..cluster.membership import stranded_agents, unheard_for
 from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.history import agent_changed
 from ..core.mappers import lock_of
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
@@ -192,6 +193,7 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
         awake=ctx.awake_ms,
         id=row["id"],
     )
+    agent_changed(tx, row["id"])
     if last is not None and paused:
         set_need(tx, ctx, row["id"], Need("finished"), last["timestamp"])
     else:

@@ -29,6 +29,7 @@ from ...protocol.types import Role
 from ..core.changes import lock_orphaned
 from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
+from ..core.history import agent_changed
 from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.observers import agent_left, store_arrived
@@ -81,6 +82,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
         awake=ctx.awake_ms,
         machine=ctx.machine,
     )
+    agent_changed(tx, request.agent_id)
     row = find(tx, "agent", request.agent_id)
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
@@ -181,6 +183,8 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
         machine=ctx.machine,
         id=row["id"],
     )
+    if row["status"] == "lost" and row["pid"] is None:
+        agent_changed(tx, row["id"])
     if row["status"] == "lost" and row["pid"] is None and row["succeeded_by"] is None:
         forget_need(tx, ctx, row)
     return _get(tx, row["id"])
@@ -189,6 +193,7 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
 def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
     """Note that an agent needs nobody any more, by its row of before."""
     tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
+    agent_changed(tx, row["id"])
     tell_no_need(tx, ctx, row)
 
 
@@ -260,6 +265,7 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
         "UPDATE agents SET status = 'gone', pid = NULL, pid_started = NULL WHERE id = :id",
         id=row["id"],
     )
+    agent_changed(tx, row["id"])
     agent_left(tx, ctx, row["id"])
 
 
@@ -268,6 +274,7 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     if row["pid"] is not None:
         triggers.on_agent_died(tx, ctx, row["id"], reason)
     tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    agent_changed(tx, row["id"])
     end_turn(tx, row["id"])
     mission, agent = row["mission_id"], row["id"]
     emit(tx, ctx, AgentLost(reason=reason), mission_id=mission, agent_id=agent)
@@ -287,6 +294,7 @@ def replace_agent(tx: Tx, ctx: Context, row: Row, successor: str) -> None:
     reason = f"its work was handed over to {successor}"
     triggers.on_agent_left(tx, ctx, row["id"], reason)
     tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
+    agent_changed(tx, row["id"])
     end_turn(tx, row["id"])
     emit(tx, ctx, AgentLost(reason=reason), mission_id=row["mission_id"], agent_id=row["id"])
     agent_left(tx, ctx, row["id"])
@@ -297,6 +305,7 @@ def return_agent(tx: Tx, ctx: Context, row: Row, status: str) -> bool:
     if row["status"] != "lost" or row["pid"] is None or not ctx.is_here(row):
         return False
     tx.run("UPDATE agents SET status = :status WHERE id = :id", status=status, id=row["id"])
+    agent_changed(tx, row["id"])
     # Its process may have ended meanwhile: then it is lost at once.
     tx.after_commit(WatchProcess(row["id"], row["pid"], row["pid_started"]))
     return True
@@ -311,6 +320,7 @@ def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:
         reason=one_line(reason),
         id=row["id"],
     )
+    agent_changed(tx, row["id"])
     needs = AgentNeeds(needs="lost", text=one_line(reason))
     emit(tx, ctx, needs, mission_id=row["mission_id"], agent_id=row["id"])
 

@@ -18,6 +18,7 @@ from ...protocol.requests.attention import (
 from ...protocol.timestamps import iso, to_ms
 from ..cluster.membership import agent_label
 from ..core.context import Context, EditedFile
+from ..core.history import files_edited
 from ..core.ids import find
 from ..core.observers import file_edited
 from ..core.registry import method
@@ -62,6 +63,7 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
             for each in edited.values()
         ],
     )
+    files_edited(tx, agent_id, [*edited])
     _prune(tx, ctx, agent_id)
     return _note_conflicts(tx, agent_id, at)
 
@@ -229,6 +231,11 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
         since=ctx.at(-HOUR_MS),
         most=MOST,
     )
+    return conflicts_among(ctx, rows, whose)
+
+
+def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> list[EditConflict]:
+    """Return the conflicts of edits, the newest first, each the last of its agent and path."""
     # Where Git did not answer in time for one of two agents, the path still tells.
     places: dict[str, str] = {
         row["path"]: row["place"] for row in rows if row["place"] != row["path"]

@@ -7,7 +7,7 @@ from ...protocol.requests.attention import AgentState, AttentionList, Doing, Pla
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
-from ..core.event_log import data_of, nth_newest_position, position, position_before
+from ..core.event_log import LOG_END, data_of, nth_newest_position, position, position_before
 from ..core.ids import find
 from ..core.sql import LIVING, Where, in_sql
 from ..core.tx import Row, Tx
@@ -47,16 +47,17 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[Age
     They are without branch and worktree.
     """
     asking, wishes = _asking(tx, ctx), _wishes(tx)
-    rows = [_with_wish(_with_subagents(ctx, row, asking), wishes) for row in _agents(tx, request)]
+    found = _agents(tx, request)
+    rows = [with_wish(with_subagents(ctx.now_ms, row, asking), wishes) for row in found]
     if request.waiting:
         rows = [row for row in rows if row["needs"] is not None and row["needs"] not in AT_EASE]
-    rows.sort(key=lambda row: _urgency(ctx, row))
+    rows.sort(key=lambda row: urgency(ctx.now_ms, row))
     shown = rows[: request.limit]
     hour = position_before(tx, iso(ctx.now_ms - HOUR_MS), position(tx)) if shown else 0
     return [_state(tx, row, hour) for row in shown], len(rows) - len(shown)
 
 
-def _urgency(ctx: Context, row: Row) -> tuple[int, int, str]:
+def urgency(now_ms: int, row: Row) -> tuple[int, int, str]:
     """Return what agents are sorted by: the rank of what they need, since when, and the name.
 
     Who waits for longest comes first, but of the lost ones the newest: nobody waits there.
@@ -64,7 +65,7 @@ def _urgency(ctx: Context, row: Row) -> tuple[int, int, str]:
     since_ms = to_ms(row["needs_since"] or row["last_seen_at"])
     if row["needs"] != "lost":
         return _RANKS.get(row["needs"], _WORKS), since_ms, row["id"]
-    long_lost = since_ms < ctx.now_ms - DAY_MS
+    long_lost = since_ms < now_ms - DAY_MS
     return _LONG_LOST if long_lost else _RANKS["lost"], -since_ms, row["id"]
 
 
@@ -95,7 +96,12 @@ def _asking(tx: Tx, ctx: Context) -> dict[tuple[str, str], Row]:
         f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.needs IN {in_sql(MID_TURN)}"
         " AND s.subagent <> ''",
     )
-    rows.sort(key=lambda row: _urgency(ctx, row), reverse=True)
+    return most_urgent(ctx.now_ms, rows)
+
+
+def most_urgent(now_ms: int, rows: list[Row]) -> dict[tuple[str, str], Row]:
+    """Return what subagents wait for, the most urgent of each session by harness and session."""
+    rows.sort(key=lambda row: urgency(now_ms, row), reverse=True)
     return {(row["harness"], row["session_id"]): row for row in rows}
 
 
@@ -105,7 +111,7 @@ def _wishes(tx: Tx) -> dict[str, Row]:
     return {row["agent_id"]: row for row in rows}
 
 
-def _with_wish(row: Row, wishes: dict[str, Row]) -> Row:
+def with_wish(row: Row, wishes: dict[str, Row]) -> Row:
     """Return an agent's row with the hand-off that it asks for, unless it needs more by itself."""
     wish = wishes.get(row["id"])
     if wish is None or (row["needs"] is not None and row["needs"] not in AT_EASE):
@@ -119,12 +125,12 @@ def _with_wish(row: Row, wishes: dict[str, Row]) -> Row:
     }
 
 
-def _with_subagents(ctx: Context, row: Row, asking: dict[tuple[str, str], Row]) -> Row:
+def with_subagents(now_ms: int, row: Row, asking: dict[tuple[str, str], Row]) -> Row:
     """Return an agent's row with what a subagent waits for, if that is more urgent."""
     inner = asking.get((row["harness"], row["session_id"]))
     if inner is None or row["status"] == "lost":
         return row
-    if _urgency(ctx, inner)[0] >= _urgency(ctx, row)[0]:
+    if urgency(now_ms, inner)[0] >= urgency(now_ms, row)[0]:
         return row
     return row | {name: inner[name] for name in _NEED}
 
@@ -133,7 +139,7 @@ def _state(tx: Tx, row: Row, hour: int) -> AgentState:
     """Return what is told of an agent; an ``hour`` ago the log was at that position."""
     floor = nth_newest_position(tx, row["id"], LOOKED_BACK)
     works, more = running.living(tx, row["id"])
-    doing = _doing(tx, row["id"], floor)
+    doing = last_done(tx, row["id"], floor)
     used = _window(tx, row)
     return AgentState(
         agent_id=row["id"],
@@ -144,12 +150,12 @@ def _state(tx: Tx, row: Row, hour: int) -> AgentState:
         since=row["needs_since"] or (doing.since if doing else row["registered_at"]),
         text=row["needs_text"],
         reset_at=row["needs_reset_at"],
-        prompted_at=_prompted_at(tx, row["id"], floor),
+        prompted_at=last_prompted(tx, row["id"], floor),
         mission_id=row["mission_id"],
         mission=one_line(row["mission_title"]),
         doing=doing,
         step=_step(tx, row),
-        files_changed=_files_changed(tx, row["id"], max(floor, hour)),
+        files_changed=count_files(tx, row["id"], max(floor, hour)),
         window_tokens=used["window_tokens"],
         window_size=used["window_size"],
         cwd=row["cwd"],
@@ -173,12 +179,14 @@ def _window(tx: Tx, agent: Row) -> Row:
     return found or {"window_tokens": None, "window_size": None}
 
 
-def _doing(tx: Tx, agent_id: str, floor: int) -> Doing | None:
+def last_done(tx: Tx, agent_id: str, floor: int, end: int = LOG_END) -> Doing | None:
+    """Return the last thing that an agent did between two positions of the log."""
     rows = tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :id AND seq > :floor"
-        f" AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 2",
+        f" AND seq <= :end AND type IN {in_sql(_DOINGS)} ORDER BY seq DESC LIMIT 2",
         id=agent_id,
         floor=floor,
+        end=end,
     )
     if not rows:
         return None
@@ -191,12 +199,14 @@ def _doing(tx: Tx, agent_id: str, floor: int) -> Doing | None:
     return Doing(what=what, text=text or "", since=row["timestamp"], ended=ended)
 
 
-def _prompted_at(tx: Tx, agent_id: str, floor: int) -> str | None:
+def last_prompted(tx: Tx, agent_id: str, floor: int, end: int = LOG_END) -> str | None:
+    """Return when a person last spoke to an agent between two positions of the log."""
     found: str | None = tx.value(
-        "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :floor"
+        "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :floor AND seq <= :end"
         " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
         id=agent_id,
         floor=floor,
+        end=end,
     )
     return found
 
@@ -217,12 +227,13 @@ def _step(tx: Tx, agent: Row) -> PlanStep | None:
     return PlanStep(number=row["number"], total=agent["total_sorties"], title=title)
 
 
-def _files_changed(tx: Tx, agent_id: str, since: int) -> int:
-    """Return how many files an agent changed after a position of the log."""
+def count_files(tx: Tx, agent_id: str, since: int, end: int = LOG_END) -> int:
+    """Return how many files an agent changed between two positions of the log."""
     rows = tx.all(
-        "SELECT data_json FROM events WHERE agent_id = :id AND seq > :since"
+        "SELECT data_json FROM events WHERE agent_id = :id AND seq > :since AND seq <= :end"
         " AND type = 'file_modified'",
         id=agent_id,
         since=since,
+        end=end,
     )
     return len({file for row in rows if isinstance(file := data_of(row).get("file"), str)})

@@ -58,20 +58,26 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
 @method(MissionAt)
 def at(tx: Tx, ctx: Context, request: MissionAt) -> MissionMoment:
     """Return the state of a mission at a moment."""
-    if (request.time is None) == (request.seq is None):
+    refuse_two(request.time, request.seq)
+    mission = find(tx, "mission", request.mission_id)
+    return state_at(tx, ctx, mission, find_moment(tx, ctx, request.time, request.seq))
+
+
+def refuse_two(time: str | None, seq: int | None) -> None:
+    """Refuse a request that names its moment twice, or not at all; raises InvalidParams."""
+    if (time is None) == (seq is None):
         raise InvalidParams(
             "Neither time nor seq says which moment."
-            if request.time is None
+            if time is None
             else "time and seq exclude each other.",
             hint="Give one of them.",
             field="time",
         )
-    mission = find(tx, "mission", request.mission_id)
-    if request.time is None:
-        moment = _after_event(tx, request.seq or 0)
-    else:
-        moment = _at_time(tx, ctx, request.time)
-    return state_at(tx, ctx, mission, moment)
+
+
+def find_moment(tx: Tx, ctx: Context, time: str | None, seq: int | None) -> Moment:
+    """Return the moment of a time, else of an event; raises InvalidParams for one to come."""
+    return _after_event(tx, seq or 0) if time is None else _at_time(tx, ctx, time)
 
 
 def _after_event(tx: Tx, seq: int) -> Moment:
@@ -101,18 +107,9 @@ def _at_time(tx: Tx, ctx: Context, time: str) -> Moment:
 
 def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMoment:
     """Return the state of a mission at a moment; raises InvalidState for one that nobody knows."""
-    base = _base(tx, mission["id"], moment)
-    if base is None:
+    replay = _replayed(tx, mission["id"], moment)
+    if replay is None:
         raise _unknown(tx, mission, moment)
-    replay = _Replay(base)
-    for row in tx.all(
-        "SELECT seq, state_json FROM events WHERE mission_id = :mission"
-        " AND state_json IS NOT NULL AND seq > :since AND seq <= :until ORDER BY seq",
-        mission=mission["id"],
-        since=base.seq if base.checkpoint_id else base.seq - 1,
-        until=moment.seq,
-    ):
-        replay.apply(row["seq"], changes.decode(row["state_json"]))
     sorties = sorted(replay.sorties.values(), key=attrgetter("position"))
     completed = sum(sortie.status == "completed" for sortie in sorties)
     state = MissionState(**replay.mission, notes=_notes(tx, mission["id"], replay))
@@ -121,7 +118,7 @@ def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMomen
         mission_id=mission["id"],
         seq=moment.seq,
         timestamp=moment.time,
-        checkpoint_id=base.checkpoint_id,
+        checkpoint_id=replay.base.checkpoint_id,
         mission=state,
         total_sorties=len(sorties),
         completed_sorties=completed,
@@ -130,6 +127,37 @@ def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMomen
         locks=_locks(tx, replay, moment),
         messages=_messages(tx, replay),
     )
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A mission's own fields at a moment, as in MissionState, and its sorties in order."""
+
+    mission: Row
+    sorties: list[SortieState]
+
+
+def plan_at(tx: Tx, mission_id: str, moment: Moment) -> Plan | None:
+    """Return the plan of a mission at a moment; None where nobody knows it, or before it began."""
+    replay = _replayed(tx, mission_id, moment)
+    if replay is None or not replay.mission:
+        return None
+    return Plan(replay.mission, sorted(replay.sorties.values(), key=attrgetter("position")))
+
+
+def _replayed(tx: Tx, mission_id: str, moment: Moment) -> "_Replay | None":
+    base = _base(tx, mission_id, moment)
+    if base is None:
+        return None
+    replay = _Replay(base)
+    for row in tx.all(
+        "SELECT seq, state_json FROM events WHERE mission_id = :mission"
+        " AND state_json IS NOT NULL AND seq > :since AND seq <= :until ORDER BY seq",
+        mission=mission_id,
+        since=base.seq if base.checkpoint_id else base.seq - 1,
+        until=moment.seq,
+    ):
+        replay.apply(row["seq"], changes.decode(row["state_json"]))
+    return replay
 
 
 def _floor(tx: Tx, seq: int) -> int:
@@ -367,6 +395,11 @@ def _orphans(tx: Tx, replay: _Replay) -> set[str]:
             if told[0] is False:
                 found.add(lock_id)
     return found
+
+
+def prolonged(lock: Lock, seq: int, activity: list[tuple[int, str]], *, orphaned: bool) -> Lock:
+    """Return a lock with the lease that its holder's activity left it since an event."""
+    return _prolonged([_Lease(lock, seq)], activity, orphaned=orphaned)
 
 
 def _prolonged(steps: list[_Lease], activity: list[tuple[int, str]], *, orphaned: bool) -> Lock:

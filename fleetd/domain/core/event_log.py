@@ -15,7 +15,7 @@ from ...protocol.events import (
     payload_data,
 )
 from ...protocol.records import Event
-from . import changes
+from . import changes, history
 from .context import Context
 from .observers import events_appended
 from .tx import Ring, Row, Tx
@@ -27,9 +27,22 @@ NO_DEEDS = (
     *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
     *("note_added", "note_withdrawn"),
 )
+_MARKS = {
+    "window_compacted": "compaction",
+    "window_briefed": "briefing",
+    "fleet_checkpointed": "checkpoint",
+    "fleet_recovered": "recovery",
+    "lock_wait_ended": "lock_wait",
+    "message_sent": "mail",
+    "message_delivered": "mail",
+    "error_reported": "error",
+}
+_NO_HASTE = ("none", "finished", "background")
 _encode = msgspec.json.Encoder().encode
 # What an agent's row says of what it needs, when that is nothing.
 NO_NEED = "needs = NULL, needs_since = NULL, needs_text = NULL, needs_reset_at = NULL"
+# Behind every event that there ever will be.
+LOG_END = 2**62
 # Events of one INSERT: with each statement the writer lets other threads go first.
 AT_ONCE = 32
 
@@ -130,6 +143,8 @@ def _insert(
             params[f"agent{number}"] = agent_id
             params[f"data{number}"] = _encode(data).decode()
             params[f"state{number}"] = changes.as_json(changed) if changed else None
+            params[f"mark{number}"] = mark = mark_of(kind, data)
+            params[f"marked{number}"] = ctx.now_ms if mark else None
             changed = None
         # Numbers are given in the order of the rows, but not always returned in it.
         seqs += sorted(seq for (seq,) in tx.tuples(_statement(len(some)), **params))
@@ -142,24 +157,36 @@ def _insert(
     return seqs
 
 
+def mark_of(kind: str, data: dict[str, Any]) -> str | None:
+    """Return what a timeline marks of an event, None for most.
+
+    What an agent needs is marked where a person has to do something. The store's migration names
+    the same: one more needs another.
+    """
+    if kind == AgentNeeds.type:
+        return "needs" if data.get("needs") not in _NO_HASTE else None
+    return _MARKS.get(kind)
+
+
 @cache
 def _statement(number: int) -> str:
     """Return the statement that appends so many events."""
     rows = ", ".join(
         f"(:type{each}, :stream{each}, :now, :mission, :agent{each}, :activity, :data{each},"
-        f" :state{each})"
+        f" :state{each}, :mark{each}, :marked{each})"
         for each in range(number)
     )
     return (
         "INSERT INTO events (type, stream, timestamp, mission_id, agent_id, activity, data_json,"
-        f" state_json) VALUES {rows} RETURNING seq"
+        f" state_json, mark, marked_ms) VALUES {rows} RETURNING seq"
     )
 
 
 def settle(tx: Tx, ctx: Context) -> None:
     """Keep what changed in the states of missions after their last event of this transaction.
 
-    A mission without one has an event of its own: its work went on elsewhere.
+    A mission without one has an event of its own: its work went on elsewhere. Then the history of
+    agents, locks and edits goes on, with the log as it ends now.
     """
     for mission_id in list(tx.changes):
         seq = tx.told.get(mission_id)
@@ -173,6 +200,7 @@ def settle(tx: Tx, ctx: Context) -> None:
         elif tx.exists("SELECT 1 AS there FROM missions WHERE id = :id", id=mission_id):
             emit(tx, ctx, MissionChanged(), mission_id=mission_id)
     tx.changes.clear()
+    history.keep(tx)
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:
@@ -233,6 +261,7 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
             **params,
         )
         if row is not None and needed is not None:
+            history.agent_changed(tx, agent_id)
             tell_no_need(tx, ctx, {**needed, "id": agent_id})
     # Who is not registered, or was replaced, may hold locks too.
     return row is None or bool(row["holds"])
@@ -311,14 +340,17 @@ def position(tx: Tx) -> int:
     return tx.value("SELECT max(seq) AS seq FROM events") or 0
 
 
-def nth_newest_position(tx: Tx, agent_id: str | None, number: int) -> int:
+def nth_newest_position(tx: Tx, agent_id: str | None, number: int, end: int = LOG_END) -> int:
     """Return the ``seq`` behind which an agent's last ``number`` events are; 0 if it has fewer.
 
+    Those behind ``end`` do not count.
     Only the index is read: what looks back no further costs the same however long the log is.
     """
     found: int | None = tx.value(
-        "SELECT seq FROM events WHERE agent_id = :agent ORDER BY seq DESC LIMIT 1 OFFSET :number",
+        "SELECT seq FROM events WHERE agent_id = :agent AND seq <= :end"
+        " ORDER BY seq DESC LIMIT 1 OFFSET :number",
         agent=agent_id,
+        end=end,
         number=number,
     )
     return found or 0

@@ -112,6 +112,8 @@ class Tx:
         """What changed in the states of missions and no event carries yet, by mission."""
         self.told: dict[str, int] = {}
         """The newest event of each mission that this transaction has written."""
+        self.touched: dict[str, dict[Any, None]] = {}
+        """The records whose history this transaction goes on with, by their tables."""
 
     @property
     def effects(self) -> list[Effect]:

@@ -18,6 +18,7 @@ from ..checkpoints.codec import from_row, to_columns
 from ..core import tombstones
 from ..core.context import Context
 from ..core.event_log import emit, position
+from ..core.history import agent_changed
 from ..core.ids import find
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE, mark_deleted
@@ -89,6 +90,9 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     elsewhere = "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine"
     if tx.exists(f"{elsewhere} LIMIT 1", id=row["id"], machine=ctx.machine):
         tombstones.note(tx, "mission", row["id"], None)  # or their files would bring it back
+    # Its agents are in no mission any more once its row is gone.
+    rows = tx.all("SELECT id FROM agents WHERE mission_id = :id", id=row["id"])
+    agent_changed(tx, *(each["id"] for each in rows))
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
@@ -128,6 +132,12 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
         f"UPDATE agents SET needs_text = NULL WHERE needs_text IS NOT NULL AND mission_id IN ({m})",
         **params,
     )
+    tx.run(
+        f"UPDATE agent_history SET needs_text = NULL, mission_id = NULL WHERE mission_id IN ({m})",
+        **params,
+    )
+    agents = tx.all(f"SELECT id FROM agents WHERE mission_id IN ({m})", **params)
+    agent_changed(tx, *(row["id"] for row in agents))
     tx.run(f"UPDATE unconfirmed_asks SET text = NULL WHERE {theirs}", **params)
     tx.run(
         f"UPDATE running_work SET told = NULL, output = NULL WHERE {theirs} OR ({ended})",

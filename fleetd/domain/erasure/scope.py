@@ -156,6 +156,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         there = f"{here} OR {below('other_path', 'key')}" if self.directory else ""
         return {
             "edits": f"agent_id IN ({going}){here}",
+            "edit_history": f"agent_id IN ({going}){here}",
             "outside_edits": f"agent_id IN ({going}){here}",
             "edit_conflicts": f"agent_id IN ({going}) OR other_id IN ({going}){there}",
         }

@@ -12,6 +12,7 @@ from ...protocol.events import AgentNeeds
 from ...protocol.patterns import AgentNeed
 from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
+from ..core.history import agent_changed
 from ..core.sql import LIVING, in_sql
 from ..core.tx import ConfirmAsks, Row, Tx
 from .open_calls import BEGINS_A_CALL
@@ -60,6 +61,7 @@ def set_need(tx: Tx, ctx: Context, agent_id: str, need: Need, since: str) -> Non
     )
     if row is None:
         return
+    agent_changed(tx, agent_id)
     told = AgentNeeds(needs=need.kind, text=text, reset_at=need.reset_at)
     emit(tx, ctx, told, mission_id=row["mission_id"], agent_id=agent_id)
 
@@ -72,6 +74,7 @@ def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
     )
     if row is not None:
         tx.run(f"UPDATE agents SET status = 'active', {NO_NEED} WHERE id = :id", id=agent_id)
+        agent_changed(tx, agent_id)
         tell_no_need(tx, ctx, row)
 
 

@@ -8,6 +8,7 @@ its user.
 
 from ...protocol.records import Event
 from ..core.context import Context
+from ..core.history import agent_changed
 from ..core.tx import Tx
 
 # A build or a test run may take its time; what is open longer than this was forgotten.
@@ -42,9 +43,9 @@ def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
     elif event.type in ENDS_THE_TURN:
         end_turn(tx, agent_id)
     if event.type == "agent_paused":
-        tx.run(
-            "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active'", id=agent_id
-        )
+        waits = "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active'"
+        if tx.one(f"{waits} RETURNING id", id=agent_id):
+            agent_changed(tx, agent_id)
 
 
 def end_turn(tx: Tx, agent_id: str) -> None:

@@ -3,9 +3,11 @@
 from msgspec import to_builtins
 
 from ...protocol.errors import NotFound
+from ...protocol.events import LockWaitEnded
 from ...protocol.records import Lock, Record
 from ...protocol.requests.lock import LockAcquire
 from ..core.context import Context
+from ..core.event_log import emit
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.tx import Row, Tx
@@ -14,6 +16,8 @@ from .targets import Target, target_of
 
 # More waits than began between what is known and what began last.
 UNSEEN = 1_000_000
+# Shorter waits leave no event.
+TOLD_MS = 1_000
 
 
 class LockTicket(Record, frozen=True, kw_only=True):
@@ -38,15 +42,18 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
     """Take a lease, or line up for it."""
     wanted = leases.lease_request(tx, ctx, request)
     near, _ = leases.settle(tx, ctx, wanted.target)
-    if leases.blocker(tx, ctx, wanted, near) is None:
+    found = leases.blocker(tx, ctx, wanted, near)
+    if found is None:
         return lock_of(leases.take(tx, ctx, wanted, near.own(wanted)))
     columns = to_builtins(wanted)
     del columns["automatic"]  # nobody waits for those
     wait_id = tx.value(
         "INSERT INTO lock_waits (normalized_path, directory, mode, file, agent_id, mission_id,"
-        " purpose, timeout_ms, machine) VALUES (:normalized_path, :directory, :mode, :file,"
-        " :agent_id, :mission_id, :purpose, :timeout_ms, :machine) RETURNING id",
+        " purpose, timeout_ms, machine, began_ms, waited_for) VALUES (:normalized_path, :directory, :mode, :file,"
+        " :agent_id, :mission_id, :purpose, :timeout_ms, :machine, :began, :holder) RETURNING id",
         machine=ctx.machine,
+        began=ctx.now_ms,
+        holder=found.lock["held_by"],
         **columns,
     )
     return LockTicket(wait_id=wait_id, agent_id=wanted.agent_id, target=wanted.target)
@@ -108,7 +115,21 @@ def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
             return None
         row = leases.take(tx, ctx, wanted, near.own(wanted))
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
+    _tell_wait(tx, ctx, wait, row["id"])
     return lock_of(row)
+
+
+def _tell_wait(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
+    """Note in the log that a wait is over, unless it was short."""
+    waited_ms = ctx.now_ms - wait["began_ms"]
+    if wait["began_ms"] and waited_ms >= TOLD_MS:
+        told = LockWaitEnded(
+            file=wait["file"],
+            waited_ms=waited_ms,
+            waited_for=wait["waited_for"],
+            lock_id=lock_id,
+        )
+        emit(tx, ctx, told, mission_id=wait["mission_id"], agent_id=wait["agent_id"])
 
 
 def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:
@@ -128,6 +149,7 @@ def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | N
         if row["status"] == "active" and row["expires_at"] > ctx.now:
             leases.end_held(tx, ctx, row)
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
+    _tell_wait(tx, ctx, wait, None)
     # One who waited to write kept others from reading, who can now.
     leases.serve(tx, ctx, ticket.target)
     return None

@@ -33,6 +33,7 @@ from ..core.changes import mission_changed
 from ..core.context import Context
 from ..core.counters import tally
 from ..core.event_log import emit
+from ..core.history import agent_changed
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as, mission_of
 from ..core.registry import method
@@ -59,6 +60,7 @@ def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
             mission=mission_id,
             id=agent_id,
         )
+        agent_changed(tx, agent_id)
     return _get(tx, mission_id)
 
 

@@ -45,6 +45,7 @@ from ...protocol.types import CLOSED_SORTIE, OPEN_MISSION
 from ..core.changes import sortie_changed
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.history import agent_changed
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as
 from ..core.observers import sortie_reported
@@ -387,11 +388,13 @@ def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
     """Begin a sortie, or go on with one's own."""
     row = _to_work_on(tx, ctx, request, "started")
     # Who works on a mission belongs to it: its locks and notes must be in the checkpoints.
-    tx.run(
-        "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL",
+    if tx.one(
+        "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL"
+        " RETURNING id",
         mission=row["mission_id"],
         id=request.agent_id,
-    )
+    ):
+        agent_changed(tx, request.agent_id)
     return _change(
         tx,
         ctx,

@@ -29,6 +29,7 @@ from ..checkpoints.state import capture
 from ..cluster.membership import machine_suffix
 from ..core.context import Context
 from ..core.event_log import emit, position
+from ..core.history import agent_changed
 from ..core.ids import find, fresh_id
 from ..core.observers import handoff_due
 from ..core.registry import method
@@ -270,6 +271,7 @@ def complete(tx: Tx, ctx: Context, handoff: Row) -> None:
         )
         return
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=row["role"], id=successor)
+    agent_changed(tx, successor)
     notices.drop_handover(tx, successor, row["id"])
     tx.run(
         "UPDATE handoffs SET state = 'completed', ended_at = :now, was_status = :status,"

@@ -16,6 +16,7 @@ from ..cluster import membership
 from ..cluster.membership import machine_suffix
 from ..core.changes import sortie_changed
 from ..core.context import Context
+from ..core.history import agent_changed
 from ..core.ids import find
 from ..core.mappers import states_of
 from ..core.tx import Row, Tx
@@ -63,6 +64,7 @@ def hand_over(restore: RestoreContext) -> bool:
     restore.tx.run(
         "UPDATE agents SET succeeded_by = :successor WHERE id = :id", successor=successor, id=lost
     )
+    agent_changed(restore.tx, lost)
     forget_need(restore.tx, restore.ctx, find(restore.tx, "agent", lost))
     return True
 
@@ -289,6 +291,7 @@ def undo_takeover(restore: RestoreContext) -> bool:
         return False
     tx, lost, successor = restore.tx, undone["taken_over_from"], undone["agent_id"]
     tx.run("UPDATE agents SET succeeded_by = NULL WHERE id = :id", id=lost)
+    agent_changed(tx, lost)
     row = find(tx, "agent", lost)
     if row["status"] == "lost" and not _goes_on(restore, undone, row):
         need_successor(tx, restore.ctx, row, f"its work came back from {successor}")

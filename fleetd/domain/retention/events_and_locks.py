@@ -10,6 +10,8 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 
 from ...protocol.records import Record
 from ..core.context import Context
+from ..core.event_log import position, position_before
+from ..core.history import KNOWN_FROM
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
 from ..core.sql import Batch
@@ -17,6 +19,7 @@ from ..core.tx import LogLine, Row, Tx
 
 # Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
 WHOLE_LOG = "fleet"
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _UNNEEDED = (
     "e.seq > :since AND e.seq <= :until AND e.timestamp < :old"
     " AND e.seq < (SELECT max(seq) FROM events)"
@@ -96,6 +99,47 @@ def _note_missed(tx: Tx, dropped: list[Row]) -> None:
         for row in first:
             text = f"Events of {stream} were deleted before {row['consumer']} read them"
             tx.after_commit(LogLine("WARNING", text))
+
+
+@frees_space
+def drop_old_history(tx: Tx, ctx: Context) -> int:
+    """Remove what agents, locks and edits were like before the oldest events that are kept.
+
+    Of each record the state at that place stays. Moments before it are not known from then on.
+    Returns how many rows of a batch went; 0 when there are no more.
+    """
+    cut = position_before(tx, unused_since(ctx), position(tx))
+    if cut == 0:
+        return 0
+    gone = len(
+        tx.all(
+            "DELETE FROM edit_history WHERE (agent_id, path, seq) IN (SELECT agent_id, path, seq"
+            " FROM edit_history WHERE at < :old LIMIT :most) RETURNING seq",
+            old=ctx.at(-ctx.config.retention.event_days * DAY_MS - HOUR_MS),
+            most=ctx.batches.rows,
+        )
+    )
+    for noun in ("agent", "lock"):
+        key = f"{noun}_id"
+        gone += len(
+            tx.all(
+                f"DELETE FROM {noun}_history WHERE ({key}, seq) IN (SELECT h.{key}, h.seq"
+                f" FROM {noun}_history h WHERE h.seq < :cut AND EXISTS (SELECT 1"
+                f" FROM {noun}_history x WHERE x.{key} = h.{key} AND x.seq > h.seq"
+                " AND x.seq <= :cut) LIMIT :most) RETURNING seq",
+                cut=cut,
+                most=ctx.batches.rows,
+            )
+        )
+    if gone:
+        known = int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=KNOWN_FROM) or 0)
+        tx.run(
+            "INSERT INTO store_meta (key, value) VALUES (:key, :cut)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            key=KNOWN_FROM,
+            cut=str(max(cut, known)),
+        )
+    return gone
 
 
 @frees_space

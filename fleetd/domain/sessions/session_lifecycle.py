@@ -19,6 +19,7 @@ from ...protocol.requests.agent import AgentRegister, Registration
 from ...protocol.types import OPEN_MISSION, Role
 from ..agents import agents
 from ..core.context import Context
+from ..core.history import agent_changed
 from ..core.ids import WHERE_KEY, Key, find
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING, in_sql, inside_of, named_params
@@ -180,11 +181,13 @@ def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None
         mission=mission_id,
         **named_params("id", agent_ids),
     )
+    agent_changed(tx, *agent_ids)
 
 
 def set_directory(tx: Tx, agent_id: str, cwd: str) -> None:
     """Let an agent be in another directory of its machine."""
     tx.run("UPDATE agents SET cwd = :cwd WHERE id = :id", id=agent_id, cwd=cwd)
+    agent_changed(tx, agent_id)
 
 
 def set_waiting(tx: Tx, agent_id: str) -> None:
@@ -198,6 +201,7 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
         " AND other.status = 'lost' AND other.succeeded_by IS NULL)",
         id=agent_id,
     )
+    agent_changed(tx, agent_id)
 
 
 def may_have_stopped(tx: Tx, agent_id: str) -> bool:

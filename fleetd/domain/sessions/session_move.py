@@ -12,6 +12,7 @@ from ..checkpoints import checkpoints
 from ..core.changes import fields_of, lock_changed, lock_orphaned, sortie_changed
 from ..core.context import Context
 from ..core.event_log import emit
+from ..core.history import agent_changed
 from ..core.mappers import lock_of, state_of
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
@@ -54,6 +55,7 @@ def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) ->
     windows = _windows(tx, agent_id)
     assign_mission(tx, windows, mission_id)
     tx.run("UPDATE agents SET role = :role WHERE id = :id", role=role, id=agent_id)
+    agent_changed(tx, agent_id)
     if left is None or left["status"] not in OPEN_MISSION:
         return SessionMove(left=agent["mission_id"], windows=windows)
     own = is_automatic(left)
@@ -83,6 +85,7 @@ def move_back(
         return SessionMove(left=mission_id, windows=windows)
     if is_automatic(before):
         tx.run("UPDATE agents SET role = 'dispatch' WHERE id = :id", id=agent_id)
+        agent_changed(tx, agent_id)
     rows = tx.all(
         "SELECT * FROM sorties WHERE mission_id = :mission"
         f" AND assigned_to IN ({inside_of('window', windows)}) ORDER BY position",

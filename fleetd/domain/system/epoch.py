@@ -17,6 +17,7 @@ from ..artifacts.kinds import KINDS, RecordKind
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
+from ..core.history import lock_touched
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
 from ..core.sql import inside_of, named_params
@@ -141,6 +142,7 @@ def _renumber_locks(tx: Tx) -> None:
             token=next_token(tx),
             id=row["id"],
         )
+        lock_touched(tx, row["id"])
 
 
 def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:

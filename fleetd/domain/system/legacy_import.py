@@ -18,6 +18,7 @@ from ...protocol.records import Record
 from ...protocol.types import AGENT_ID, EVENT_TYPE, LONGEST_LEASE_MS
 from ..core.context import Context
 from ..core.event_log import emit, position
+from ..core.history import agent_changed, lock_touched
 from ..core.tx import LogLine, Row, Tx
 from ..locks import leases
 from ..locks.targets import Target
@@ -153,6 +154,7 @@ def _agents(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
             created=created,
             seen=box.updated_at or created,
         )
+        agent_changed(tx, names[box.id])
     stored = sum(_count(tx, "agents WHERE id = :id", id=name) for name in set(names.values()))
     renamed = [f"{old!r} is {new}" for old, new in names.items() if old != new]
     _warn(tx, "Mailboxes of squawk.json whose names no agent may have", renamed)
@@ -295,6 +297,7 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, begun: int, until: int) -> str:
         until=ctx.at(until - ctx.now_ms),
         id=row["id"],
     )
+    lock_touched(tx, row["id"])
     return str(row["id"])
 
 

@@ -235,6 +235,7 @@ _WORK: dict[str, Callable[[Engine], Awaitable[object]]] = {
     "usage of tokens": _repeated(records.drop_old),
     "transcripts": _repeated(transcripts.drop_orphans),
     "locks": _repeated(events_and_locks.drop_old_locks),
+    "history": _repeated(events_and_locks.drop_old_history),
     "idempotency keys": _repeated(idempotency.drop_expired),
     "hook deliveries": _repeated(deliveries.prune_deliveries),
     "names that hooks told": _repeated(sightings.prune_sightings),

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from ..records import Agent, CheckpointSummary, Lock, Mission, Note, Record, Recovery
 from ..request import Query
-from ..types import AgentId, MissionId, SortieStatus
+from ..types import AgentId, MissionId, SortieStatus, Timestamp
 from .stats import CompactionEffect
 
 
@@ -165,9 +165,10 @@ class ReportGet(Query[Report], frozen=True):
     """Report what an agent or a mission was asked, did, decided and left open.
 
     Give one of the two. The report is read from records and from the event log, as far back as the
-    log goes.
+    log goes. With ``until`` it is the report of that moment.
     """
 
     method: ClassVar[str] = "report.get"
     mission_id: MissionId | None = None
     agent_id: AgentId | None = None
+    until: Timestamp | None = None

@@ -77,7 +77,7 @@ def state_of(moment: MissionMoment) -> list[Any]:
     return [moment.mission, moment.sorties, moment.locks, moment.messages]
 
 
-def _request(draw: random.Random, fleet: Fleet, mission: Mission, known: dict[str, Any]) -> Any:
+def random_request(draw: random.Random, fleet: Fleet, mission: Mission, known: dict[str, Any]) -> Any:
     """Return a random request about a mission, of which many are refused."""
     agent, text = draw.choice(AGENTS), draw.choice(("One", "Two", None))
     other = draw.choice((*AGENTS, None))
@@ -145,7 +145,7 @@ def _request(draw: random.Random, fleet: Fleet, mission: Mission, known: dict[st
     return draw.choices([make for _, make in makers], weights)[0]()
 
 
-async def _known(fleet: Fleet, mission: Mission) -> dict[str, Any]:
+async def known_ids(fleet: Fleet, mission: Mission) -> dict[str, Any]:
     found = {
         name: [row["id"] for row in fleet.sql(f"SELECT id FROM {table} ORDER BY id")]
         for name, table in (
@@ -169,7 +169,7 @@ async def test_a_moment_is_what_the_rows_were_after_each_of_many_requests(
     saved, done = [], 0
     for _ in range(REQUESTS // 2):
         fleet.clock.pass_by(draw.choice((1, 1_000, 20_000, MINUTE, 5 * MINUTE)))
-        request = _request(draw, fleet, mission, await _known(fleet, mission))
+        request = random_request(draw, fleet, mission, await known_ids(fleet, mission))
         try:
             await fleet.do(request)
             done += 1

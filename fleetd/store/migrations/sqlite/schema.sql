@@ -123,6 +123,9 @@ CREATE TABLE sorties (
 ) STRICT;
 -- Who waits for a sortie that goes: nearly always nobody.
 CREATE INDEX idx_sorties_waiting ON sorties (mission_id) WHERE depends_on_json <> '[]';
+-- Whose work falls into a span: what ended after its beginning, and what has not ended.
+CREATE INDEX idx_sorties_worked ON sorties (completed_at, started_at)
+    WHERE started_at IS NOT NULL;
 CREATE INDEX idx_sorties_mission ON sorties (mission_id, position);
 CREATE INDEX idx_sorties_status ON sorties (mission_id, status);
 
@@ -216,7 +219,10 @@ CREATE TABLE lock_waits (
     -- Where its client waits.
     machine TEXT NOT NULL DEFAULT '',
     mode TEXT NOT NULL DEFAULT 'exclusive',
-    directory TEXT
+    directory TEXT,
+    -- Since when it waits, in ms since 1970, and whose the lock was then.
+    began_ms INTEGER NOT NULL DEFAULT 0,
+    waited_for TEXT
 ) STRICT;
 CREATE INDEX idx_lock_waits_path ON lock_waits (normalized_path, id);
 CREATE INDEX idx_lock_waits_directory ON lock_waits (directory) WHERE directory IS NOT NULL;
@@ -259,8 +265,14 @@ CREATE TABLE events (
     activity INTEGER NOT NULL,
     data_json TEXT NOT NULL,
     -- What changed with it in the state of its mission; NULL for nothing.
-    state_json TEXT
+    state_json TEXT,
+    -- What a timeline marks of it, and when, in ms since 1970; NULL for most events.
+    mark TEXT,
+    marked_ms INTEGER
 ) STRICT;
+-- A timeline reads its marks from this alone.
+CREATE INDEX idx_events_marks ON events (marked_ms, mark, agent_id, mission_id)
+    WHERE mark IS NOT NULL;
 -- The state of a mission at a moment: a checkpoint, and these after it.
 CREATE INDEX idx_events_state ON events (mission_id, seq) WHERE state_json IS NOT NULL;
 CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS NOT NULL;
@@ -460,6 +472,56 @@ CREATE TABLE edit_conflicts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
 CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
+
+-- Agents, locks and edits as they were: a row each time that one changed, with the end of the log
+-- then. The newest row up to a place in the log is the state there.
+CREATE TABLE agent_history (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    harness TEXT,
+    session_id TEXT,
+    mission_id TEXT,
+    cwd TEXT,
+    status TEXT NOT NULL,
+    registered_at TEXT NOT NULL,
+    last_seen_at TEXT NOT NULL,
+    succeeded_by TEXT,
+    machine TEXT NOT NULL,
+    needs TEXT,
+    needs_since TEXT,
+    needs_text TEXT,
+    needs_reset_at TEXT,
+    PRIMARY KEY (agent_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_agent_history_seq ON agent_history (seq);
+CREATE TABLE lock_history (
+    lock_id TEXT NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    mission_id TEXT,
+    purpose TEXT NOT NULL,
+    acquired_at TEXT NOT NULL,
+    expires_at TEXT NOT NULL,
+    timeout_ms INTEGER NOT NULL,
+    fencing_token INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    orphaned_at TEXT,
+    mode TEXT NOT NULL,
+    automatic INTEGER NOT NULL,
+    PRIMARY KEY (lock_id, seq)
+) STRICT, WITHOUT ROWID;
+-- Which locks ended after a place in the log.
+CREATE INDEX idx_lock_history_ended ON lock_history (seq) WHERE status <> 'active';
+CREATE TABLE edit_history (
+    agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    place TEXT NOT NULL,
+    file TEXT NOT NULL,
+    at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, path, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_edit_history_at ON edit_history (at);
 
 -- The files that agents changed in other work trees: of each tree an agent is told once.
 CREATE TABLE outside_edits (

@@ -1,0 +1,94 @@
+"""History: agents, locks and edits as they were, for the fleet at a moment.
+
+A rule that changes one of them says so here. At the end of its transaction a row is kept with the
+end of the log then; the newest row up to a place in the log is the state there. Activity prolongs
+leases and moves when an agent was seen last: both are told by the events and kept by no row.
+"""
+
+from typing import Any
+
+from .sql import chunks, inside_of, named_params
+from .tx import Tx
+
+# The ``seq`` since which the history is whole; without it that is the beginning of the log.
+KNOWN_FROM = "fleet_from"
+_AGENT = (
+    *("role", "harness", "session_id", "mission_id", "cwd", "status", "registered_at"),
+    *("last_seen_at", "succeeded_by", "machine", "needs", "needs_since", "needs_text"),
+    "needs_reset_at",
+)
+_LOCK = (
+    *("mission_id", "purpose", "acquired_at", "expires_at", "timeout_ms", "fencing_token"),
+    *("status", "orphaned_at", "mode", "automatic"),
+)
+_EDIT = ("place", "file", "at")
+_END = "(SELECT coalesce(max(seq), 0) FROM events)"
+
+
+def agent_changed(tx: Tx, *agent_ids: str | None) -> None:
+    """Keep what agents are like once this transaction is over."""
+    tx.touched.setdefault("agents", {}).update(dict.fromkeys(filter(None, agent_ids)))
+
+
+def lock_touched(tx: Tx, lock_id: str) -> None:
+    """Keep what a lock is like once this transaction is over."""
+    tx.touched.setdefault("locks", {})[lock_id] = None
+
+
+def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:
+    """Keep the edits of an agent that were noted in this transaction."""
+    tx.touched.setdefault("edits", {}).update(dict.fromkeys((agent_id, path) for path in paths))
+
+
+def keep(tx: Tx) -> None:
+    """Write the rows of what changed in this transaction: a statement for each kind of record."""
+    for table, ids in tx.touched.items():
+        if table == "edits":
+            _keep_edits(tx, [*ids])
+        else:
+            noun, columns = {"agents": ("agent", _AGENT), "locks": ("lock", _LOCK)}[table]
+            for some in chunks([*ids]):
+                where = f"id IN ({inside_of('id', some)})"
+                key = f"{noun}_id"
+                _insert(tx, f"{noun}_history", table, (key,), "id", columns, where, some)
+    tx.touched.clear()
+
+
+def _keep_edits(tx: Tx, edits: list[tuple[str, str]]) -> None:
+    of_agent: dict[str, list[str]] = {}
+    for agent_id, path in edits:
+        of_agent.setdefault(agent_id, []).append(path)
+    for agent_id, paths in of_agent.items():
+        for some in chunks(paths):
+            where = f"agent_id = :agent AND path IN ({inside_of('id', some)})"
+            keys = ("agent_id", "path")
+            _insert(
+                tx, "edit_history", "edits", keys, "agent_id, path", _EDIT, where, some, agent_id
+            )
+
+
+def _insert(
+    tx: Tx,
+    history: str,
+    table: str,
+    keys: tuple[str, ...],
+    ids: str,
+    columns: tuple[str, ...],
+    where: str,
+    some: Any,
+    agent_id: str | None = None,
+) -> None:
+    end = ":end" if tx.log_end else _END
+    params: dict[str, Any] = named_params("id", some)
+    if tx.log_end:
+        params["end"] = tx.log_end
+    if agent_id is not None:
+        params["agent"] = agent_id
+    names = ", ".join(columns)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    tx.run(
+        f"INSERT INTO {history} ({', '.join(keys)}, seq, {names})"
+        f" SELECT {ids}, {end}, {names} FROM {table} WHERE {where}"
+        f" ON CONFLICT ({', '.join(keys)}, seq) DO UPDATE SET {changed}",
+        **params,
+    )

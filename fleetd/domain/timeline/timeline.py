@@ -1,0 +1,266 @@
+"""The timeline: rows of agents, their sorties as bars, and what happened to them as marks.
+
+The marks of a span are read from an index that holds nothing else, and counted there by slots, so
+that millions of other events cost nothing.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ...protocol.errors import InvalidParams
+from ...protocol.requests.timeline import (
+    MarkKind,
+    Timeline,
+    TimelineBar,
+    TimelineGet,
+    TimelineMark,
+    TimelineRow,
+)
+from ...protocol.timestamps import iso, to_ms
+from ..attention.running import leading_agent
+from ..core.context import Context
+from ..core.event_log import NO_DEEDS, position, position_before
+from ..core.ids import find
+from ..core.registry import method
+from ..core.sql import Where, chunks, in_sql, inside_of, named_params
+from ..core.tx import Row, Tx
+
+_BAR = "SELECT * FROM sorties WHERE started_at IS NOT NULL AND assigned_to IS NOT NULL"
+# Behind every ``seq`` there is.
+_NEVER = 2**62
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What a timeline is asked of: a span of time, cut into slots, and of whom."""
+
+    since: str
+    until: str
+    since_ms: int
+    until_ms: int
+    width: int
+    mission_id: str | None
+    agent_id: str | None
+    begin: int
+    """The ``seq`` behind which events are of the span."""
+    end: int
+
+
+@method(TimelineGet)
+def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
+    """Return what each agent did in a span of time."""
+    span = _span(tx, request)
+    bars = _bars(tx, span)
+    marks = _marks(tx, span)
+    first = _first_events(tx, span)
+    for agent_id, of_agent in marks.items():
+        if agent_id is not None:
+            seq = min(mark.seq for mark in of_agent)
+            first[agent_id] = min(first.get(agent_id, seq), seq)
+    rows = _in_order(tx, _agents(tx, {*first, *bars}), first)
+    shown = rows[: request.limit]
+    of_missions = _of_missions(tx, span, shown)
+    return Timeline(
+        since=request.since,
+        until=request.until,
+        position=position(tx),
+        first_at=tx.value("SELECT timestamp FROM events ORDER BY seq LIMIT 1"),
+        rows=[
+            _row(each, bars, [*marks.get(each["id"], ()), *of_missions.get(each["id"], ())])
+            for each in shown
+        ],
+        more=len(rows) - len(shown),
+    )
+
+
+def _span(tx: Tx, request: TimelineGet) -> Span:
+    since_ms, until_ms = to_ms(request.since), to_ms(request.until)
+    if until_ms <= since_ms:
+        raise InvalidParams(
+            f"The span ends at {request.until}, before it begins.",
+            hint="Give an until behind since.",
+            field="until",
+        )
+    since, until, end = iso(since_ms), iso(until_ms), position(tx)
+    mission_id, agent_id = request.mission_id, request.agent_id
+    return Span(
+        since=since,
+        until=until,
+        since_ms=since_ms,
+        until_ms=until_ms,
+        width=request.width,
+        mission_id=find(tx, "mission", mission_id)["id"] if mission_id else None,
+        agent_id=find(tx, "agent", agent_id)["id"] if agent_id else None,
+        begin=position_before(tx, since, end),
+        end=position_before(tx, until, end),
+    )
+
+
+def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
+    """Return the sorties that were in work in the span, by their agents, in order of time.
+
+    Those that ended in it or later, and those that did not end, are two parts of one index.
+    """
+    where = Where()
+    where.equal(mission_id=span.mission_id, assigned_to=span.agent_id)
+    rows = tx.all(
+        f"{_BAR} AND started_at < :until AND completed_at >= :since AND {where}"
+        f" UNION ALL {_BAR} AND started_at < :until AND completed_at IS NULL AND {where}",
+        since=span.since,
+        until=span.until,
+        **where.params,
+    )
+    found: dict[str, list[TimelineBar]] = {}
+    for row in sorted(rows, key=lambda row: (row["started_at"], row["id"])):
+        found.setdefault(row["assigned_to"], []).append(
+            TimelineBar(
+                sortie_id=row["id"],
+                title=row["title"],
+                mission_id=row["mission_id"],
+                status=row["status"],
+                started_at=row["started_at"],
+                ended_at=row["completed_at"],
+            )
+        )
+    return found
+
+
+def _slots(tx: Tx, span: Span, whose: str, where: Where) -> list[tuple[Any, ...]]:
+    """Return the marks of each slot: whose, kind, time of the first and last, number, first seq."""
+    return tx.tuples(
+        f"SELECT {whose}, mark, min(marked_ms), max(marked_ms), count(*), min(seq)"
+        " FROM events WHERE mark IS NOT NULL AND marked_ms >= :since AND marked_ms < :until"
+        f" AND {where} GROUP BY {whose}, mark, (marked_ms - :since) * :width / :length",
+        since=span.since_ms,
+        until=span.until_ms,
+        width=span.width,
+        length=span.until_ms - span.since_ms,
+        **where.params,
+    )
+
+
+def _mark(kind: MarkKind, first_ms: int, last_ms: int, count: int, seq: int) -> TimelineMark:
+    at = iso(first_ms)
+    until = at if last_ms == first_ms else iso(last_ms)
+    return TimelineMark(kind=kind, at=at, until=until, count=count, seq=seq)
+
+
+def _marks(tx: Tx, span: Span) -> dict[str | None, list[TimelineMark]]:
+    """Return the marks of agents."""
+    where = Where()
+    where.equal(agent_id=span.agent_id, mission_id=span.mission_id)
+    where.add("agent_id IS NOT NULL")
+    found: dict[str | None, list[TimelineMark]] = {}
+    for agent_id, *told in _slots(tx, span, "agent_id", where):
+        found.setdefault(agent_id, []).append(_mark(*told))
+    return found
+
+
+def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[TimelineMark]]:
+    """Return the marks of missions that name no agent, in the first row of each mission.
+
+    So checkpoints and recoveries are in one row of their mission, whoever else is there.
+    """
+    first: dict[str, str] = {}
+    for row in rows:
+        if row["mission_id"] is not None:
+            first.setdefault(row["mission_id"], row["id"])
+    where = Where()
+    where.equal(mission_id=span.mission_id)
+    where.add("agent_id IS NULL AND mission_id IS NOT NULL")
+    found: dict[str, list[TimelineMark]] = {}
+    for mission_id, *told in _slots(tx, span, "mission_id", where):
+        if mission_id in first:
+            found.setdefault(first[mission_id], []).append(_mark(*told))
+    return found
+
+
+def _first_events(tx: Tx, span: Span) -> dict[str, int]:
+    """Return the first event of each agent in the span; of a mission, the first that was work."""
+    where = Where()
+    where.equal(id=span.agent_id)
+    of_mission, named = "", {}
+    if span.mission_id is not None:  # as the index of deeds has it
+        of_mission = (
+            f" AND e.mission_id = :mission AND e.activity = 1 AND e.type NOT IN {in_sql(NO_DEEDS)}"
+        )
+        named = {"mission": span.mission_id}
+    rows = tx.tuples(
+        "SELECT id, (SELECT e.seq FROM events e WHERE e.agent_id = a.id AND e.agent_id IS NOT NULL"
+        f" AND e.seq > :begin AND e.seq <= :end{of_mission} ORDER BY e.seq LIMIT 1)"
+        f" FROM agents a WHERE {where}",
+        begin=span.begin,
+        end=span.end,
+        **named,
+        **where.params,
+    )
+    return {agent_id: seq for agent_id, seq in rows if seq is not None}
+
+
+def _agents(tx: Tx, agent_ids: set[str]) -> list[Row]:
+    found: list[Row] = []
+    for some in chunks(sorted(agent_ids)):
+        found += tx.all(
+            "SELECT a.*, m.title AS mission_title, s.name AS machine_name FROM agents a"
+            " LEFT JOIN missions m ON m.id = a.mission_id"
+            f" LEFT JOIN machines s ON s.id = a.machine WHERE a.id IN ({inside_of('id', some)})",
+            **named_params("id", some),
+        )
+    inner = {
+        row["agent_id"] for row in tx.all("SELECT agent_id FROM sessions WHERE subagent <> ''")
+    }
+    for row in found:
+        led_by = leading_agent(tx, row["id"]) if row["id"] in inner else row["id"]
+        row["led_by"] = None if led_by == row["id"] else led_by
+    return found
+
+
+def _in_order(tx: Tx, rows: list[Row], first: dict[str, int]) -> list[Row]:
+    """Return agents by machine, then by mission, then by their first event.
+
+    A group is where its first agent is, and a subagent below the agent of its session.
+    """
+
+    def began(row: Row) -> int:
+        return first.get(row["id"], _NEVER)
+
+    of_machine: dict[str, int] = {}
+    of_mission: dict[tuple[str, str | None], int] = {}
+    of_session: dict[str, int] = {}
+    for row in rows:
+        machine, key = row["machine"], (row["machine"], row["mission_id"])
+        leading = row["led_by"] or row["id"]
+        of_machine[machine] = min(of_machine.get(machine, _NEVER), began(row))
+        of_mission[key] = min(of_mission.get(key, _NEVER), began(row))
+        of_session[leading] = min(of_session.get(leading, _NEVER), began(row))
+
+    def place(row: Row) -> tuple[Any, ...]:
+        leading = row["led_by"] or row["id"]
+        return (
+            of_machine[row["machine"]],
+            row["machine"],
+            of_mission[row["machine"], row["mission_id"]],
+            row["mission_id"] or "",
+            of_session[leading],
+            leading,
+            row["led_by"] is not None,
+            began(row),
+            row["id"],
+        )
+
+    return sorted(rows, key=place)
+
+
+def _row(row: Row, bars: dict[str, list[TimelineBar]], marks: list[TimelineMark]) -> TimelineRow:
+    return TimelineRow(
+        agent_id=row["id"],
+        led_by=row["led_by"],
+        harness=row["harness"],
+        mission_id=row["mission_id"],
+        mission=row["mission_title"],
+        machine=row["machine"] or None,
+        machine_name=row["machine_name"],
+        status=row["status"],
+        bars=bars.get(row["id"], []),
+        marks=sorted(marks, key=lambda mark: mark.seq),
+    )

@@ -1,0 +1,192 @@
+"""The fleet at a moment is what its lists said then."""
+
+import itertools
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleetd.domain.core.context import Context
+from fleetd.domain.core.event_log import position
+from fleetd.domain.core.tx import Tx
+from fleetd.domain.liveness import needs
+from fleetd.engine.jobs.daily import tidy
+from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState
+from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentList, AgentRegister
+from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
+from fleetd.protocol.requests.handoff import HandoffAsk
+from fleetd.protocol.requests.hook import HookDeliver
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
+from fleetd.protocol.requests.mission import (
+    MissionCancel,
+    MissionCreate,
+    MissionDelete,
+    MissionList,
+    MissionStart,
+)
+from fleetd.protocol.requests.sortie import SortieStart
+from fleetd.protocol.requests.system import SystemForget
+from fleetd.protocol.requests.timeline import AgentMoment, FleetAt, FleetMoment, MissionAtMoment
+from tests.rules.missions.test_moments import AGENTS, known_ids, random_request
+from tests.support import shared_store
+from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Fleet
+
+REQUESTS = 1_000
+SESSIONS = tuple(name * 8 for name in ("a1", "b2", "c3", "d4"))
+INNER = {"agent_id": "acb594f61d1631b05", "agent_type": "explore"}
+TODOS = [
+    {"content": "Read", "status": "completed", "activeForm": "Reading"},
+    {"content": "Write", "status": "in_progress", "activeForm": "Writing"},
+    {"content": "Test", "status": "pending", "activeForm": "Testing"},
+]
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What the lists said after a request, and the end of the log then."""
+
+    what: str
+    time: str
+    seq: int
+    said: dict[str, list[Any]]
+
+
+def _end(tx: Tx, ctx: Context) -> int:
+    return position(tx)
+
+
+async def save(fleet: Fleet, what: str = "") -> Saved:
+    roles = {row["id"]: row["role"] for row in fleet.sql("SELECT id, role FROM agents")}
+    states = (await fleet.do(AttentionList(limit=1_000))).agents
+    fields = set(AgentMoment.__struct_fields__) - {"role"}
+    agents = [
+        AgentMoment(role=roles[each.agent_id], **{name: getattr(each, name) for name in fields})
+        for each in states
+    ]
+    listed = (await fleet.do(MissionList(limit=1_000))).missions
+    missions = [
+        MissionAtMoment(
+            **{name: getattr(each, name) for name in MissionAtMoment.__struct_fields__}
+        )
+        for each in listed
+        if each.status in ("pending", "in_progress")
+    ]
+    locks = (await fleet.do(LockList(limit=1_000))).locks
+    conflicts = (await fleet.do(AttentionConflicts(limit=1_000))).conflicts
+    said = {"agents": agents, "missions": missions, "locks": locks, "conflicts": conflicts}
+    return Saved(what, fleet.clock.now, await fleet.engine.read(_end), said)
+
+
+def said_by(moment: FleetMoment) -> dict[str, list[Any]]:
+    return {name: getattr(moment, name) for name in ("agents", "missions", "locks", "conflicts")}
+
+
+_ids = itertools.count()
+
+
+async def hook(fleet: Fleet, session: str, event: str, **fields: Any) -> None:
+    payload = {"session_id": session, "cwd": str(fleet.project), "hook_event_name": event}
+    told = json.dumps(payload | fields)
+    await fleet.do(HookDeliver(f"history-{next(_ids):08}", "claude", told))
+
+
+def _random_hook(draw: random.Random, fleet: Fleet, number: int) -> tuple[str, dict[str, Any]]:
+    """Return something that a session may tell."""
+    file = str(fleet.project / draw.choice(("a.py", "b.py")))
+    edit = {"file_path": file, "old_string": "a", "new_string": "b"}
+    who = draw.choice(({}, {}, INNER))
+    call = {"tool_use_id": f"t-{number}"} | who
+    shell = {"tool_name": "Bash", "tool_input": {"command": "make"}} | call
+    ask = {"questions": [{"question": "Which port?"}]}
+    told: list[tuple[int, str, dict[str, Any]]] = [
+        (6, "UserPromptSubmit", {"prompt": f"Do {number}"}),
+        (4, "Stop", {"last_assistant_message": "Done"}),
+        (8, "PreToolUse", shell),
+        (8, "PostToolUse", shell),
+        (8, "PostToolUse", {"tool_name": "Edit", "tool_input": edit} | call),
+        (3, "PostToolUse", {"tool_name": "TodoWrite", "tool_input": {"todos": TODOS}}),
+        (3, "PostToolUse", {"tool_name": "TodoWrite", "tool_input": {"todos": TODOS[:1]}}),
+        (4, "PermissionRequest", shell),
+        (2, "PreToolUse", {"tool_name": "AskUserQuestion", "tool_input": ask}),
+        (2, "Notification", {"notification_type": "idle_prompt", "message": "Waiting"}),
+        (2, "Notification", {"notification_type": "permission_prompt", "message": "May I?"}),
+        (2, "StopFailure", {"error": "rate_limit"}),
+        (2, "SessionStart", {"source": "startup"}),
+        (2, "SessionStart", {"source": "resume", "cwd": str(fleet.project / "deep")}),
+        (1, "PreCompact", {"trigger": "auto"}),
+        (1, "SessionStart", {"source": "compact"}),
+        (2, "SessionEnd", {"reason": "prompt_input_exit"}),
+        (2, "SubagentStart", INNER),
+        (2, "SubagentStop", INNER),
+    ]
+    _, event, fields = draw.choices(told, [weight for weight, _, _ in told])[0]
+    return event, fields
+
+
+def _of_the_fleet(draw: random.Random, fleet: Fleet, known: dict[str, Any]) -> Any:
+    """Return a request about more than one mission."""
+    agent = draw.choice((*AGENTS, "free-1", f"claude-{draw.choice(SESSIONS)[:8]}"))
+    missions = [row["id"] for row in fleet.sql("SELECT id FROM missions ORDER BY id")]
+    mission = draw.choice(missions)
+    makers: list[tuple[int, Any]] = [
+        (4, lambda: MissionCreate(f"Another {draw.random()}", project_dir=str(fleet.project))),
+        (3, lambda: MissionStart(mission)),
+        (1, lambda: MissionCancel(mission, "Enough")),
+        (1, lambda: MissionDelete(mission)),
+        (6, lambda: LockAcquire(agent, f"/srv/{draw.randint(1, 4)}.py", timeout_ms=5 * MINUTE)),
+        (4, lambda: LockRelease(draw.choice(known["locks"] or ["lck-none0000"]), agent)),
+        (2, lambda: AgentRegister(agent, "specialist", mission_id=mission)),
+        (2, lambda: AgentRegister(agent, "dispatch", cwd=str(fleet.project))),
+        (1, lambda: AgentDeregister(agent)),
+        (1, lambda: HandoffAsk(agent, "codex")),
+        (2, lambda: SortieStart(draw.choice(known["sorties"] or ["srt-none0000"]), agent)),
+    ]
+    return draw.choices([make for _, make in makers], [weight for weight, _ in makers])[0]()
+
+
+async def _act(draw: random.Random, fleet: Fleet, mission: Mission, number: int) -> str:
+    """Do something at random; return what."""
+    if draw.random() < 0.4:
+        event, fields = _random_hook(draw, fleet, number)
+        session = draw.choice(SESSIONS)
+        await hook(fleet, session, event, **fields)
+        return f"{event} of {session}"
+    if draw.random() < 0.1:
+        await fleet.engine.write(needs.confirm_asks)
+        return "asks are confirmed"
+    known = await known_ids(fleet, mission)
+    if draw.random() < 0.3:
+        request = _of_the_fleet(draw, fleet, known)
+    else:
+        request = random_request(draw, fleet, mission, known)
+    if isinstance(request, AgentHeartbeat):  # it leaves no event
+        return "nothing"
+    try:
+        await fleet.do(request)
+    except FleetError as refusal:
+        return f"{request} was refused: {refusal.message}"
+    return str(request)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_moment_is_what_the_lists_said_after_each_of_many_requests(
+    fleet: Fleet, seed: int
+) -> None:
+    draw = random.Random(seed)
+    mission = await fleet.mission(3)
+    await fleet.agents(mission, *AGENTS)
+    saved: list[Saved] = []
+    number = REQUESTS // 10 if shared_store.SERVER else REQUESTS // 2
+    for each in range(number):
+        fleet.clock.pass_by(draw.choice((1, SECOND, 20 * SECOND, MINUTE, 5 * MINUTE)))
+        what = await _act(draw, fleet, mission, each)
+        saved.append(await save(fleet, what))
+    met = {name: 0 for name in ("agents", "missions", "locks", "conflicts")}
+    for each in saved:
+        moment = await fleet.do(FleetAt(time=each.time))
+        for name, said in said_by(moment).items():
+            assert said == each.said[name], (name, each.what, each.seq)
+            met[name] += bool(said)
+    assert min(met.values()) > number // 20, met
