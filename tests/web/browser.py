@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserType
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -45,14 +45,26 @@ def launched() -> Iterator["Browser"]:
     except ImportError as error:
         raise NotHere(f"playwright is needed: {error}") from error
     with sync_playwright() as playwright:
-        # The times in pictures and tests do not depend on the machine.
-        browser = playwright.chromium.launch(
-            executable_path=path, args=list(ARGUMENTS), env={**os.environ, "TZ": "UTC"}
-        )
-        try:
+        with _launched(playwright.chromium, path) as browser:
             yield browser
-        finally:
-            browser.close()
+
+
+@contextmanager
+def another(browser: "Browser", *arguments: str) -> Iterator["Browser"]:
+    """Run one more browser beside one that runs."""
+    with _launched(browser.browser_type, program(), *arguments) as running:
+        yield running
+
+
+@contextmanager
+def _launched(kind: "BrowserType", path: str, *arguments: str) -> Iterator["Browser"]:
+    # The times in pictures and tests do not depend on the machine.
+    env = {**os.environ, "TZ": "UTC"}
+    browser = kind.launch(executable_path=path, args=[*ARGUMENTS, *arguments], env=env)
+    try:
+        yield browser
+    finally:
+        browser.close()
 
 
 def install() -> str:

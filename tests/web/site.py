@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,10 +51,14 @@ def served(port: int = 0) -> Iterator[Site]:
     )
     assert process.stdout is not None
     lines: list[str] = []
+    # One that never tells its link is ended, and with it the reading.
+    late = threading.Timer(READY_S, process.kill)
+    late.start()
     for line in process.stdout:
         lines.append(line)
-        if line.startswith("}") or (line.startswith("{") and line.rstrip().endswith("}")):
+        if line.rstrip().endswith("}"):
             break
+    late.cancel()
     site = Site(process, json.loads("".join(lines)))
     try:
         yield site
