@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.event_log import NO_DEEDS, data_of, event_of
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
-from .narrative import Titles, Waits, obstacle, sentence, shares, step, waits_in
+from .narrative import Titles, obstacle, sentence, shares, step, waits_in
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
 # How much of what one other agent said, or made for the reader, is told in each place.
@@ -62,7 +62,7 @@ def derive(
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
-            _steps(own, titles, waits_in(sorties)),
+            plan_steps(own, sorties, titles),
         ),
         blockers=_distinct(
             errors,
@@ -100,8 +100,14 @@ def _there(tx: Tx, mission_id: str) -> Row:
     return row
 
 
-def _steps(own: Sequence[SortieState], titles: Titles, waits: Waits) -> list[str]:
-    """Return the open sorties as next steps, those under way first; of another agent's, a part."""
+def plan_steps(
+    own: Sequence[SortieState], sorties: Sequence[SortieState], titles: Titles
+) -> list[str]:
+    """Return the open sorties as next steps, those under way first; of another agent's, a part.
+
+    ``sorties`` are all of the mission, among which are those that they wait for.
+    """
+    waits = waits_in(sorties)
     open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
     told, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())

@@ -129,6 +129,12 @@ def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMomen
     )
 
 
+def refuse_unknown_state(tx: Tx, mission: Row, moment: Moment) -> None:
+    """Refuse a moment at which nobody knows the state of a mission; raises InvalidState."""
+    if _base(tx, mission["id"], moment) is None:
+        raise _unknown(tx, mission, moment)
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A mission's own fields at a moment, as in MissionState, and its sorties in order."""
 

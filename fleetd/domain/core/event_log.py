@@ -200,7 +200,7 @@ def settle(tx: Tx, ctx: Context) -> None:
         elif tx.exists("SELECT 1 AS there FROM missions WHERE id = :id", id=mission_id):
             emit(tx, ctx, MissionChanged(), mission_id=mission_id)
     tx.changes.clear()
-    history.keep(tx)
+    history.keep(tx, ctx)
 
 
 def _stream(mission_id: str | None, agent_id: str | None) -> str:

@@ -1,12 +1,14 @@
 """History: agents, locks and edits as they were, for the fleet at a moment.
 
 A rule that changes one of them says so here. At the end of its transaction a row is kept with the
-end of the log then; the newest row up to a place in the log is the state there. Activity prolongs
+end of the log and the time then; the newest row up to a moment is the state at it. Activity prolongs
 leases and moves when an agent was seen last: both are told by the events and kept by no row.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from .context import Context
 from .sql import chunks, inside_of, named_params
 from .tx import Tx
 
@@ -22,7 +24,6 @@ _LOCK = (
     *("status", "orphaned_at", "mode", "automatic"),
 )
 _EDIT = ("place", "file", "at")
-_END = "(SELECT coalesce(max(seq), 0) FROM events)"
 
 
 def agent_changed(tx: Tx, *agent_ids: str | None) -> None:
@@ -40,17 +41,19 @@ def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:
     tx.touched.setdefault("edits", {}).update(dict.fromkeys((agent_id, path) for path in paths))
 
 
-def keep(tx: Tx) -> None:
+def keep(tx: Tx, ctx: Context) -> None:
     """Write the rows of what changed in this transaction: a statement for each kind of record."""
     for table, ids in tx.touched.items():
         if table == "edits":
             _keep_edits(tx, [*ids])
-        else:
-            noun, columns = {"agents": ("agent", _AGENT), "locks": ("lock", _LOCK)}[table]
-            for some in chunks([*ids]):
-                where = f"id IN ({inside_of('id', some)})"
-                key = f"{noun}_id"
-                _insert(tx, f"{noun}_history", table, (key,), "id", columns, where, some)
+            continue
+        noun, columns = {"agents": ("agent", _AGENT), "locks": ("lock", _LOCK)}[table]
+        for some in chunks([*ids]):
+            into = f"{noun}_history ({noun}_id, seq, changed_at"
+            source = f"id, {_end(tx)}, :now"
+            where = f"id IN ({inside_of('id', some)})"
+            params = named_params("id", some) | {"now": ctx.now}
+            _insert(tx, into, source, columns, f"{table} WHERE {where}", params)
     tx.touched.clear()
 
 
@@ -61,34 +64,26 @@ def _keep_edits(tx: Tx, edits: list[tuple[str, str]]) -> None:
     for agent_id, paths in of_agent.items():
         for some in chunks(paths):
             where = f"agent_id = :agent AND path IN ({inside_of('id', some)})"
-            keys = ("agent_id", "path")
-            _insert(
-                tx, "edit_history", "edits", keys, "agent_id, path", _EDIT, where, some, agent_id
-            )
+            params = named_params("id", some) | {"agent": agent_id}
+            into = "edit_history (agent_id, path, seq"
+            source = f"agent_id, path, {_end(tx)}"
+            _insert(tx, into, source, _EDIT, f"edits WHERE {where}", params)
+
+
+def _end(tx: Tx) -> str:
+    return ":end" if tx.log_end else "(SELECT coalesce(max(seq), 0) FROM events)"
 
 
 def _insert(
-    tx: Tx,
-    history: str,
-    table: str,
-    keys: tuple[str, ...],
-    ids: str,
-    columns: tuple[str, ...],
-    where: str,
-    some: Any,
-    agent_id: str | None = None,
+    tx: Tx, into: str, source: str, columns: Sequence[str], rows: str, params: dict[str, Any]
 ) -> None:
-    end = ":end" if tx.log_end else _END
-    params: dict[str, Any] = named_params("id", some)
+    """Write rows as they are now; the same ones again where they changed twice at one moment."""
     if tx.log_end:
-        params["end"] = tx.log_end
-    if agent_id is not None:
-        params["agent"] = agent_id
-    names = ", ".join(columns)
+        params = params | {"end": tx.log_end}
+    names, key = ", ".join(columns), into.partition("(")[2]
     changed = ", ".join(f"{name} = excluded.{name}" for name in columns)
     tx.run(
-        f"INSERT INTO {history} ({', '.join(keys)}, seq, {names})"
-        f" SELECT {ids}, {end}, {names} FROM {table} WHERE {where}"
-        f" ON CONFLICT ({', '.join(keys)}, seq) DO UPDATE SET {changed}",
+        f"INSERT INTO {into}, {names}) SELECT {source}, {names} FROM {rows}"
+        f" ON CONFLICT ({key}) DO UPDATE SET {changed}",
         **params,
     )

@@ -49,7 +49,8 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
     del columns["automatic"]  # nobody waits for those
     wait_id = tx.value(
         "INSERT INTO lock_waits (normalized_path, directory, mode, file, agent_id, mission_id,"
-        " purpose, timeout_ms, machine, began_ms, waited_for) VALUES (:normalized_path, :directory, :mode, :file,"
+        " purpose, timeout_ms, machine, began_ms, waited_for)"
+        " VALUES (:normalized_path, :directory, :mode, :file,"
         " :agent_id, :mission_id, :purpose, :timeout_ms, :machine, :began, :holder) RETURNING id",
         machine=ctx.machine,
         began=ctx.now_ms,

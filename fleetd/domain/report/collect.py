@@ -17,8 +17,9 @@ from ...protocol.timestamps import to_ms
 from ...protocol.types import OPEN_MISSION
 from ..attention.conflicts import conflicts_of_reader
 from ..checkpoints.derived_context import merged_places
+from ..checkpoints.moments import Moment, find_moment
 from ..core.context import Context
-from ..core.event_log import position
+from ..core.event_log import LOG_END, position
 from ..core.ids import find
 from ..core.mappers import (
     agent_of,
@@ -34,6 +35,7 @@ from ..core.sql import Where, chunks, in_sql, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..recovery.context_builder import build
 from ..stats.compactions import HEARD
+from .past import CONFLICTS, LINES, LOCKS, SORTIES, turn_back
 from .story import LISTED, TOLD, Part, Story
 
 _SUMMARY = (
@@ -46,26 +48,30 @@ _COLUMNS = (
     "seq, type, timestamp, mission_id, agent_id, activity,"
     f" CASE WHEN type IN {_READ} THEN data_json ELSE '{{}}' END AS data_json"
 )
-SORTIES, LOCKS, CONFLICTS = 1_000, 50, 20
-# Of what was left open, lines and their length.
-LINES = 50
 
 
 class Subject(msgspec.Struct, frozen=True):
     """What is reported of, and up to where in the log.
 
     ``missions`` are the mission with those merged into it, which come first; empty for an agent.
+    ``moment`` is the one that is reported of; None for now.
     """
 
     agent_id: str | None
     mission_id: str | None
     missions: tuple[str, ...]
     end: int
+    moment: Moment | None = None
 
     @property
     def places(self) -> tuple[str, ...]:
         """Return whose events are read, one after the other: missions, or the agent."""
         return self.missions or (self.agent_id or "",)
+
+    @property
+    def last(self) -> int:
+        """Return the ``seq`` of the newest records that are reported."""
+        return self.end if self.moment else LOG_END
 
 
 def find_subject(tx: Tx, ctx: Context, request: ReportGet) -> Subject:
@@ -76,12 +82,13 @@ def find_subject(tx: Tx, ctx: Context, request: ReportGet) -> Subject:
             hint="fleetctl mission list and fleetctl agent list show the ids.",
             field="mission_id",
         )
-    end = position(tx)
+    moment = find_moment(tx, ctx, request.until, None) if request.until else None
+    end = moment.seq if moment else position(tx)
     if request.agent_id is not None:
-        return Subject(find(tx, "agent", request.agent_id)["id"], None, (), end)
+        return Subject(find(tx, "agent", request.agent_id)["id"], None, (), end, moment)
     mission_id = find(tx, "mission", request.mission_id or "")["id"]
     others = [each for each in merged_places(tx, mission_id) if each != mission_id]
-    return Subject(None, mission_id, (*others, mission_id), end)
+    return Subject(None, mission_id, (*others, mission_id), end, moment)
 
 
 def next_events(tx: Tx, ctx: Context, subject: Subject, place: str, since: int) -> list[Row]:
@@ -106,7 +113,14 @@ def next_events(tx: Tx, ctx: Context, subject: Subject, place: str, since: int) 
 
 
 def finish(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
-    """Return the report: what the events told, and what the records say now."""
+    """Return the report: what the events told, and what the records say, now or at the moment."""
+    report = _report(tx, ctx, subject, story)
+    if subject.moment is None:
+        return report
+    return turn_back(tx, ctx, report, subject.moment, subject.mission_id, subject.agent_id)
+
+
+def _report(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
     agent = agent_of(find(tx, "agent", subject.agent_id)) if subject.agent_id else None
     own = find(tx, "mission", subject.mission_id) if subject.mission_id else None
     wanted = subject.missions or _missions_of(agent, story)
@@ -114,13 +128,15 @@ def finish(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
     ids = [each.id for each in missions]
     planned, more_planned = _planned(tx, ids, subject.agent_id)
     agents, more_agents = _agents(tx, subject, story, planned)
-    decided, more_decided = _notes(tx, _whose(subject, ids))
-    recoveries, more_recoveries = _recoveries(tx, ids, subject.agent_id)
-    checkpoints, more_checkpoints = _checkpoints(tx, ids)
+    decided, more_decided = _notes(tx, _whose(subject, ids), subject.last)
+    recoveries, more_recoveries = _recoveries(tx, ids, subject.agent_id, subject.last)
+    checkpoints, more_checkpoints = _checkpoints(tx, ids, subject.last)
     files, more_files = story.files()
     commands, more_commands = story.commands()
     commits, more_commits = story.commits()
-    compacted, more_compacted = story.compactions(ctx.now)
+    compacted, more_compacted = story.compactions(
+        subject.moment.time if subject.moment else ctx.now
+    )
     first = story.first_at or None
     return Report(
         generated_at=ctx.now,
@@ -139,7 +155,7 @@ def finish(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
         commands=commands,
         commits=commits,
         decided=[note_of(row) for row in decided],
-        left_open=_left_open(tx, ctx, own, agent),
+        left_open=ReportOpen() if subject.moment else _left_open(tx, ctx, own, agent),
         errors=list(story.errors.kept),
         compactions=compacted,
         recoveries=[recovery_of(row) for row in recoveries],
@@ -253,17 +269,23 @@ def _whose(subject: Subject, mission_ids: list[str]) -> list[tuple[str, str]]:
     return [("mission_id", each) for each in mission_ids]
 
 
-def _notes(tx: Tx, whose: list[tuple[str, str]]) -> tuple[list[Row], int]:
+def _notes(tx: Tx, whose: list[tuple[str, str]], last: int) -> tuple[list[Row], int]:
     """Return the newest notes, the oldest first, and how many more there are."""
     rows: list[Row] = []
     more = 0
     for column, value in whose:
         rows += tx.all(
-            f"SELECT * FROM notes WHERE {column} = :value ORDER BY seq DESC LIMIT :most",
+            f"SELECT * FROM notes WHERE {column} = :value AND seq <= :last"
+            " ORDER BY seq DESC LIMIT :most",
             value=value,
+            last=last,
             most=LISTED,
         )
-        number = tx.value(f"SELECT count(*) FROM notes WHERE {column} = :value", value=value)
+        number = tx.value(
+            f"SELECT count(*) FROM notes WHERE {column} = :value AND seq <= :last",
+            value=value,
+            last=last,
+        )
         more += max(number - LISTED, 0)
     return _newest(rows, more)
 
@@ -273,12 +295,15 @@ def _newest(rows: list[Row], more: int) -> tuple[list[Row], int]:
     return rows[-LISTED:], more + len(rows[:-LISTED])
 
 
-def _recoveries(tx: Tx, mission_ids: list[str], agent_id: str | None) -> tuple[list[Row], int]:
+def _recoveries(
+    tx: Tx, mission_ids: list[str], agent_id: str | None, last: int
+) -> tuple[list[Row], int]:
     rows: list[Row] = []
     more = 0
     for mission_id in mission_ids:
         where = Where()
         where.equal(mission_id=mission_id, agent_id=agent_id)
+        where.add("seq <= :last", last=last)
         rows += tx.all(
             f"SELECT * FROM recoveries WHERE {where} ORDER BY seq DESC LIMIT :most",
             **where.params,
@@ -289,18 +314,21 @@ def _recoveries(tx: Tx, mission_ids: list[str], agent_id: str | None) -> tuple[l
     return _newest(rows, more)
 
 
-def _checkpoints(tx: Tx, mission_ids: list[str]) -> tuple[list[Row], int]:
+def _checkpoints(tx: Tx, mission_ids: list[str], last: int) -> tuple[list[Row], int]:
     rows: list[Row] = []
     more = 0
     for mission_id in mission_ids:
         rows += tx.all(
             f"SELECT seq, {_SUMMARY} FROM checkpoints WHERE mission_id = :id AND {LIVE}"
-            " ORDER BY seq DESC LIMIT :most",
+            " AND seq <= :last ORDER BY seq DESC LIMIT :most",
             id=mission_id,
+            last=last,
             most=LISTED,
         )
         number = tx.value(
-            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}", id=mission_id
+            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE} AND seq <= :last",
+            id=mission_id,
+            last=last,
         )
         more += max(number - LISTED, 0)
     return _newest(rows, more)

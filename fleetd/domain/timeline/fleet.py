@@ -36,8 +36,13 @@ from ..liveness.needs import MID_TURN, one_line
 
 # Of each list.
 LISTED = 1_000
+# The newest row of a record up to the moment. After the last event of the moment there may be
+# changes that left no event: of those the time tells.
 _AS_OF = (
-    "h.seq = (SELECT max(x.seq) FROM {0}_history x WHERE x.{0}_id = h.{0}_id AND x.seq <= :seq)"
+    "h.seq = (SELECT x.seq FROM {0}_history x WHERE x.{0}_id = {1}.id AND x.seq <= :seq"
+    " AND (x.seq < :seq OR x.changed_at <= :time) ORDER BY x.seq DESC LIMIT 1)"
+    " AND h.changed_at = (SELECT max(x.changed_at) FROM {0}_history x WHERE x.{0}_id = {1}.id"
+    " AND x.seq = h.seq AND (x.seq < :seq OR x.changed_at <= :time))"
 )
 
 
@@ -46,7 +51,7 @@ def at(tx: Tx, ctx: Context, request: FleetAt) -> FleetMoment:
     """Return the fleet at a moment."""
     refuse_two(request.time, request.seq)
     moment = find_moment(tx, ctx, request.time, request.seq)
-    refuse_unknown(tx, moment)
+    _refuse_unknown(tx, moment)
     past = Past(tx, ctx, moment)
     return FleetMoment(
         seq=moment.seq,
@@ -58,13 +63,22 @@ def at(tx: Tx, ctx: Context, request: FleetAt) -> FleetMoment:
     )
 
 
-def refuse_unknown(tx: Tx, moment: Moment) -> None:
+def _known_from(tx: Tx) -> int:
+    found: Any = tx.value("SELECT value FROM store_meta WHERE key = :key", key=KNOWN_FROM)
+    return int(found or 0)
+
+
+def is_known(tx: Tx, moment: Moment) -> bool:
+    """Whether the history goes back to a moment."""
+    return moment.seq >= _known_from(tx)
+
+
+def _refuse_unknown(tx: Tx, moment: Moment) -> None:
     """Refuse a moment of before the history; raises InvalidState with the first that is known."""
-    known_from: Any = tx.value("SELECT value FROM store_meta WHERE key = :key", key=KNOWN_FROM)
-    if moment.seq >= int(known_from or 0):
+    if is_known(tx, moment):
         return
     since = tx.value(
-        "SELECT timestamp FROM events WHERE seq >= :seq ORDER BY seq LIMIT 1", seq=int(known_from)
+        "SELECT timestamp FROM events WHERE seq >= :seq ORDER BY seq LIMIT 1", seq=_known_from(tx)
     )
     raise InvalidState(
         f"The fleet is known since {since}, not at {moment.time}.",
@@ -83,19 +97,23 @@ class Past:
         self._rows = self._agent_rows()
 
     def _agent_rows(self) -> dict[str, Row]:
-        """Return the agents of the moment that were not gone, by their ids."""
+        """Return the agents that there were, also those that were gone, by their ids."""
         rows = self._tx.all(
             "SELECT h.*, h.agent_id AS id, a.pid, a.pid_started, a.note_json FROM agents a"
-            f" JOIN agent_history h ON h.agent_id = a.id AND {_AS_OF.format('agent')}"
-            " WHERE h.status <> 'gone'",
+            f" JOIN agent_history h ON h.agent_id = a.id AND {_AS_OF.format('agent', 'a')}",
             seq=self._moment.seq,
+            time=self._moment.time,
         )
         return {row["id"]: row for row in rows}
 
     def agent(self, agent_id: str) -> Agent | None:
-        """Return an agent as it was; None before it came, and once it was gone."""
+        """Return an agent as it was; None before it came."""
         row = self._rows.get(agent_id)
         return agent_of(row) if row else None
+
+    def agents_of(self, mission_id: str) -> set[str]:
+        """Return the agents that were in a mission."""
+        return {name for name, row in self._rows.items() if row["mission_id"] == mission_id}
 
     def plan(self, mission_id: str) -> Plan | None:
         """Return the plan of a mission as it was, None where nobody knows it."""
@@ -123,7 +141,9 @@ class Past:
         rows = [
             with_wish(with_subagents(self._now_ms, self._seen(row), asking), wishes)
             for name, row in self._rows.items()
-            if name not in inner and (row["status"] != "lost" or self._is_missed(row))
+            if name not in inner
+            and row["status"] != "gone"
+            and (row["status"] != "lost" or self._is_missed(row))
         ]
         rows.sort(key=lambda row: urgency(self._now_ms, row))
         hour = position_before(self._tx, iso(self._now_ms - HOUR_MS), self._moment.seq)
@@ -258,10 +278,11 @@ class Past:
         rows = self._tx.all(
             "SELECT l.id, l.file, l.held_by, l.normalized_path, l.directory, h.*,"
             " NULL AS released_at FROM locks l"
-            f" JOIN lock_history h ON h.lock_id = l.id AND {_AS_OF.format('lock')}"
+            f" JOIN lock_history h ON h.lock_id = l.id AND {_AS_OF.format('lock', 'l')}"
             " WHERE h.status = 'active' AND l.id IN (SELECT id FROM locks WHERE status = 'active'"
             " UNION SELECT lock_id FROM lock_history WHERE status <> 'active' AND seq > :seq)",
             seq=self._moment.seq,
+            time=self._moment.time,
         )
         first: dict[str, int] = {}
         for row in rows:

@@ -34,9 +34,9 @@ RowLimit = Annotated[int, Meta(ge=1, le=500)]
 
 
 class TimelineBar(Record, frozen=True, kw_only=True):
-    """A sortie that its agent had in work: since ``started_at``, and until ``ended_at`` if it ended.
+    """A sortie in the hands of its agent, from its start to its end.
 
-    ``status`` is the present one.
+    ``ended_at`` is null while it is open; ``status`` and agent are the present ones.
     """
 
     sortie_id: str
@@ -63,8 +63,9 @@ class TimelineMark(Record, frozen=True, kw_only=True):
 class TimelineRow(Record, frozen=True, kw_only=True):
     """An agent on the timeline: its sorties as bars, and what happened to it as marks.
 
-    ``mission_id``, ``mission``, ``machine`` and ``status`` are the present ones. ``machine`` is null
-    in a store of one machine. ``led_by`` names the agent of the session of a subagent.
+    Mission, machine and status are the present ones; ``machine`` is null in a store of one machine.
+    ``led_by`` names the agent of the session of a subagent. What a mission met and no agent, such
+    as a checkpoint or a recovery, is marked in the first row of the mission.
     """
 
     agent_id: str

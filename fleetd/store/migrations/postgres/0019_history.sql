@@ -1,8 +1,9 @@
 -- Agents, locks and edits as they were: a row each time that one changed, with the end of the log
--- then. The newest row up to a place in the log is the state there.
+-- and the time then. The newest row up to a moment is the state at it.
 CREATE TABLE agent_history (
     agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     seq BIGINT NOT NULL,
+    changed_at TEXT COLLATE "C" NOT NULL,
     role TEXT COLLATE "C" NOT NULL,
     harness TEXT COLLATE "C",
     session_id TEXT COLLATE "C",
@@ -17,12 +18,13 @@ CREATE TABLE agent_history (
     needs_since TEXT COLLATE "C",
     needs_text TEXT COLLATE "C",
     needs_reset_at TEXT COLLATE "C",
-    PRIMARY KEY (agent_id, seq)
+    PRIMARY KEY (agent_id, seq, changed_at)
 );
 CREATE INDEX idx_agent_history_seq ON agent_history (seq);
 CREATE TABLE lock_history (
     lock_id TEXT COLLATE "C" NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
     seq BIGINT NOT NULL,
+    changed_at TEXT COLLATE "C" NOT NULL,
     mission_id TEXT COLLATE "C",
     purpose TEXT COLLATE "C" NOT NULL,
     acquired_at TEXT COLLATE "C" NOT NULL,
@@ -33,7 +35,7 @@ CREATE TABLE lock_history (
     orphaned_at TEXT COLLATE "C",
     mode TEXT COLLATE "C" NOT NULL,
     automatic BIGINT NOT NULL,
-    PRIMARY KEY (lock_id, seq)
+    PRIMARY KEY (lock_id, seq, changed_at)
 );
 -- Which locks ended after a place in the log.
 CREATE INDEX idx_lock_history_ended ON lock_history (seq) WHERE status <> 'active';
@@ -47,15 +49,16 @@ CREATE TABLE edit_history (
     PRIMARY KEY (agent_id, path, seq)
 );
 CREATE INDEX idx_edit_history_at ON edit_history (at);
-INSERT INTO agent_history (agent_id, seq, role, harness, session_id, mission_id, cwd, status,
+INSERT INTO agent_history (agent_id, seq, changed_at, role, harness, session_id, mission_id, cwd, status,
         registered_at, last_seen_at, succeeded_by, machine, needs, needs_since, needs_text,
         needs_reset_at)
-    SELECT id, coalesce((SELECT max(seq) FROM events), 0), role, harness, session_id, mission_id,
+    SELECT id, coalesce((SELECT max(seq) FROM events), 0), '', role, harness, session_id,
+        mission_id,
         cwd, status, registered_at, last_seen_at, succeeded_by, machine, needs, needs_since,
         needs_text, needs_reset_at FROM agents;
-INSERT INTO lock_history (lock_id, seq, mission_id, purpose, acquired_at, expires_at, timeout_ms,
+INSERT INTO lock_history (lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at, timeout_ms,
         fencing_token, status, orphaned_at, mode, automatic)
-    SELECT id, coalesce((SELECT max(seq) FROM events), 0), mission_id, purpose, acquired_at,
+    SELECT id, coalesce((SELECT max(seq) FROM events), 0), '', mission_id, purpose, acquired_at,
         expires_at, timeout_ms, fencing_token, status, orphaned_at, mode, automatic
         FROM locks WHERE status = 'active';
 INSERT INTO edit_history (agent_id, path, seq, place, file, at)

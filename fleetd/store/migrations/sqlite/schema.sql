@@ -474,10 +474,11 @@ CREATE INDEX idx_edit_conflicts_other ON edit_conflicts (other_id);
 CREATE INDEX idx_edit_conflicts_untold ON edit_conflicts (agent_id, told);
 
 -- Agents, locks and edits as they were: a row each time that one changed, with the end of the log
--- then. The newest row up to a place in the log is the state there.
+-- and the time then. The newest row up to a moment is the state at it.
 CREATE TABLE agent_history (
     agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
+    changed_at TEXT NOT NULL,
     role TEXT NOT NULL,
     harness TEXT,
     session_id TEXT,
@@ -492,12 +493,13 @@ CREATE TABLE agent_history (
     needs_since TEXT,
     needs_text TEXT,
     needs_reset_at TEXT,
-    PRIMARY KEY (agent_id, seq)
+    PRIMARY KEY (agent_id, seq, changed_at)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_agent_history_seq ON agent_history (seq);
 CREATE TABLE lock_history (
     lock_id TEXT NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
+    changed_at TEXT NOT NULL,
     mission_id TEXT,
     purpose TEXT NOT NULL,
     acquired_at TEXT NOT NULL,
@@ -508,7 +510,7 @@ CREATE TABLE lock_history (
     orphaned_at TEXT,
     mode TEXT NOT NULL,
     automatic INTEGER NOT NULL,
-    PRIMARY KEY (lock_id, seq)
+    PRIMARY KEY (lock_id, seq, changed_at)
 ) STRICT, WITHOUT ROWID;
 -- Which locks ended after a place in the log.
 CREATE INDEX idx_lock_history_ended ON lock_history (seq) WHERE status <> 'active';
