@@ -204,11 +204,14 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    handle: Handler | None = None, limits: Limits | None = None
+    handle: Handler | None = None, limits: Limits | None = None, restart_s: float = 30.0
 ) -> AsyncIterator[Served]:
     """Run the server in this process, with the daemon of the environment or a handler instead."""
     keys = KeyRing()
-    async with AsyncFleet(connect=False, restart_s=30.0) as fleet, trio.open_nursery() as nursery:
+    async with (
+        AsyncFleet(connect=False, restart_s=restart_s) as fleet,
+        trio.open_nursery() as nursery,
+    ):
         server = Server(handle or Routes(api.Daemon(fleet), keys), limits)
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, server.take, [listener])
