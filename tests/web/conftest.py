@@ -11,6 +11,7 @@ from fleetctl.client import Fleet
 from tests.support.processes import Daemon
 from tests.web import browser as browsers
 from tests.web.site import Site, served
+from tests.web.views import show
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -114,18 +115,3 @@ def open_page(browser: "Browser", site: Site, watched: Watched) -> Iterator[Open
     for request in watched.requests:
         assert request.method == "GET"
         assert urlsplit(request.url).netloc == server, request.url
-
-
-def show(page: "Page", view: str) -> None:
-    """Go to a view and wait until it is drawn."""
-    page.evaluate(
-        """view => new Promise(done => {
-            performance.clearMarks("view drawn");
-            const look = () => performance.getEntriesByName("view drawn").length
-                ? done() : requestAnimationFrame(look);
-            if (location.hash === view) return done();
-            location.hash = view;
-            look();
-        })""",
-        view,
-    )

@@ -8,8 +8,9 @@ from fleetctl.client import Fleet
 from playwright.sync_api import Page, expect
 
 from tests.support.processes import Daemon
-from tests.web.conftest import Open, show
+from tests.web.conftest import Open
 from tests.web.site import Site, served
+from tests.web.views import show
 
 SECOND_MS = 1_000
 

@@ -40,7 +40,7 @@ class Drawn {
 
 function make({ view, id }) {
   switch (view) {
-    case "timeline": return new Timeline(main, announce);
+    case "timeline": return new Timeline(main, announce, load);
     case "search": return new Search(main);
     case "agent": return new Drawn(mission.loadAgent, mission.drawAgent);
     case "mission": return id === null

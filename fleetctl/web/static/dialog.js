@@ -45,8 +45,12 @@ export async function showEvent(route) {
     const seq = Number(wanted);
     const { events: [event] } = await call("event.list", { since: seq - 1, limit: 1 });
     if (shown !== place) return;
-    if (!event || event.seq !== seq) open("Event", h("p", {}, "This event is no longer in the log."));
-    else open(line(sentence(event), 300), details(event), await around(event, Number(route.params.get("count")) || 0));
+    if (!event || event.seq !== seq) {
+      open("Event", h("p", {}, "This event is no longer in the log."));
+      return;
+    }
+    const beside = await around(event, Number(route.params.get("count")) || 0);
+    if (shown === place) open(line(sentence(event), 300), details(event), beside);
   } catch (error) {
     if (shown === place) open("Event", errorBox(error));
   }

@@ -33,8 +33,9 @@ const GROUP = 26;
 const AXIS = 30;
 
 export class Timeline {
-  constructor(main, announce) {
+  constructor(main, announce, reload) {
     this.announce = announce;
+    this.reload = reload;
     this.hidden = new Set();
     this.data = null;
     this.items = [];
@@ -113,15 +114,19 @@ export class Timeline {
   }
 
   setSpan(span) {
-    if (this.live) return go(changed({ span, from: null, to: null }), true);
+    if (this.live) return this.follow(span);
     const middle = (this.from + this.to) / 2;
     this.set(middle - span / 2, middle + span / 2, false);
     return this.settle(0);
   }
 
-  follow() {
-    const span = Math.round(this.to - this.from);
-    go(changed({ span: span === FIRST_SPAN ? null : span, from: null, to: null }), true);
+  follow(span = this.to - this.from) {
+    clearTimeout(this.settling);
+    const before = location.hash;
+    const rounded = Math.round(span);
+    go(changed({ span: rounded === FIRST_SPAN ? null : rounded, from: null, to: null }), true);
+    // The span had not been written into the route yet.
+    if (location.hash === before) this.reload();
   }
 
   /** Move by a part of the span. */
@@ -136,7 +141,7 @@ export class Timeline {
   zoom(factor, around = this.live ? 0.97 : 0.5) {
     const span = clamp((this.to - this.from) * factor);
     const fixed = this.from + (this.to - this.from) * around;
-    if (this.live) return go(changed({ span: Math.round(span), from: null, to: null }), true);
+    if (this.live) return this.follow(span);
     this.set(fixed - span * around, fixed - span * around + span, false);
     this.layout();
     return this.settle();
