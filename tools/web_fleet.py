@@ -5,6 +5,7 @@ compactions with their briefings, files that two agents changed, a wait for a lo
 """
 
 import json
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,8 @@ class WebStory(Story):
 
     def __init__(self, daemon: Daemon, behind: Path, project: Path) -> None:
         super().__init__(daemon, behind, project)
+        # Names of files are told from the root of the repository.
+        subprocess.run(("git", "init", "--quiet", str(project)), check=True)  # noqa: S603
         self._deliveries = 0
         self._minutes: float = 0
 

@@ -25,6 +25,9 @@ def rows(page: Page) -> dict[str, object]:
             " row.querySelector('.badge').textContent, row.querySelectorAll('td')[1].textContent])"
         ),
         "missions": page.locator("#missions .mission-line").evaluate_all(texts),
+        "bars": page.locator(".progress-fill").evaluate_all(
+            "all => all.map(each => each.style.inlineSize)"
+        ),
         "locks": page.locator("#locks .lock .path").evaluate_all(texts),
         "conflicts": page.locator("#conflicts .conflict .path").evaluate_all(texts),
     }
@@ -125,7 +128,7 @@ def test_the_slider_goes_back_and_live_returns(
 def test_a_moment_before_the_log_is_told(open_page: Open, fleet: Fleet) -> None:
     fleet.call_raw("agent.register", {"agent_id": "ada", "role": "specialist"})
     page = open_page("#/now")
-    page.evaluate("location.hash = '#/now?at=2020-01-01T00:00:00.000Z'")
-    expect(page.get_by_role("alert")).to_be_visible()
-    page.get_by_role("link", name="Show it live").click()
+    show(page, "#/now?at=2020-01-01T00:00:00.000Z")
+    expect(page.locator("main")).to_contain_text("No agent was known at this moment")
+    page.get_by_role("button", name="Live").click()
     expect(page.get_by_role("link", name="ada")).to_be_visible()

@@ -85,12 +85,14 @@ function alike(one, other) {
 }
 
 function syncAttributes(from, to) {
+  // The content policy lets a script set a style, but not the attribute.
+  if (from.style.cssText !== to.style.cssText) from.style.cssText = to.style.cssText;
   for (const { name, value } of [...to.attributes]) {
-    if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+    if (name !== "style" && from.getAttribute(name) !== value) from.setAttribute(name, value);
   }
   for (const { name } of [...from.attributes]) {
     // What a person opened stays open.
-    if (!to.hasAttribute(name) && name !== "open") from.removeAttribute(name);
+    if (!to.hasAttribute(name) && name !== "open" && name !== "style") from.removeAttribute(name);
   }
   for (const name of ["onclick", "onkeydown", "onchange", "oninput", "onsubmit", "ontoggle"]) {
     if (from[name] !== to[name]) from[name] = to[name];

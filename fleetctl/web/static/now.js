@@ -143,7 +143,7 @@ function agents(others, data, names) {
   }));
   const hidden = others.length - rows.length + (data.more ?? 0);
   return panel("Agents",
-    [table("What agents do", [["Agent"], ["State"], ["Mission and step"], ["Doing", "grow"], ["Changed", "narrow"], ["Where"]], rows),
+    [table("What agents do", [["Agent"], ["State", "narrow"], ["Mission and step"], ["Doing", "grow"], ["Changed", "narrow"], ["Where"]], rows),
       hidden > 0 && h("p", { class: "hint" }, `${plural(hidden, "more agent")} behind these.`)],
     { id: "agents", count: others.length });
 }
@@ -156,7 +156,8 @@ function doing(agent, data) {
   if (agent.doing) {
     const { what, text, since: began, ended } = agent.doing;
     const verb = (ended ? PAST : VERBS)[what] ?? what;
-    const shown = what === "command" || what === "edit" ? code(line(text, 160)) : line(text, 160);
+    const inside = what === "edit" && agent.cwd && text.startsWith(`${agent.cwd}/`) ? text.slice(agent.cwd.length + 1) : text;
+    const shown = what === "command" || what === "edit" ? code(line(inside, 160)) : line(text, 160);
     parts.push(h("span", { class: "doing" }, `${verb} `, shown, " ", h("span", { class: "sub inline" }, ago(began, data.at))));
   }
   for (const each of (agent.running ?? []).filter((work) => !work.ended_at).slice(0, 3)) {
