@@ -40,6 +40,8 @@ NOUNS = {
     "recovery": "Recovery",
     "handoff": "Hand-offs",
     "stats": "Statistics",
+    "fleet": "The fleet at a moment",
+    "timeline": "Timelines",
     "report": "Reports",
     "usage": "Tokens",
     "hook": "Hooks",

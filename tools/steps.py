@@ -212,6 +212,11 @@ STEPS: tuple[Step, ...] = (
     ("agent.deregister", {"agent_id": "bob", "reason": "Done for today"}),
     ("mission.get", {"mission_id": "{mission}"}),
     ("mission.at", {"mission_id": "{mission}", "seq": 12}),
+    ("fleet.at", {"seq": 12}),
+    (
+        "timeline.get",
+        {"since": "2020-01-01T00:00:00.000Z", "until": "2040-01-01T00:00:00.000Z", "width": 10},
+    ),
     ("mission.list", {"status": "in_progress"}),
     ("mission.current", {"cwd": "{project}"}),
     ("mission.select", {"purpose": "recovery", "cwd": "{project}"}),

@@ -95,6 +95,8 @@ METHODS = {
     "handoff.cancel": ("HandoffCancel", True, False),
     "handoff.ask": ("HandoffAsk", True, False),
     "stats.recovery": ("StatsRecovery", False, False),
+    "timeline.get": ("TimelineGet", False, False),
+    "fleet.at": ("FleetAt", False, False),
     "report.get": ("ReportGet", False, False),
     "usage.report": ("UsageGet", False, True),
     "usage.budget": ("UsageBudget", True, False),
@@ -103,25 +105,26 @@ METHODS = {
     "hook.status": ("HookStatusGet", False, False),
 }
 _RECORD_NAMES = """
-Agent AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing BudgetPage Change
-ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent CheckpointDifference
-CheckpointPage CheckpointSummary CommandOutcome CommitVerdict CompactionEffect Compared ConflictEdit
-ConflictPage ConnectionFigures ContextDigest Counts CurrentAgent CurrentMission CursorGap
-CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest DeclaredHints DeclaredOutcome
-DeclaredStep Deleted Delivery Detection Doing EditConflict ErrorCheckpoint Event EventPage
-FieldChange Finding Findings Forgotten ForgottenMission ForgottenRun Handoff HandoffBegun
-HarnessStatus Health HeardEvent Hello HookReply HookStatus Integrity Kept Lock LockDifference
-LockPage MachineLine Message MessageDifference MessagePage MethodTiming Metrics Migration
-MigrationReply MigrationRequest Mission MissionBudget MissionLine MissionMoment MissionPage
-MissionState ModelUsage Mutation NewSortie Note NotePage OpenRpc OthersFile OutsideEdit Paths
-PendingMessage Place PlaceNow PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot
-PrunedSnapshots PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext
-RecoveryGroup RecoveryPage RecoveryStats Registration Report ReportAgent ReportCommand ReportCommit
-ReportError ReportFile ReportOmitted ReportOpen ReportPrompt ReportSortie Request RestoreResult
-Restored ResumeHints RunningWork SearchHit SearchMark SearchPage SelectedMission Session SessionPage
-Setting Settings Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie
-SortieDifference SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus
-Subscription TableCheck Timing TodoCompliance TranscriptReading UnknownName UnknownUsage
-Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
+Agent AgentMoment AgentPage AgentState Artifact AttentionPage AwayStatus BackupResult Briefing
+BudgetPage Change ChangedHolder ChangedMessage ChangedSortie Check Checkpoint CheckpointContent
+CheckpointDifference CheckpointPage CheckpointSummary CommandOutcome CommitVerdict CompactionEffect
+Compared ConflictEdit ConflictPage ConnectionFigures ContextDigest Counts CurrentAgent
+CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest
+DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection Doing EditConflict
+ErrorCheckpoint Event EventPage FieldChange Finding Findings FleetMoment Forgotten ForgottenMission
+ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEvent Hello HookReply HookStatus
+Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage
+MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionAtMoment MissionBudget
+MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note NotePage
+OpenRpc OthersFile OutsideEdit Paths PendingMessage Place PlaceNow PlanStep ProgressNotification
+Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
+RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats Registration Report
+ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted ReportOpen ReportPrompt
+ReportSortie Request RestoreResult Restored ResumeHints RunningWork SearchHit SearchMark SearchPage
+SelectedMission Session SessionPage Setting Settings Snapshot SnapshotContent SnapshotDocument
+SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
+Status StepState StoreStatus Subscription TableCheck Timeline TimelineBar TimelineMark TimelineRow
+Timing TodoCompliance TranscriptReading UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport
+Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

@@ -1,8 +1,8 @@
 """History: agents, locks and edits as they were, for the fleet at a moment.
 
 A rule that changes one of them says so here. At the end of its transaction a row is kept with the
-end of the log and the time then; the newest row up to a moment is the state at it. Activity prolongs
-leases and moves when an agent was seen last: both are told by the events and kept by no row.
+end of the log and the time then; the newest row up to a moment is the state at it. Activity
+prolongs leases and moves when an agent was seen last: the events tell both, and no row keeps it.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,6 @@ import msgspec
 
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.timeline import (
-    MarkKind,
     Timeline,
     TimelineBar,
     TimelineGet,
@@ -54,9 +53,7 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
     marks = _marks(tx, span)
     first = _first_events(tx, span)
     for agent_id, of_agent in marks.items():
-        if agent_id is not None:
-            seq = min(mark.seq for mark in of_agent)
-            first[agent_id] = min(first.get(agent_id, seq), seq)
+        first[agent_id] = min(first.get(agent_id, _NEVER), of_agent[0].seq)
     rows = _in_order(tx, _agents(tx, {*first, *bars}), first)
     shown = rows[: request.limit]
     of_missions = _of_missions(tx, span, shown)
@@ -125,35 +122,74 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
     return found
 
 
-def _slots(tx: Tx, span: Span, whose: str, where: Where) -> list[tuple[Any, ...]]:
-    """Return the marks of each slot: whose, kind, time of the first and last, number, first seq."""
-    return tx.tuples(
-        f"SELECT {whose}, mark, min(marked_ms), max(marked_ms), count(*), min(seq)"
-        " FROM events WHERE mark IS NOT NULL AND marked_ms >= :since AND marked_ms < :until"
-        f" AND {where} GROUP BY {whose}, mark, (marked_ms - :since) * :width / :length",
+def _slots(tx: Tx, span: Span, whose: str, where: Where) -> dict[str, list[TimelineMark]]:
+    """Return the marks of agents, or of missions, in order of time.
+
+    They come from the index in that order: to sort them by slots there would take longer than to
+    tell of each, and of most slots there is one.
+    """
+    rows = tx.tuples(
+        f"SELECT {whose}, mark, marked_ms, seq FROM events WHERE mark IS NOT NULL"
+        f" AND marked_ms >= :since AND marked_ms < :until AND {where} ORDER BY marked_ms",
         since=span.since_ms,
         until=span.until_ms,
-        width=span.width,
-        length=span.until_ms - span.since_ms,
         **where.params,
     )
+    since, width, length = span.since_ms, span.width, span.until_ms - span.since_ms
+    found: dict[str, list[_Slot]] = {}
+    newest: dict[tuple[str, str], _Slot] = {}
+    for owner, kind, ms, seq in rows:
+        number = (ms - since) * width // length
+        slot = newest.get((owner, kind))
+        if slot is not None and slot[0] == number:
+            slot[3] = ms
+            slot[4] += 1
+        else:
+            newest[owner, kind] = slot = [number, kind, ms, ms, 1, seq]
+            of_owner = found.get(owner)
+            if of_owner is None:
+                found[owner] = [slot]
+            else:
+                of_owner.append(slot)
+    seconds: dict[int, str] = {}
+    return {owner: [_mark(slot, seconds) for slot in slots] for owner, slots in found.items()}
 
 
-def _mark(kind: MarkKind, first_ms: int, last_ms: int, count: int, seq: int) -> TimelineMark:
-    at = iso(first_ms)
-    until = at if last_ms == first_ms else iso(last_ms)
+# A slot: its number, kind, time of the first and the last, count, ``seq`` of the first.
+_Slot = list[Any]
+
+
+def _mark(slot: _Slot, seconds: dict[int, str]) -> TimelineMark:
+    _, kind, first_ms, last_ms, count, seq = slot
+    at = _rendered(first_ms, seconds)
+    until = at if last_ms == first_ms else _rendered(last_ms, seconds)
     return TimelineMark(kind=kind, at=at, until=until, count=count, seq=seq)
 
 
-def _marks(tx: Tx, span: Span) -> dict[str | None, list[TimelineMark]]:
+def _rendered(ms: int, seconds: dict[int, str]) -> str:
+    """Return a time as text; ``seconds`` are those that were rendered, of which many are alike."""
+    second, rest = divmod(ms, 1_000)
+    begin = seconds.get(second)
+    if begin is None:
+        begin = seconds[second] = iso(ms)[:-4]
+    return f"{begin}{rest:03d}Z"
+
+
+def _marks(tx: Tx, span: Span) -> dict[str, list[TimelineMark]]:
     """Return the marks of agents."""
-    where = Where()
-    where.equal(agent_id=span.agent_id, mission_id=span.mission_id)
+    where = _of(span)
+    if span.agent_id is not None:
+        where.add("coalesce(agent_id, '') = :agent", agent=span.agent_id)
     where.add("agent_id IS NOT NULL")
-    found: dict[str | None, list[TimelineMark]] = {}
-    for agent_id, *told in _slots(tx, span, "agent_id", where):
-        found.setdefault(agent_id, []).append(_mark(*told))
-    return found
+    return _slots(tx, span, "agent_id", where)
+
+
+def _of(span: Span) -> Where:
+    """Return the condition on marks; written so that no other index than theirs fits it."""
+    where = Where()
+    if span.mission_id is not None:
+        where.add("coalesce(mission_id, '') = :mission", mission=span.mission_id)
+    return where
 
 
 def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[TimelineMark]]:
@@ -165,36 +201,39 @@ def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[Timeline
     for row in rows:
         if row["mission_id"] is not None:
             first.setdefault(row["mission_id"], row["id"])
-    where = Where()
-    where.equal(mission_id=span.mission_id)
+    where = _of(span)
     where.add("agent_id IS NULL AND mission_id IS NOT NULL")
-    found: dict[str, list[TimelineMark]] = {}
-    for mission_id, *told in _slots(tx, span, "mission_id", where):
-        if mission_id in first:
-            found.setdefault(first[mission_id], []).append(_mark(*told))
-    return found
+    marks = _slots(tx, span, "mission_id", where)
+    return {agent: marks[mission] for mission, agent in first.items() if mission in marks}
 
 
 def _first_events(tx: Tx, span: Span) -> dict[str, int]:
-    """Return the first event of each agent in the span; of a mission, the first that was work."""
-    where = Where()
-    where.equal(id=span.agent_id)
-    of_mission, named = "", {}
-    if span.mission_id is not None:  # as the index of deeds has it
-        of_mission = (
-            f" AND e.mission_id = :mission AND e.activity = 1 AND e.type NOT IN {in_sql(NO_DEEDS)}"
-        )
-        named = {"mission": span.mission_id}
+    """Return the first event of each agent in the span.
+
+    Of a mission, that is the first work in it; of an agent that is in it now, the first event.
+    """
+    whose = Where()
+    whose.equal(id=span.agent_id)
+    if span.mission_id is None:
+        return _first(tx, span, "", whose)
+    inside = Where()
+    inside.equal(id=span.agent_id, mission_id=span.mission_id)
+    # As the index of deeds has it.
+    deed = f"AND e.activity = 1 AND e.type NOT IN {in_sql(NO_DEEDS)}"
+    work = _first(tx, span, f"AND e.mission_id = :mission {deed}", whose, mission=span.mission_id)
+    return _first(tx, span, "", inside) | work
+
+
+def _first(tx: Tx, span: Span, what: str, whose: Where, **named: str) -> dict[str, int]:
+    # With the end of the span as a condition, SQLite would take another index than that of deeds.
     rows = tx.tuples(
         "SELECT id, (SELECT e.seq FROM events e WHERE e.agent_id = a.id AND e.agent_id IS NOT NULL"
-        f" AND e.seq > :begin AND e.seq <= :end{of_mission} ORDER BY e.seq LIMIT 1)"
-        f" FROM agents a WHERE {where}",
+        f" AND e.seq > :begin {what} ORDER BY e.seq LIMIT 1) FROM agents a WHERE {whose}",
         begin=span.begin,
-        end=span.end,
         **named,
-        **where.params,
+        **whose.params,
     )
-    return {agent_id: seq for agent_id, seq in rows if seq is not None}
+    return {agent_id: seq for agent_id, seq in rows if seq is not None and seq <= span.end}
 
 
 def _agents(tx: Tx, agent_ids: set[str]) -> list[Row]:
