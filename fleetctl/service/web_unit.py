@@ -1,5 +1,7 @@
 """The systemd user unit of ``fleetctl web run``."""
 
+import time
+
 from ..args import Namespace
 from ..web.place import Place
 from . import systemd, user_unit
@@ -13,9 +15,13 @@ UNIT = UserUnit(
     group="web",
     title="the web server",
     by_hand="fleetctl web",
-    on="The web server runs as a service. fleetctl web prints a link.",
+    on="The web server runs as a service.",
     missing="The service of the web server is not installed.",
 )
+
+
+START_S = 10.0
+PAUSE_S = 0.05
 
 
 def rendered(spec: ServiceSpec, place: Place) -> str:
@@ -44,7 +50,27 @@ def install(args: Namespace, place: Place) -> InstallReport:
     UNIT.check_manager()
     at = f"the socket {place.socket}" if place.socket else place.url
     text = rendered(this_spec(), place)
-    return UNIT.install(args, text, begins=[f"This shows the fleet at {at}"])
+    report = UNIT.install(args, text, begins=[f"This shows the fleet at {at}"])
+    if not args.dry_run and systemd.runs():
+        report.said.append(_started())
+    return report
+
+
+def _started() -> str:
+    """Wait for the server, so that the next fleetctl web finds it, and return how that went."""
+    # Imported here: uninstalling needs none of it.
+    from ..client.retry import default_socket
+    from ..web import running
+
+    path = running.private_socket(default_socket())
+    until = time.monotonic() + START_S
+    while (found := running.ask(path)) is None:
+        if time.monotonic() > until:
+            return f"The server does not answer yet. Its log: {UNIT.state().log}"
+        time.sleep(PAUSE_S)
+    if not found.service:
+        return f"The service waits until your fleetctl web (pid {found.pid}) ends."
+    return "fleetctl web prints a link."
 
 
 class WebRemoval(UnitRemoval):

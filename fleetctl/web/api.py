@@ -7,9 +7,9 @@ import msgspec
 
 from fleetd.protocol.errors import FleetError, InvalidParams, NotFound, Unavailable
 
-from ..client import AsyncFleet
 from ..client.methods import METHODS as EVERY
 from ..client.retry import LONG_S, READ_S
+from .raw_results import RawFleet
 
 METHODS = frozenset(
     {
@@ -50,12 +50,12 @@ class Daemon:
     nobody waits for it until it was there.
     """
 
-    def __init__(self, fleet: AsyncFleet) -> None:
+    def __init__(self, fleet: RawFleet) -> None:
         self.fleet = fleet
         self._away = True
 
-    async def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """Return the result of a method; raises FleetError."""
+    async def ask(self, method: str, params: dict[str, Any]) -> bytes:
+        """Return the result of a method as JSON; raises FleetError."""
         wait_s = LONG_S if EVERY.get(method, ("", False, False))[2] else READ_S
         waits = not self._away
         try:
@@ -64,7 +64,7 @@ class Daemon:
             self._away = isinstance(error, Unavailable)
             raise
         self._away = False
-        return result
+        return bytes(result)
 
 
 def method_of(name: str) -> str:

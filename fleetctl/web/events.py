@@ -9,11 +9,13 @@ import trio
 
 from fleetd.protocol.errors import InvalidParams
 from fleetd.protocol.records import Event
+from fleetd.protocol.requests.event import EventPage
 from fleetd.protocol.timestamps import iso
 
-from ..client import AsyncEvents, AsyncFleet, Link, StoreReplaced
+from ..client import AsyncEvents, Link, StoreReplaced
 from .connection import Reply
 from .messages import NO_STORE, WebRequest
+from .raw_results import RawFleet
 
 CONTENT_TYPE = "text/event-stream"
 KEEP_ALIVE_S = 15.0
@@ -25,7 +27,7 @@ _POSITION = re.compile(r"([!-9;-~]{1,64}):([0-9]{1,18})")
 class EventStream:
     """One page that follows the log."""
 
-    def __init__(self, fleet: AsyncFleet, request: WebRequest) -> None:
+    def __init__(self, fleet: RawFleet, request: WebRequest) -> None:
         self._fleet = fleet
         self._links: list[Link] = []
         self._waiting = trio.CancelScope()
@@ -73,8 +75,9 @@ class EventStream:
         if self._since is None:
             return False
         newest = {"newest": True, "limit": 1}
-        page = await self._fleet.call_raw("event.list", newest, again=True)
-        return any(event["seq"] - self._since > FAR_BEHIND for event in page["events"])
+        result = await self._fleet.call_raw("event.list", newest, again=True)
+        page = msgspec.json.decode(result, type=EventPage)
+        return any(event.seq - self._since > FAR_BEHIND for event in page.events)
 
 
 def _last_event(given: str | None) -> tuple[str | None, int | None]:

@@ -82,7 +82,7 @@ class Routes:
     async def _call(self, request: WebRequest) -> Response:
         try:
             method = api.method_of(request.path.removeprefix(API))
-            return json_response(await self._daemon.ask(method, api.params_of(request.query)))
+            return Response(200, await self._daemon.ask(method, api.params_of(request.query)))
         except FleetError as error:
             return error_response(error)
 

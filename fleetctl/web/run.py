@@ -12,9 +12,9 @@ import trio
 from fleetd import __version__
 from fleetd.protocol.errors import InvalidState
 
-from ..client import AsyncFleet
 from . import api, running
 from .place import HOSTS, Place
+from .raw_results import RawFleet
 from .routes import Routes
 from .running import Claim, RunningServer
 from .security import KeyRing
@@ -48,7 +48,7 @@ async def serve(
 
     try:
         async with (
-            AsyncFleet(daemon_socket, connect=False) as fleet,
+            RawFleet(daemon_socket) as fleet,
             trio.open_nursery() as nursery,
         ):
             server = Server(Routes(api.Daemon(fleet), keys))

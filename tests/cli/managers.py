@@ -15,7 +15,10 @@ echo "{name} $*" >> calls
 SYSTEMCTL = """
 [ -e away ] && { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
 units="{config}/systemd/user" unit=fleetd.service pid=pid
-case "$*" in *fleet-notify.service*) unit=fleet-notify.service pid=notify.pid ;; esac
+case "$*" in
+*fleet-notify.service*) unit=fleet-notify.service pid=notify.pid ;;
+*fleet-web.service*) unit=fleet-web.service pid=web.pid ;;
+esac
 begin() {
     told && return
     command=$(sed -n 's/^ExecStart=//p' "$units/$unit")

@@ -108,6 +108,46 @@ def test_no_command_but_its_own_loads_the_server_of_tools(home):
         assert not loaded & {"fleetctl.mcp_server", "mcp", "trio", "asyncio"}
 
 
+def test_the_web_server_loads_what_it_serves_with_and_no_more(home):
+    code = f"""
+import sys
+sys.path[:0] = {[str(Path(fleetctl.__file__).parents[1]), sysconfig.get_path("purelib")]!r}
+import trio
+from fleetctl.web import place, run, running
+from fleetctl.web.run import serve
+claim = running.find_or_claim(running.private_socket({str(home / "run" / "d.sock")!r}))
+serving = trio.CancelScope()
+async def serve_once():
+    with serving:
+        await serve(claim, place.Place(port=0), {str(home / "run" / "d.sock")!r}, service=False,
+                    on_ready=lambda server: serving.cancel())
+trio.run(serve_once)
+print(*sys.modules, sep="\\n")
+"""
+    process = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    modules = set(process.stdout.split())
+    assert {"h11", "trio", "fleetctl.web.server"} <= modules
+    heavy = {"textual", "rich", "mcp", "apsw", "jsonrpcserver", "asyncio", "argparse", "anyio"}
+    heavy |= {"starlette", "httpx", "email", "http.client", "urllib.request", "webbrowser"}
+    heavy |= {"encodings.idna", "platformdirs", "tomllib", "fleetctl.integrations"}
+    assert not heavy & modules
+
+
+def test_only_its_own_command_loads_the_web_server(home):
+    for command in (("config",), ("notify", "status"), ("web", "--help")):
+        process = subprocess.run(
+            [sys.executable, "-S", "-c", LIST_MODULES, *command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert not {"h11", "trio", "fleetctl.web"} & set(process.stderr.split())
+
+
 def test_importing_fleetctl_leaves_argparse_as_it_was(home):
     code = (
         "import argparse; before = argparse._\n"

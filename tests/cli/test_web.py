@@ -21,7 +21,7 @@ from fleetctl.web.place import Place
 from tests.support.processes import Daemon, Result
 from tests.support.web import Client, Link, WebProcess, get, web_processes
 
-from .managers import Managers
+from .managers import SYSTEMCTL, Managers
 
 ANALYZE = shutil.which("systemd-analyze")
 # As for the unit of fleetd itself.
@@ -240,7 +240,7 @@ def test_a_socket_instead_of_a_port(home: Path, web: Start) -> None:
     line = server.line()
     assert line.startswith("Fleet is at http://127.0.0.1:8722/#token=")
     assert stat.S_IMODE(path.lstat().st_mode) == 0o600
-    assert f"ssh -L 8722:{path} HOST" in server.err
+    wait_until(lambda: f"ssh -L 8722:{path} HOST" in server.err)
 
     async def ask() -> tuple[int, int]:
         async with await trio.open_unix_socket(str(path)) as stream:
@@ -349,25 +349,14 @@ def wait_until(holds: Callable[[], bool]) -> None:
         threading.Event().wait(0.02)
 
 
-SYSTEMCTL = """
-[ -e away ] && exit 1
-case "$*" in
-"--user show fleet-web.service"*)
-    if [ -e runs ]; then echo ActiveState=active; echo SubState=running
-    else echo ActiveState=inactive; echo SubState=dead; fi ;;
-"--user restart fleet-web.service") touch runs ;;
-"--user disable --now fleet-web.service") rm -f runs ;;
-esac
-exit 0
-"""
-
-
 @pytest.fixture
-def managers(home: Path, monkeypatch: pytest.MonkeyPatch) -> Managers:
+def managers(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managers]:
     found = Managers(home)
     found.have("systemctl", SYSTEMCTL)
     monkeypatch.setenv("PATH", found.path)
-    return found
+    yield found
+    if (file := found.place / "web.pid").exists():
+        os.kill(int(file.read_text()), signal.SIGKILL)
 
 
 @pytest.fixture
@@ -381,8 +370,10 @@ def test_the_service_is_installed_shown_and_removed(
 ) -> None:
     assert run("web", *words).status == 2  # nobody can be asked
     assert not unit.exists()
-    installed = done("web", *words, "--port", "9000", "--yes")
+    installed = done("web", *words, "--port", "0", "--yes")
     assert "fleetctl web prints a link" in installed.out
+    link = Link.of(done("web").out)
+    assert link.key()
     assert managers.calls("systemctl")[-4:] == [
         "--user daemon-reload",
         "--user enable fleet-web.service",
@@ -390,17 +381,21 @@ def test_the_service_is_installed_shown_and_removed(
         "--user restart fleet-web.service",
     ]
     text = unit.read_text()
-    assert "-P -m fleetctl web run --host 127.0.0.1 --port 9000\n" in text
+    assert "-P -m fleetctl web run --host 127.0.0.1 --port 0\n" in text
     assert f"Environment=FLEET_SOCKET={home}/run/d.sock\n" in text
     assert f"ReadWritePaths=-{home}/run\n" in text
     assert "token" not in text
-    shown = run("web", "status", "--json")
-    assert shown.status == 1  # systemctl of the test starts nothing
+    shown = done("web", "status", "--json")
     assert shown.json["service"]["running"] is True
+    assert shown.json["url"] == f"http://127.0.0.1:{link.port}/"
+    journal = (managers.place / "journal").read_text()
+    assert "Fleet is at" in journal
+    assert "token" not in journal
     assert done("web", "uninstall", "--dry-run").out.endswith("Nothing was removed.\n")
     assert unit.exists()
     done("web", "uninstall", "--yes")
     assert not unit.exists()
+    assert run("web", "status").status == 1
     assert "--user disable --now fleet-web.service" in managers.calls("systemctl")
     assert "not installed" in done("web", "uninstall").out
 
@@ -415,6 +410,14 @@ def test_a_dry_run_shows_the_unit_and_writes_nothing(
     assert f'"{socket_path.parent}"' in shown
     assert "[DRY RUN]" in shown
     assert not unit.exists()
+
+
+def test_the_service_that_waits_says_so(managers: Managers, web: Start, done: Run) -> None:
+    by_hand = web("--port", "0")
+    assert by_hand.link().token
+    installed = done("web", "install", "--port", "0", "--yes")
+    assert f"waits until your fleetctl web (pid {by_hand.process.pid}) ends" in installed.out
+    done("web", "uninstall", "--yes")
 
 
 def test_without_a_manager_that_runs_it_begins_at_the_next_login(
@@ -432,7 +435,7 @@ def test_without_a_manager_that_runs_it_begins_at_the_next_login(
 def test_uninstall_of_everything_takes_the_service_out(
     managers: Managers, unit: Path, done: Run
 ) -> None:
-    done("web", "install", "--yes")
+    done("web", "install", "--port", "0", "--yes")
     assert "web server" in done("uninstall", "--dry-run").out
     done("uninstall", "--yes")
     assert not unit.exists()

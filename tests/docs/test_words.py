@@ -78,11 +78,15 @@ def readings(text: str) -> Iterator[list[str]]:
 
 def walked(words: list[str]) -> None:
     """Follow a command line through the parsers; what is an option must be one there."""
-    parser = build_parser(words)
-    for word in words:
+    parser, rest = build_parser(words), iter(words)
+    for word in rest:
         below = actions(parser)
         if word.startswith("-"):
-            assert word.partition("=")[0] in options(parser), f"{word} is no option of {words}"
+            option, given, _ = word.partition("=")
+            assert option in options(parser), f"{word} is no option of {words}"
+            own = parser._option_string_actions.get(option)
+            if below and not given and own is not None and own.nargs != 0:
+                next(rest, "")  # its value, and no command
         elif below:
             assert word in below or PLACEHOLDER.search(word), f"{word} is no command of {words}"
             parser = below.get(word, parser)  # type: ignore[assignment]

@@ -49,7 +49,7 @@ def test_the_wheel_holds_the_packages_and_what_they_need(built: Built) -> None:
     assert f"{info}licenses/LICENSE" in names
     for name in ("fleetd/py.typed", "fleetctl/py.typed", "fleetctl/plugins/opencode.js"):
         assert name in names
-    for unit in ("fleetd.service", "fleetd.socket", "fleet-notify.service"):
+    for unit in ("fleetd.service", "fleetd.socket", "fleet-notify.service", "fleet-web.service"):
         assert f"fleetctl/service/units/{unit}" in names
     compiled = "fleetctl/_hook_client"
     assert (compiled in names) == (shutil.which("cc") is not None)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 
 import trio
 
-from fleetctl.client import AsyncFleet
 from fleetctl.web import api
 from fleetctl.web.connection import Handler, Limits
+from fleetctl.web.raw_results import RawFleet
 from fleetctl.web.routes import Routes
 from fleetctl.web.security import KeyRing
 from fleetctl.web.server import Server
@@ -209,7 +209,7 @@ async def served(
     """Run the server in this process, with the daemon of the environment or a handler instead."""
     keys = KeyRing()
     async with (
-        AsyncFleet(connect=False, restart_s=restart_s) as fleet,
+        RawFleet(restart_s=restart_s) as fleet,
         trio.open_nursery() as nursery,
     ):
         server = Server(handle or Routes(api.Daemon(fleet), keys), limits)

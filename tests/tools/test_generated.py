@@ -31,7 +31,7 @@ FREE = {
     *("TEXT", "TITLE", "SUBJECT", "N", "N|AGE", "MS", "AGE", "DAYS", "JSON", "TOKEN", "WORD"),
     *("WHERE", "URL", "SECONDS", "CMD", "REASONS", "AMOUNT", "ZONE", "QUERY", "PART", "SEQ"),
     "KIND:NAME:RESULT[:MS[:SUMMARY]]",
-    "TIME",
+    *("TIME", "ADDR"),
 }
 KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}
 
