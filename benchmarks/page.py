@@ -133,13 +133,17 @@ def measure(browser: "Browser", site: Site, now_ms: int) -> None:
     _report("Now is drawn, with its requests", [_view(page, "#/now") for _ in range(RUNS)])
     for name, length in (("a week", WEEK_MS), ("a day", WEEK_MS // 7), ("an hour", 3_600_000)):
         view = f"#/timeline?from={iso(now_ms - length)}&to={iso(now_ms)}"
-        _report(f"the timeline of {name}, with its request", [_view(page, view) for _ in range(RUNS)])
+        _report(
+            f"the timeline of {name}, with its request", [_view(page, view) for _ in range(RUNS)]
+        )
         _report("  of which drawing", _drawn(page))
     context.close()
 
 
 def _report(name: str, times: list[float]) -> None:
-    print(f"{name}: median {statistics.median(times):.0f} ms, at most {max(times):.0f} ms", flush=True)
+    print(
+        f"{name}: median {statistics.median(times):.0f} ms, at most {max(times):.0f} ms", flush=True
+    )
 
 
 def _first_paint(page: "Page") -> float:

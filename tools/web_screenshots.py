@@ -38,7 +38,9 @@ PICTURES = (
     Picture("now", "#/now", 1440, 900, "light"),
     Picture("timeline", "#/timeline?span=7200000", 1440, 860, "dark"),
     Picture("mission", "#/mission/{mission}", 1440, 860, "light"),
-    Picture("checkpoints", "#/mission/{mission}?part=checkpoints&before={checkpoint}", 1440, 900, "dark"),
+    Picture(
+        "checkpoints", "#/mission/{mission}?part=checkpoints&before={checkpoint}", 1440, 900, "dark"
+    ),
     Picture("search", "#/search?q=passkey*", 1440, 760, "light"),
     Picture("replay", "#/now?at={moment}", 1440, 760, "dark"),
     Picture("now-360", "#/now", 360, 780, "dark"),

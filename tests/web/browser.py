@@ -44,9 +44,8 @@ def launched() -> Iterator["Browser"]:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         raise NotHere(f"playwright is needed: {error}") from error
-    with sync_playwright() as playwright:
-        with _launched(playwright.chromium, path) as browser:
-            yield browser
+    with sync_playwright() as playwright, _launched(playwright.chromium, path) as browser:
+        yield browser
 
 
 @contextmanager

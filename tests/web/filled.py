@@ -38,8 +38,14 @@ def fill(fleet: Fleet, project: Path, text: str, name: str = "ada") -> Filled:
     first, second = do("sortie.list", here)["sorties"]
     do("sortie.update", {"sortie_id": second["id"], "depends_on": [first["id"]]})
     do("sortie.start", {"sortie_id": first["id"], "agent_id": name})
-    do("sortie.progress", {"sortie_id": first["id"], "percent": 40, "notes": text, "agent_id": name})
-    do("agent.note", {"agent_id": name, "last_action": text, "next_steps": [text], "blockers": [text]})
+    do(
+        "sortie.progress",
+        {"sortie_id": first["id"], "percent": 40, "notes": text, "agent_id": name},
+    )
+    do(
+        "agent.note",
+        {"agent_id": name, "last_action": text, "next_steps": [text], "blockers": [text]},
+    )
     for kind in ("decision", "constraint"):
         note = {"kind": kind, "text": text, "because": text, "path": path, "agent_id": name, **here}
         do("note.add", note)
@@ -52,8 +58,14 @@ def fill(fleet: Fleet, project: Path, text: str, name: str = "ada") -> Filled:
     for agent in (name, other):
         do("event.append", _event("file_modified", agent, mission, file=str(project / "both.py")))
     do("event.append", _event("file_modified", name, mission, file=path))
-    do("event.append", _event("command_finished", name, mission, command=text, result="FAIL", error=text))
-    do("event.append", _event("made_up", name, mission, **{"text": text, "nested": {"text": [text]}}))
+    do(
+        "event.append",
+        _event("command_finished", name, mission, command=text, result="FAIL", error=text),
+    )
+    do(
+        "event.append",
+        _event("made_up", name, mission, text=text, nested={"text": [text]}),
+    )
     checkpoint = do("checkpoint.create", {**here, "trigger_details": text})["id"]
     error = {"agent_id": name, "kind": "exception", "name": text[:200], "message": text, **here}
     do("error.report", error)

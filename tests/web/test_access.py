@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleetctl.client import Fleet
 from playwright.sync_api import Page, expect
 
+from fleetctl.client import Fleet
 from tests.agents.packages import NotHere, Package, fetched
 from tests.web.conftest import Open
 from tests.web.filled import Filled, fill, views
@@ -175,4 +175,6 @@ def test_a_screen_reader_hears_who_needs_a_person(open_page: Open, filled: Fille
     expect(page.locator("#announce")).to_contain_text("needs a person")
     expect(page.locator("main")).to_have_count(1)
     expect(page.get_by_role("navigation", name="Views")).to_be_visible()
-    expect(page.get_by_role("table", name="What agents do").get_by_role("columnheader")).to_have_count(6)
+    expect(
+        page.get_by_role("table", name="What agents do").get_by_role("columnheader")
+    ).to_have_count(6)

@@ -4,9 +4,9 @@ import re
 import time
 from pathlib import Path
 
-from fleetctl.client import Fleet
 from playwright.sync_api import Page, expect
 
+from fleetctl.client import Fleet
 from tests.support.processes import Daemon
 from tests.web.conftest import Open
 from tests.web.site import Site, served

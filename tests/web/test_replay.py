@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-from fleetctl.client import Fleet
 from playwright.sync_api import Page, expect
 
+from fleetctl.client import Fleet
 from fleetd.protocol.timestamps import iso
-
 from tests.web.conftest import Open
 from tests.web.filled import fill
 from tests.web.views import show
@@ -44,9 +43,7 @@ def told(fleet: Fleet, time_: str) -> dict[str, list[str]]:
     }
 
 
-def test_now_is_what_it_was_at_each_moment(
-    open_page: Open, fleet: Fleet, project: Path
-) -> None:
+def test_now_is_what_it_was_at_each_moment(open_page: Open, fleet: Fleet, project: Path) -> None:
     fill(fleet, project, "The first thing")
     fill(fleet, project, "The second thing", "bruno")
     events = fleet.call_raw("event.list", {"limit": 1000})["events"]
@@ -82,7 +79,9 @@ def test_a_mission_is_shown_as_it_was(open_page: Open, fleet: Fleet, project: Pa
     while iso(round(time.time() * 1000)) <= before:
         pass
     [sortie] = fleet.call_raw("sortie.list", {"mission_id": mission})["sorties"]
-    fleet.call_raw("agent.register", {"agent_id": "ada", "role": "specialist", "mission_id": mission})
+    fleet.call_raw(
+        "agent.register", {"agent_id": "ada", "role": "specialist", "mission_id": mission}
+    )
     fleet.call_raw("sortie.start", {"sortie_id": sortie["id"], "agent_id": "ada"})
     fleet.call_raw("sortie.complete", {"sortie_id": sortie["id"]})
     page = open_page(f"#/mission/{mission}")

@@ -77,7 +77,9 @@ def state_of(moment: MissionMoment) -> list[Any]:
     return [moment.mission, moment.sorties, moment.locks, moment.messages]
 
 
-def random_request(draw: random.Random, fleet: Fleet, mission: Mission, known: dict[str, Any]) -> Any:
+def random_request(
+    draw: random.Random, fleet: Fleet, mission: Mission, known: dict[str, Any]
+) -> Any:
     """Return a random request about a mission, of which many are refused."""
     agent, text = draw.choice(AGENTS), draw.choice(("One", "Two", None))
     other = draw.choice((*AGENTS, None))

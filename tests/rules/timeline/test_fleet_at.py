@@ -12,11 +12,10 @@ from fleetd.domain.core.context import Context
 from fleetd.domain.core.event_log import position
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.liveness import needs
-from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.jobs.liveness import scan
-from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState
+from fleetd.protocol.errors import FleetError
 from fleetd.protocol.records import Mission
-from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentList, AgentRegister
+from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.handoff import HandoffAsk
 from fleetd.protocol.requests.hook import HookDeliver
@@ -24,16 +23,14 @@ from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
 from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
-    MissionDelete,
     MissionList,
     MissionStart,
 )
 from fleetd.protocol.requests.sortie import SortieStart
-from fleetd.protocol.requests.system import SystemForget
 from fleetd.protocol.requests.timeline import AgentMoment, FleetAt, FleetMoment, MissionAtMoment
 from tests.rules.missions.test_moments import AGENTS, known_ids, random_request
 from tests.support import shared_store
-from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Fleet
+from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet
 
 REQUESTS = 1_000
 SESSIONS = tuple(name * 8 for name in ("a1", "b2", "c3", "d4"))
@@ -185,7 +182,7 @@ async def test_a_moment_is_what_the_lists_said_after_each_of_many_requests(
         fleet.clock.pass_by(draw.choice((1, SECOND, 20 * SECOND, MINUTE, 5 * MINUTE)))
         what = await _act(draw, fleet, mission, each)
         saved.append(await save(fleet, what))
-    met = {name: 0 for name in ("agents", "missions", "locks", "conflicts")}
+    met = dict.fromkeys(("agents", "missions", "locks", "conflicts"), 0)
     told = {row["seq"]: row["timestamp"] for row in fleet.sql("SELECT seq, timestamp FROM events")}
     before = 0
     for each in saved:
