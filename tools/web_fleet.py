@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.processes import Daemon
-from tests.support.transcripts import claude_line, text_of
 from tools.watch_fleet import Story
 
 MODEL = "claude-sonnet-4-5"
@@ -66,22 +65,26 @@ class WebStory(Story):
         """Add requests to a model to the transcript of a session."""
         at = datetime.now(UTC) - timedelta(minutes=self._minutes)
         lines = [
-            claude_line(
-                number,
-                round(at.timestamp() * 1000) + number,
-                input_tokens=900 + 41 * number,
-                output_tokens=320 + 17 * number,
-                cache_read_input_tokens=31_000 + 2_300 * (number - first),
-                cache_creation_input_tokens=2_400,
-                cache_creation={
-                    "ephemeral_1h_input_tokens": 0,
-                    "ephemeral_5m_input_tokens": 2_400,
+            {
+                "type": "assistant",
+                "uuid": f"u-{number}",
+                "requestId": f"req_{number}",
+                "timestamp": (at + timedelta(milliseconds=number)).isoformat(),
+                "message": {
+                    "id": f"msg_{number}",
+                    "model": MODEL,
+                    "usage": {
+                        "input_tokens": 900 + 41 * number,
+                        "output_tokens": 320 + 17 * number,
+                        "cache_read_input_tokens": 31_000 + 2_300 * (number - first),
+                        "cache_creation_input_tokens": 2_400,
+                    },
                 },
-            )
+            }
             for number in range(first, first + count)
         ]
         with self._transcript(session).open("ab") as file:
-            file.write(text_of(*lines))
+            file.writelines(json.dumps(each).encode() + b"\n" for each in lines)
 
     def _edit(self, session: str, path: str) -> None:
         file = str(self._project / path)

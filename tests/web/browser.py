@@ -58,7 +58,7 @@ def another(browser: "Browser", *arguments: str) -> Iterator["Browser"]:
 @contextmanager
 def _launched(kind: "BrowserType", path: str, *arguments: str) -> Iterator["Browser"]:
     # The times in pictures and tests do not depend on the machine.
-    env = {**os.environ, "TZ": "UTC"}
+    env: dict[str, str | float | bool] = {**os.environ, "TZ": "UTC"}
     browser = kind.launch(executable_path=path, args=[*ARGUMENTS, *arguments], env=env)
     try:
         yield browser
