@@ -93,6 +93,7 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     # Its agents are in no mission any more once its row is gone.
     rows = tx.all("SELECT id FROM agents WHERE mission_id = :id", id=row["id"])
     agent_changed(tx, *(each["id"] for each in rows))
+    tx.run("UPDATE agent_history SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
@@ -136,6 +137,7 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
         f"UPDATE agent_history SET needs_text = NULL, mission_id = NULL WHERE mission_id IN ({m})",
         **params,
     )
+    tx.run(f"UPDATE lock_history SET mission_id = NULL WHERE mission_id IN ({m})", **params)
     agents = tx.all(f"SELECT id FROM agents WHERE mission_id IN ({m})", **params)
     agent_changed(tx, *(row["id"] for row in agents))
     tx.run(f"UPDATE unconfirmed_asks SET text = NULL WHERE {theirs}", **params)

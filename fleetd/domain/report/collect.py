@@ -50,6 +50,11 @@ _COLUMNS = (
 )
 
 
+# Of records that were made up to a moment: some know the end of the log before they were made.
+_MADE = "seq <= :last AND created_at <= :time"
+FOREVER = "9999-12-31T23:59:59.999Z"
+
+
 class Subject(msgspec.Struct, frozen=True):
     """What is reported of, and up to where in the log.
 
@@ -69,9 +74,9 @@ class Subject(msgspec.Struct, frozen=True):
         return self.missions or (self.agent_id or "",)
 
     @property
-    def last(self) -> int:
-        """Return the ``seq`` of the newest records that are reported."""
-        return self.end if self.moment else LOG_END
+    def newest(self) -> Moment:
+        """Return the moment that no reported record is behind."""
+        return self.moment or Moment(LOG_END, FOREVER)
 
 
 def find_subject(tx: Tx, ctx: Context, request: ReportGet) -> Subject:
@@ -128,9 +133,9 @@ def _report(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
     ids = [each.id for each in missions]
     planned, more_planned = _planned(tx, ids, subject.agent_id)
     agents, more_agents = _agents(tx, subject, story, planned)
-    decided, more_decided = _notes(tx, _whose(subject, ids), subject.last)
-    recoveries, more_recoveries = _recoveries(tx, ids, subject.agent_id, subject.last)
-    checkpoints, more_checkpoints = _checkpoints(tx, ids, subject.last)
+    decided, more_decided = _notes(tx, _whose(subject, ids), subject.newest)
+    recoveries, more_recoveries = _recoveries(tx, ids, subject.agent_id, subject.newest)
+    checkpoints, more_checkpoints = _checkpoints(tx, ids, subject.newest)
     files, more_files = story.files()
     commands, more_commands = story.commands()
     commits, more_commits = story.commits()
@@ -269,22 +274,24 @@ def _whose(subject: Subject, mission_ids: list[str]) -> list[tuple[str, str]]:
     return [("mission_id", each) for each in mission_ids]
 
 
-def _notes(tx: Tx, whose: list[tuple[str, str]], last: int) -> tuple[list[Row], int]:
+def _notes(tx: Tx, whose: list[tuple[str, str]], newest: Moment) -> tuple[list[Row], int]:
     """Return the newest notes, the oldest first, and how many more there are."""
     rows: list[Row] = []
     more = 0
     for column, value in whose:
         rows += tx.all(
-            f"SELECT * FROM notes WHERE {column} = :value AND seq <= :last"
+            f"SELECT * FROM notes WHERE {column} = :value AND {_MADE}"
             " ORDER BY seq DESC LIMIT :most",
             value=value,
-            last=last,
+            last=newest.seq,
+            time=newest.time,
             most=LISTED,
         )
         number = tx.value(
-            f"SELECT count(*) FROM notes WHERE {column} = :value AND seq <= :last",
+            f"SELECT count(*) FROM notes WHERE {column} = :value AND {_MADE}",
             value=value,
-            last=last,
+            last=newest.seq,
+            time=newest.time,
         )
         more += max(number - LISTED, 0)
     return _newest(rows, more)
@@ -296,14 +303,14 @@ def _newest(rows: list[Row], more: int) -> tuple[list[Row], int]:
 
 
 def _recoveries(
-    tx: Tx, mission_ids: list[str], agent_id: str | None, last: int
+    tx: Tx, mission_ids: list[str], agent_id: str | None, newest: Moment
 ) -> tuple[list[Row], int]:
     rows: list[Row] = []
     more = 0
     for mission_id in mission_ids:
         where = Where()
         where.equal(mission_id=mission_id, agent_id=agent_id)
-        where.add("seq <= :last", last=last)
+        where.add(_MADE, last=newest.seq, time=newest.time)
         rows += tx.all(
             f"SELECT * FROM recoveries WHERE {where} ORDER BY seq DESC LIMIT :most",
             **where.params,
@@ -314,21 +321,24 @@ def _recoveries(
     return _newest(rows, more)
 
 
-def _checkpoints(tx: Tx, mission_ids: list[str], last: int) -> tuple[list[Row], int]:
+def _checkpoints(tx: Tx, mission_ids: list[str], newest: Moment) -> tuple[list[Row], int]:
     rows: list[Row] = []
     more = 0
     for mission_id in mission_ids:
         rows += tx.all(
             f"SELECT seq, {_SUMMARY} FROM checkpoints WHERE mission_id = :id AND {LIVE}"
-            " AND seq <= :last ORDER BY seq DESC LIMIT :most",
+            " AND seq <= :last AND timestamp <= :time ORDER BY seq DESC LIMIT :most",
             id=mission_id,
-            last=last,
+            last=newest.seq,
+            time=newest.time,
             most=LISTED,
         )
         number = tx.value(
-            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE} AND seq <= :last",
+            f"SELECT count(*) FROM checkpoints WHERE mission_id = :id AND {LIVE}"
+            " AND seq <= :last AND timestamp <= :time",
             id=mission_id,
-            last=last,
+            last=newest.seq,
+            time=newest.time,
         )
         more += max(number - LISTED, 0)
     return _newest(rows, more)

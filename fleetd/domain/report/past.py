@@ -81,6 +81,7 @@ def _mission(mission: Mission, plan: Plan | None, moment: Moment) -> Mission:
         known = {name: plan.mission[name] for name in _OF_PLAN if name in plan.mission}
         known |= {"total_sorties": total, "completed_sorties": completed}
         known["progress_percent"] = percent(completed, total)
+        known["origin"] = "session" if plan.mission.get("automatic") else "person"
         if known.get("status") in OPEN_MISSION:
             known |= {"completed_at": None, "closed_reason": None, "merged_into": None}
     for name in ("updated_at", "last_activity_at"):

@@ -195,13 +195,13 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
 
     Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.
     """
-    tx.run(
+    if tx.one(
         "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active' AND NOT EXISTS"
         " (SELECT 1 FROM agents other WHERE other.mission_id = agents.mission_id"
-        " AND other.status = 'lost' AND other.succeeded_by IS NULL)",
+        " AND other.status = 'lost' AND other.succeeded_by IS NULL) RETURNING id",
         id=agent_id,
-    )
-    agent_changed(tx, agent_id)
+    ):
+        agent_changed(tx, agent_id)
 
 
 def may_have_stopped(tx: Tx, agent_id: str) -> bool:

@@ -26,7 +26,7 @@ from ..attention.overview import (
 )
 from ..checkpoints.moments import Moment, Plan, find_moment, plan_at, prolonged, refuse_two
 from ..core.context import Context
-from ..core.event_log import nth_newest_position, position_before
+from ..core.event_log import LOG_END, nth_newest_position, position_before
 from ..core.history import KNOWN_FROM
 from ..core.mappers import agent_of, lock_of
 from ..core.registry import method
@@ -36,14 +36,15 @@ from ..liveness.needs import MID_TURN, one_line
 
 # Of each list.
 LISTED = 1_000
-# The newest row of a record up to the moment. After the last event of the moment there may be
-# changes that left no event: of those the time tells.
+# The newest row of a record up to the moment. Behind the last event of the moment there may be
+# changes that left no event, or whose events are gone: of those the time tells.
+_THEN = "x.seq <= :gap AND (x.seq < :seq OR x.changed_at <= :time)"
 _AS_OF = (
-    "h.seq = (SELECT x.seq FROM {0}_history x WHERE x.{0}_id = {1}.id AND x.seq <= :seq"
-    " AND (x.seq < :seq OR x.changed_at <= :time) ORDER BY x.seq DESC LIMIT 1)"
-    " AND h.changed_at = (SELECT max(x.changed_at) FROM {0}_history x WHERE x.{0}_id = {1}.id"
-    " AND x.seq = h.seq AND (x.seq < :seq OR x.changed_at <= :time))"
+    f"h.seq = (SELECT x.seq FROM {{0}}_history x WHERE x.{{0}}_id = {{1}}.id AND {_THEN}"
+    " ORDER BY x.seq DESC LIMIT 1) AND h.changed_at = (SELECT max(x.changed_at)"
+    f" FROM {{0}}_history x WHERE x.{{0}}_id = {{1}}.id AND x.seq = h.seq AND {_THEN})"
 )
+_AGENTS, _LOCKS = _AS_OF.format("agent", "a"), _AS_OF.format("lock", "l")
 
 
 @method(FleetAt)
@@ -68,9 +69,17 @@ def _known_from(tx: Tx) -> int:
     return int(found or 0)
 
 
+def _gap(tx: Tx, moment: Moment) -> int:
+    """Return the last ``seq`` that may be of the moment: events behind its last one may be gone."""
+    following = tx.value(
+        "SELECT seq FROM events WHERE seq > :seq ORDER BY seq LIMIT 1", seq=moment.seq
+    )
+    return following - 1 if following else LOG_END
+
+
 def is_known(tx: Tx, moment: Moment) -> bool:
     """Whether the history goes back to a moment."""
-    return moment.seq >= _known_from(tx)
+    return _gap(tx, moment) >= _known_from(tx)
 
 
 def _refuse_unknown(tx: Tx, moment: Moment) -> None:
@@ -94,22 +103,23 @@ class Past:
         self._tx, self._ctx, self._moment = tx, ctx, moment
         self._now_ms = to_ms(moment.time)
         self._plans: dict[str, Plan | None] = {}
+        self._then = {"seq": moment.seq, "gap": _gap(tx, moment), "time": moment.time}
         self._rows = self._agent_rows()
 
     def _agent_rows(self) -> dict[str, Row]:
         """Return the agents that there were, also those that were gone, by their ids."""
         rows = self._tx.all(
+            # SQLite begins with the agents because the join is a cross join.
             "SELECT h.*, h.agent_id AS id, a.pid, a.pid_started, a.note_json FROM agents a"
-            f" JOIN agent_history h ON h.agent_id = a.id AND {_AS_OF.format('agent', 'a')}",
-            seq=self._moment.seq,
-            time=self._moment.time,
+            f" CROSS JOIN agent_history h WHERE h.agent_id = a.id AND {_AGENTS}",
+            **self._then,
         )
         return {row["id"]: row for row in rows}
 
     def agent(self, agent_id: str) -> Agent | None:
         """Return an agent as it was; None before it came."""
         row = self._rows.get(agent_id)
-        return agent_of(row) if row else None
+        return agent_of(self._seen(row)) if row else None
 
     def agents_of(self, mission_id: str) -> set[str]:
         """Return the agents that were in a mission."""
@@ -139,7 +149,12 @@ class Past:
         )
         wishes = self._wishes()
         rows = [
-            with_wish(with_subagents(self._now_ms, self._seen(row), asking), wishes)
+            with_wish(
+                with_subagents(
+                    self._now_ms, self._seen(row) if row["needs_since"] is None else row, asking
+                ),
+                wishes,
+            )
             for name, row in self._rows.items()
             if name not in inner
             and row["status"] != "gone"
@@ -165,9 +180,7 @@ class Past:
         return found
 
     def _seen(self, row: Row) -> Row:
-        """Return an agent's row with when it was seen last, of which only the order is made."""
-        if row["needs_since"] is not None:
-            return row
+        """Return an agent's row with when it was seen last: by what it did since it changed."""
         active = self._tx.value(
             "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :since AND seq <= :end"
             " AND activity = 1 ORDER BY seq DESC LIMIT 1",
@@ -277,12 +290,11 @@ class Past:
         """Return the locks in force, oldest first, each as long as activity had prolonged it."""
         rows = self._tx.all(
             "SELECT l.id, l.file, l.held_by, l.normalized_path, l.directory, h.*,"
-            " NULL AS released_at FROM locks l"
-            f" JOIN lock_history h ON h.lock_id = l.id AND {_AS_OF.format('lock', 'l')}"
-            " WHERE h.status = 'active' AND l.id IN (SELECT id FROM locks WHERE status = 'active'"
+            " NULL AS released_at FROM locks l CROSS JOIN lock_history h"
+            f" WHERE h.lock_id = l.id AND h.status = 'active' AND {_LOCKS}"
+            " AND l.id IN (SELECT id FROM locks WHERE status = 'active'"
             " UNION SELECT lock_id FROM lock_history WHERE status <> 'active' AND seq > :seq)",
-            seq=self._moment.seq,
-            time=self._moment.time,
+            **self._then,
         )
         first: dict[str, int] = {}
         for row in rows:
@@ -317,10 +329,11 @@ class Past:
         rows = self._tx.all(
             "SELECT h.*, m.name AS machine_name FROM edit_history h"
             " JOIN agents a ON a.id = h.agent_id LEFT JOIN machines m ON m.id = a.machine"
-            " WHERE h.at >= :since AND h.at <= :until AND h.seq <= :seq ORDER BY h.seq",
+            " WHERE h.at >= :since AND h.at <= :until AND h.seq <= :gap"
+            " AND (h.seq <= :seq OR h.at <= :time) ORDER BY h.seq",
             since=iso(self._now_ms - HOUR_MS),
             until=iso(self._now_ms + HOUR_MS),
-            seq=self._moment.seq,
+            **self._then,
         )
         newest = {(row["agent_id"], row["path"]): row for row in rows}
         found, kept = [], dict.fromkeys((name for name, _ in newest), 0)

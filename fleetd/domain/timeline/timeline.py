@@ -4,6 +4,7 @@ The marks of a span are read from an index that holds nothing else, and counted 
 that millions of other events cost nothing.
 """
 
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -25,7 +26,10 @@ from ..core.registry import method
 from ..core.sql import Where, chunks, in_sql, inside_of, named_params
 from ..core.tx import Row, Tx
 
-_BAR = "SELECT * FROM sorties WHERE started_at IS NOT NULL AND assigned_to IS NOT NULL"
+_BAR = (
+    "SELECT assigned_to, started_at, id, title, mission_id, status, completed_at FROM sorties"
+    " WHERE started_at IS NOT NULL AND assigned_to IS NOT NULL"
+)
 # Behind every ``seq`` there is.
 _NEVER = 2**62
 
@@ -62,10 +66,7 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
         until=request.until,
         position=position(tx),
         first_at=tx.value("SELECT timestamp FROM events ORDER BY seq LIMIT 1"),
-        rows=[
-            _row(each, bars, [*marks.get(each["id"], ()), *of_missions.get(each["id"], ())])
-            for each in shown
-        ],
+        rows=[_row(each, bars, marks, of_missions) for each in shown],
         more=len(rows) - len(shown),
     )
 
@@ -100,7 +101,7 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
     """
     where = Where()
     where.equal(mission_id=span.mission_id, assigned_to=span.agent_id)
-    rows = tx.all(
+    rows = tx.tuples(
         f"{_BAR} AND started_at < :until AND completed_at >= :since AND {where}"
         f" UNION ALL {_BAR} AND started_at < :until AND completed_at IS NULL AND {where}",
         since=span.since,
@@ -108,15 +109,17 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
         **where.params,
     )
     found: dict[str, list[TimelineBar]] = {}
-    for row in sorted(rows, key=lambda row: (row["started_at"], row["id"])):
-        found.setdefault(row["assigned_to"], []).append(
+    for agent_id, started_at, sortie_id, title, mission_id, status, ended_at in sorted(
+        rows, key=itemgetter(1, 2)
+    ):
+        found.setdefault(agent_id, []).append(
             TimelineBar(
-                sortie_id=row["id"],
-                title=row["title"],
-                mission_id=row["mission_id"],
-                status=row["status"],
-                started_at=row["started_at"],
-                ended_at=row["completed_at"],
+                sortie_id=sortie_id,
+                title=title,
+                mission_id=mission_id,
+                status=status,
+                started_at=started_at,
+                ended_at=ended_at,
             )
         )
     return found
@@ -129,50 +132,30 @@ def _slots(tx: Tx, span: Span, whose: str, where: Where) -> dict[str, list[Timel
     tell of each, and of most slots there is one.
     """
     rows = tx.tuples(
-        f"SELECT {whose}, mark, marked_ms, seq FROM events WHERE mark IS NOT NULL"
+        f"SELECT {whose}, mark, marked_ms, timestamp, seq FROM events WHERE mark IS NOT NULL"
         f" AND marked_ms >= :since AND marked_ms < :until AND {where} ORDER BY marked_ms",
         since=span.since_ms,
         until=span.until_ms,
         **where.params,
     )
     since, width, length = span.since_ms, span.width, span.until_ms - span.since_ms
-    found: dict[str, list[_Slot]] = {}
-    newest: dict[tuple[str, str], _Slot] = {}
-    for owner, kind, ms, seq in rows:
-        number = (ms - since) * width // length
-        slot = newest.get((owner, kind))
-        if slot is not None and slot[0] == number:
-            slot[3] = ms
-            slot[4] += 1
-        else:
-            newest[owner, kind] = slot = [number, kind, ms, ms, 1, seq]
-            of_owner = found.get(owner)
-            if of_owner is None:
-                found[owner] = [slot]
-            else:
-                of_owner.append(slot)
-    seconds: dict[int, str] = {}
-    return {owner: [_mark(slot, seconds) for slot in slots] for owner, slots in found.items()}
-
-
-# A slot: its number, kind, time of the first and the last, count, ``seq`` of the first.
-_Slot = list[Any]
-
-
-def _mark(slot: _Slot, seconds: dict[int, str]) -> TimelineMark:
-    _, kind, first_ms, last_ms, count, seq = slot
-    at = _rendered(first_ms, seconds)
-    until = at if last_ms == first_ms else _rendered(last_ms, seconds)
-    return TimelineMark(kind=kind, at=at, until=until, count=count, seq=seq)
-
-
-def _rendered(ms: int, seconds: dict[int, str]) -> str:
-    """Return a time as text; ``seconds`` are those that were rendered, of which many are alike."""
-    second, rest = divmod(ms, 1_000)
-    begin = seconds.get(second)
-    if begin is None:
-        begin = seconds[second] = iso(ms)[:-4]
-    return f"{begin}{rest:03d}Z"
+    found: dict[str, list[TimelineMark]] = {}
+    newest: dict[tuple[str, str], tuple[int, int]] = {}
+    for owner, kind, ms, at, seq in rows:
+        marks = found.get(owner)
+        if marks is None:
+            marks = found[owner] = []
+        slot, place = (ms - since) * width // length, len(marks)
+        known = newest.get((owner, kind))
+        if known is None or known[0] != slot:
+            newest[owner, kind] = (slot, place)
+            marks.append(TimelineMark(kind=kind, at=at, until=at, count=1, seq=seq))
+            continue
+        first = marks[known[1]]
+        marks[known[1]] = TimelineMark(
+            kind=kind, at=first.at, until=at, count=first.count + 1, seq=first.seq
+        )
+    return found
 
 
 def _marks(tx: Tx, span: Span) -> dict[str, list[TimelineMark]]:
@@ -290,7 +273,13 @@ def _in_order(tx: Tx, rows: list[Row], first: dict[str, int]) -> list[Row]:
     return sorted(rows, key=place)
 
 
-def _row(row: Row, bars: dict[str, list[TimelineBar]], marks: list[TimelineMark]) -> TimelineRow:
+def _row(
+    row: Row,
+    bars: dict[str, list[TimelineBar]],
+    marks: dict[str, list[TimelineMark]],
+    of_missions: dict[str, list[TimelineMark]],
+) -> TimelineRow:
+    own, beside = marks.get(row["id"], []), of_missions.get(row["id"])
     return TimelineRow(
         agent_id=row["id"],
         led_by=row["led_by"],
@@ -301,5 +290,5 @@ def _row(row: Row, bars: dict[str, list[TimelineBar]], marks: list[TimelineMark]
         machine_name=row["machine_name"],
         status=row["status"],
         bars=bars.get(row["id"], []),
-        marks=sorted(marks, key=lambda mark: mark.seq),
+        marks=sorted([*own, *beside], key=attrgetter("at", "seq")) if beside else own,
     )

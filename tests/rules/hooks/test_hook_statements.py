@@ -29,10 +29,10 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("event", "fields", "most"),
     [
         ("PreToolUse", CALL | {"tool_use_id": "t-2"}, 10),
-        ("PostToolUse", CALL | {"tool_use_id": "t-1"}, 14),  # three of them about the edit
+        ("PostToolUse", CALL | {"tool_use_id": "t-1"}, 15),  # four of them about the edit
         ("UserPromptSubmit", {"prompt": "Go on"}, 13),
-        ("Stop", {"last_assistant_message": "Done"}, 15),
-        ("SessionStart", {"source": "resume"}, 9),
+        ("Stop", {"last_assistant_message": "Done"}, 16),
+        ("SessionStart", {"source": "resume"}, 10),
         ("Notification", {"message": "Look"}, 7),
     ],
 )
@@ -86,7 +86,7 @@ async def test_a_subagents_hook_reads_its_sessions_window_too(
     fleet.clock.pass_by(3 * SECOND)
     statements.clear()
     await deliver(fleet, "PostToolUse", **CALL, tool_use_id="t-1", agent_id="helper")
-    assert len(statements) <= 15, "\n".join(statements)
+    assert len(statements) <= 16, "\n".join(statements)
 
 
 async def test_both_events_of_a_tool_call_come_in_order_and_are_kept_up_once(fleet: Fleet) -> None:

@@ -12,25 +12,32 @@ from fleetd.domain.core.context import Context
 from fleetd.domain.core.event_log import position
 from fleetd.domain.core.tx import Tx
 from fleetd.domain.liveness import needs
+from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.jobs.liveness import scan
-from fleetd.protocol.errors import FleetError
+from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
+from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.handoff import HandoffAsk
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
 from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
+    MissionDelete,
     MissionList,
     MissionStart,
 )
 from fleetd.protocol.requests.sortie import SortieStart
+from fleetd.protocol.requests.system import SystemForget
 from fleetd.protocol.requests.timeline import AgentMoment, FleetAt, FleetMoment, MissionAtMoment
+from fleetd.protocol.timestamps import to_ms
 from tests.rules.missions.test_moments import AGENTS, known_ids, random_request
+from tests.rules.timeline.test_timeline import plan
 from tests.support import shared_store
-from tests.support.fleet import HOUR, MINUTE, SECOND, Fleet
+from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Fleet
+from tests.support.statements import noted
 
 REQUESTS = 1_000
 SESSIONS = tuple(name * 8 for name in ("a1", "b2", "c3", "d4"))
@@ -195,3 +202,110 @@ async def test_a_moment_is_what_the_lists_said_after_each_of_many_requests(
                 assert said == each.said[name], (name, each.what, request)
                 met[name] += bool(said)
     assert min(met.values()) > number // 20, met
+
+
+async def test_a_moment_of_before_the_history_is_refused_with_the_first_one(fleet: Fleet) -> None:
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "spec-1")
+    early = fleet.clock.now
+    fleet.clock.pass_by(MINUTE)
+    event = await fleet.do(EventAppend("file_modified", data={"file": "a"}, agent_id="spec-1"))
+    fleet.sql("INSERT INTO store_meta (key, value) VALUES ('fleet_from', :seq)", seq=str(event.seq))
+    with pytest.raises(InvalidState, match=f"known since {event.timestamp}") as refused:
+        await fleet.do(FleetAt(time=early))
+    assert refused.value.values["since"] == event.timestamp
+    assert (await fleet.do(FleetAt(seq=event.seq))).agents[0].agent_id == "spec-1"
+    for wrong in (FleetAt(), FleetAt(early, 3)):
+        with pytest.raises(InvalidParams):
+            await fleet.do(wrong)
+    with pytest.raises(InvalidParams, match="in the future"):
+        await fleet.do(FleetAt(time="2999-01-05T12:00:00.000Z"))
+
+
+async def test_an_empty_store_had_an_empty_fleet(fleet: Fleet) -> None:
+    moment = await fleet.do(FleetAt(time=fleet.clock.now))
+    assert said_by(moment) == {"agents": [], "missions": [], "locks": [], "conflicts": []}
+    assert moment.seq == 0
+
+
+async def test_a_mission_that_was_deleted_is_in_no_moment(fleet: Fleet) -> None:
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "spec-1")
+    fleet.clock.pass_by(MINUTE)
+    before = await save(fleet)
+    fleet.clock.pass_by(MINUTE)
+    await fleet.do(MissionCancel(mission.id, "Enough"))
+    await fleet.do(MissionDelete(mission.id))
+    fleet.clock.pass_by(MINUTE)
+    after = await save(fleet)
+    assert said_by(await fleet.do(FleetAt(time=after.time))) == after.said
+    moment = await fleet.do(FleetAt(time=before.time))
+    assert moment.missions == []
+    assert [(each.agent_id, each.mission_id) for each in moment.agents] == [("spec-1", None)]
+
+
+async def test_what_was_forgotten_is_in_no_moment(fleet: Fleet) -> None:
+    mission = await fleet.mission(1)
+    await fleet.do(
+        AgentRegister("spec-9", "specialist", session_id="forget-me", mission_id=mission.id)
+    )
+    await fleet.agents(mission, "spec-1")
+    await fleet.do(LockAcquire("spec-9", "/srv/secret.py"))
+    for agent in ("spec-1", "spec-9"):
+        data = {"file": "/srv/secret.py"}
+        await fleet.do(EventAppend("file_modified", data=data, agent_id=agent))
+    fleet.clock.pass_by(MINUTE)
+    then = fleet.clock.now
+    moment = await fleet.do(FleetAt(time=then))
+    assert (len(moment.agents), len(moment.locks), len(moment.conflicts)) == (2, 1, 1)
+    await fleet.do(AgentDeregister("spec-9"))
+    await fleet.do(SystemForget(session_id="forget-me"))
+    moment = await fleet.do(FleetAt(time=then))
+    assert [each.agent_id for each in moment.agents] == ["spec-1"]
+    assert (moment.locks, moment.conflicts) == ([], [])
+
+
+async def test_the_history_is_kept_as_long_as_events(fleet: Fleet) -> None:
+    mission = await fleet.mission(1)
+    await fleet.agents(mission, "spec-1", "spec-2")
+    early = fleet.clock.now
+    saved = []
+    for _ in range(4):
+        fleet.clock.pass_by(20 * DAY)
+        await fleet.do(AgentDeregister("spec-1"))
+        await fleet.agents(mission, "spec-1")
+        await fleet.do(LockAcquire("spec-1", "/srv/a.py", timeout_ms=MINUTE))
+        saved.append(await save(fleet))
+    days = fleet.engine.config.retention.event_days
+    kept = fleet.clock() - days * DAY
+    before = fleet.sql("SELECT count(*) AS n FROM agent_history")[0]["n"]
+    await tidy(fleet.engine)
+    after = fleet.sql("SELECT count(*) AS n FROM agent_history")[0]["n"]
+    assert 0 < after < before
+    with pytest.raises(InvalidState, match="known since"):
+        await fleet.do(FleetAt(time=early))
+    young = [each for each in saved if to_ms(each.time) > kept]
+    assert young
+    for each in young:
+        assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said
+
+
+@pytest.mark.sqlite_only("it reads the query plans of SQLite")
+async def test_no_statement_of_a_moment_reads_a_whole_log(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mission = await fleet.mission(2)
+    await fleet.agents(mission, "spec-1")
+    await fleet.do(LockAcquire("spec-1", "/srv/a.py"))
+    fleet.clock.pass_by(MINUTE)
+    seen = noted(monkeypatch)
+    await fleet.do(FleetAt(time=fleet.clock.now))
+    scans = [
+        (sql, line)
+        for sql in {sql for sql in seen if sql.startswith("SELECT")}
+        for line in plan(fleet, sql)
+        if line.startswith("SCAN")
+        and line.split()[1] in ("e", "events", "h", "x", "c")
+        and "FROM handoffs" not in sql  # nearly always it has no rows
+    ]
+    assert scans == []

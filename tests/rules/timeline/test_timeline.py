@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from fleetd.domain.core.event_log import mark_of
-from fleetd.domain.timeline import timeline
 from fleetd.harness.report import PermissionRequested, PromptSubmitted, ToolStarted
 from fleetd.protocol.errors import InvalidParams, NotFound
 from fleetd.protocol.requests.agent import AgentRegister
@@ -15,7 +14,7 @@ from fleetd.protocol.requests.event import EventList
 from fleetd.protocol.requests.message import MessageInbox, MessageSend
 from fleetd.protocol.requests.mission import MissionCreate, MissionStart
 from fleetd.protocol.requests.sortie import SortieComplete, SortieStart
-from fleetd.protocol.requests.timeline import Timeline, TimelineGet, TimelineMark, TimelineRow
+from fleetd.protocol.requests.timeline import Timeline, TimelineGet, TimelineRow
 from fleetd.protocol.timestamps import iso
 from tests.support.fleet import HOUR, MINUTE, NOON, SECOND, Fleet
 from tests.support.hook_sessions import Window, WorkingWindow, working
@@ -201,14 +200,3 @@ async def test_no_statement_of_a_timeline_reads_a_whole_table(
 def plan(fleet: Fleet, sql: str) -> list[str]:
     names: dict[str, Any] = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
     return [row["detail"] for row in fleet.sql(f"EXPLAIN QUERY PLAN {sql}", **names)]
-
-
-def test_a_time_is_rendered_as_everywhere() -> None:
-    seconds: dict[int, str] = {}
-    for ms in (NOON, NOON + 7, NOON + 999, NOON + 1_000, NOON - 1):
-        assert timeline._rendered(ms, seconds) == iso(ms)
-
-
-def test_a_mark_is_what_happened_first_and_last() -> None:
-    made = timeline._mark([0, "mail", NOON, NOON + 5, 2, 17], {})
-    assert made == TimelineMark(kind="mail", at=iso(NOON), until=iso(NOON + 5), count=2, seq=17)

@@ -21,6 +21,8 @@ CREATE TABLE agent_history (
     PRIMARY KEY (agent_id, seq, changed_at)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_agent_history_seq ON agent_history (seq);
+-- A mission that is deleted is named nowhere.
+CREATE INDEX idx_agent_history_mission ON agent_history (mission_id) WHERE mission_id IS NOT NULL;
 CREATE TABLE lock_history (
     lock_id TEXT NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
@@ -80,7 +82,7 @@ UPDATE events SET mark = CASE type WHEN 'window_compacted' THEN 'compaction'
     OR (type = 'agent_needs' AND json_extract(data_json, '$.needs')
         NOT IN ('none', 'finished', 'background'));
 -- A timeline reads its marks from this alone.
-CREATE INDEX idx_events_marks ON events (marked_ms, mark, agent_id, mission_id)
+CREATE INDEX idx_events_marks ON events (marked_ms, mark, agent_id, mission_id, timestamp)
     WHERE mark IS NOT NULL;
 -- Whose work falls into a span: what ended after its beginning, and what has not ended.
 CREATE INDEX idx_sorties_worked ON sorties (completed_at, started_at)

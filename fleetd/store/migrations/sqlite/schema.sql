@@ -271,7 +271,7 @@ CREATE TABLE events (
     marked_ms INTEGER
 ) STRICT;
 -- A timeline reads its marks from this alone.
-CREATE INDEX idx_events_marks ON events (marked_ms, mark, agent_id, mission_id)
+CREATE INDEX idx_events_marks ON events (marked_ms, mark, agent_id, mission_id, timestamp)
     WHERE mark IS NOT NULL;
 -- The state of a mission at a moment: a checkpoint, and these after it.
 CREATE INDEX idx_events_state ON events (mission_id, seq) WHERE state_json IS NOT NULL;
@@ -496,6 +496,8 @@ CREATE TABLE agent_history (
     PRIMARY KEY (agent_id, seq, changed_at)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_agent_history_seq ON agent_history (seq);
+-- A mission that is deleted is named nowhere.
+CREATE INDEX idx_agent_history_mission ON agent_history (mission_id) WHERE mission_id IS NOT NULL;
 CREATE TABLE lock_history (
     lock_id TEXT NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
