@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fleetd import __version__
+from fleetd.protocol.errors import InvalidParams
 
 from ..args import CommandParser, Namespace, Subparsers, command, whole_number, yes_option
 from ..output import console
@@ -109,6 +110,11 @@ def _changing(parser: CommandParser) -> None:
 def run(args: Namespace) -> int:
     """Serve until a signal, or print a link of the server that runs."""
     if args.service:
+        if args.open:
+            raise InvalidParams(
+                "--open does not go with --service.",
+                hint="Install the service first, then run: fleetctl web --open",
+            )
         return run_install(args)
     # Imported here: whoever asks for help needs none of it.
     from ..client.retry import default_socket
@@ -124,6 +130,11 @@ def run(args: Namespace) -> int:
 
 def run_server(args: Namespace) -> int:
     """Serve until a signal, as a service does: its output is a log, and no place for a link."""
+    if args.json:
+        raise InvalidParams(
+            "fleetctl web run prints a log and has no JSON document.",
+            hint="Its state is one: fleetctl web status --json",
+        )
     from ..client.retry import default_socket
     from ..web import running
 
@@ -186,10 +197,7 @@ def _say(text: str) -> None:
 
 
 def _open(server: "RunningServer", *, wait: bool) -> None:
-    """Open the link in a browser, which may take seconds to say that it did.
-
-    A server has to answer meanwhile.
-    """
+    """Open the link in a browser; one that serves answers while the browser starts."""
     import threading
     import webbrowser
 

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,7 @@ START_S = 5.0
 PAUSE_S = 0.05
 WAIT_S = 1.0
 ANSWER_BYTES = 4_096
+PRIVATE = 0o600
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -69,7 +71,8 @@ class Claim:
 
     def listener(self) -> trio.SocketListener:
         """Return a listener at the private socket; one of a server that was killed is replaced."""
-        self.path.unlink(missing_ok=True)
+        if self.path.is_socket():
+            self.path.unlink()
         sock = unix_listener(self.path)
         self._made = _identity(self.path)
         return sock
@@ -97,6 +100,15 @@ def unix_listener(path: Path) -> trio.SocketListener:
         ) from error
     finally:
         os.umask(umask)
+    mode = stat.S_IMODE(path.lstat().st_mode)
+    if mode != PRIVATE:
+        sock.close()
+        path.unlink()
+        raise InvalidState(
+            f"The socket {path} was created with mode {mode:04o} instead of 0600: its file system "
+            "does not keep permissions.",
+            hint="Name a path on another file system.",
+        )
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
@@ -121,7 +133,7 @@ def find_or_claim(path: Path) -> RunningServer | Claim:
             return found
         if time.monotonic() > until:
             raise Unavailable(
-                f"Another fleetctl web runs{_holder(path)} and does not answer.",
+                f"Another server{_holder(path)} shows this fleet, and does not answer.",
                 hint="End that process, then try again.",
             )
         time.sleep(PAUSE_S)
@@ -194,7 +206,7 @@ def _try_to_claim(path: Path) -> Claim | None:
     """Return the claim, None while another process has it; the lock's file is never removed."""
     place = _lock_path(path)
     try:
-        handle = os.open(place, _FLAGS, 0o600)
+        handle = os.open(place, _FLAGS, PRIVATE)
     except OSError as error:
         raise InvalidState(
             f"The lock file {place} cannot be opened: {error.strerror}.",

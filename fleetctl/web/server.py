@@ -1,5 +1,7 @@
 """The server: listens, and keeps to the limit of connections."""
 
+import traceback
+
 import trio
 
 from fleetd.protocol.errors import LimitExceeded
@@ -25,6 +27,8 @@ class Server:
         self._connections.add(connection)
         try:
             await connection.run()
+        except Exception as error:  # noqa: BLE001 - a bug ends one connection, and no other
+            traceback.print_exception(error)
         finally:
             self._connections.discard(connection)
 

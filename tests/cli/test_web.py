@@ -165,6 +165,23 @@ def test_a_directory_that_others_may_write_to_is_refused(home: Path, run: Run) -
     assert "FLEET_SOCKET" in result.err
 
 
+def test_a_lock_that_cannot_be_had_is_named(home: Path, run: Run, private: Path) -> None:
+    private.with_suffix(".lock").mkdir()
+    result = run("web", "--port", "0")
+    assert result.status == 1
+    assert f"The lock file {private.with_suffix('.lock')} cannot be opened" in result.err
+
+
+def test_a_socket_with_too_long_a_name_is_refused(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "d" * (104 - len(str(home / "run"))) + ".s"
+    monkeypatch.setenv("FLEET_SOCKET", str(home / "run" / name))
+    result = run("web", "--port", "0")
+    assert result.status == 1
+    assert "Set FLEET_SOCKET to a shorter path" in result.err
+
+
 def test_each_daemon_has_a_server_of_its_own(
     home: Path, web: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +213,17 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(home: Path, run: Run, pri
     assert result.status == 1
     assert f"Port {port} of 127.0.0.1 cannot be used" in result.err
     assert "--port 0" in result.err
+    assert not private.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("--service", "--open"), ("run", "--json"), ("run", "--open"), ("walk",)]
+)
+def test_words_that_do_not_go_together_are_refused(
+    home: Path, run: Run, words: tuple[str, ...], private: Path
+) -> None:
+    result = run("web", *words)
+    assert result.status == 2
     assert not private.exists()
 
 
@@ -255,13 +283,28 @@ def test_a_socket_instead_of_a_port(home: Path, web: Start) -> None:
     assert not path.exists()
 
 
-def test_something_else_in_the_place_of_the_socket_stays(home: Path, run: Run) -> None:
-    path = home / "page.sock"
+@pytest.mark.parametrize("which", ["page", "private"])
+def test_something_else_in_the_place_of_a_socket_stays(
+    home: Path, run: Run, private: Path, which: str
+) -> None:
+    path = home / "page.sock" if which == "page" else private
     path.write_text("mine")
-    result = run("web", "--socket", str(path))
+    words = ("--socket", str(path)) if which == "page" else ("--port", "0")
+    result = run("web", *words)
     assert result.status == 1
     assert str(path) in result.err
     assert path.read_text() == "mine"
+
+
+def test_a_socket_that_others_could_open_is_refused(
+    home: Path, run: Run, private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a file system that keeps no permissions.
+    monkeypatch.setattr(running, "PRIVATE", 0o640)
+    result = run("web", "--port", "0")
+    assert result.status == 1
+    assert "does not keep permissions" in result.err
+    assert not private.exists()
 
 
 # The end

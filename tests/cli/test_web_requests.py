@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from fleetctl.web import security
-from fleetctl.web.connection import Limits, Reply
+from fleetctl.web.connection import Connection, Limits, Reply
 from fleetctl.web.messages import Response, WebRequest
 from fleetctl.web.security import MOST_KEYS, TOKEN_S, KeyRing
 from fleetctl.web.static_files import CONTENT_TYPES, DIRECTORY
@@ -78,6 +78,19 @@ async def test_a_bug_ends_one_request_and_no_other(
         answer = await web.ask("/bug")
         assert (answer.status, answer.error["kind"]) == (500, "internal")
         assert {name: answer.header(name) for name in HEADERS} == HEADERS
+        assert (await web.ask("/")).status == 200
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+async def test_a_bug_in_the_connection_ends_it_and_no_other(
+    home: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served() as web:
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "_answer", lambda *_: 1 / 0)
+            client = await web.client()
+            await client.send(get("/"))
+            assert await client.rest() == b""
         assert (await web.ask("/")).status == 200
     assert "ZeroDivisionError" in capsys.readouterr().err
 
