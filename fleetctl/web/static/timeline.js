@@ -8,13 +8,15 @@ import { call } from "./api.js";
 import { h, replace, s, size } from "./dom.js";
 import { clockMinute, clockTime, dayTime, duration, fullTime, iso, line, moment, now, plural, units } from "./format.js";
 import { at as replayed, changed, current, go, href } from "./route.js";
-import { agentLink, badge, code, empty, eventLink, missionLink, table, words } from "./ui.js";
+import { agentLink, badge, code, empty, errorBox, eventLink, missionLink, table, words } from "./ui.js";
 
 const { SECOND, MINUTE, HOUR, DAY } = units;
 const SHORTEST = MINUTE;
 const LONGEST = 7 * DAY;
 const SPANS = [[15 * MINUTE, "15 min"], [HOUR, "1 h"], [6 * HOUR, "6 h"], [DAY, "1 day"], [7 * DAY, "1 week"]];
 const FIRST_SPAN = HOUR;
+const FIRST_ROWS = 40;
+const ROWS = 500;
 const TICKS = [10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY];
 
 /** The kinds of marks: the label, and the shape around (x, y) with the radius r. */
@@ -166,21 +168,35 @@ export class Timeline {
     const mission = route.params.get("mission");
     this.drawOnly(agent, mission);
     const share = (end - this.from) / (this.to - this.from);
-    let data = { rows: [], more: 0, first_at: null };
-    if (end > this.from) {
-      data = await call("timeline.get", {
-        since: iso(this.from), until: iso(end),
-        width: Math.max(1, Math.round(Math.min(400, this.plot / 14) * share)),
-        agent_id: agent, mission_id: mission, limit: 500,
-      }, signal);
+    const wanted = {
+      since: iso(this.from), until: iso(end),
+      width: Math.max(1, Math.round(Math.min(400, this.plot / 14) * share)),
+      agent_id: agent, mission_id: mission,
+    };
+    const show = (data) => {
+      const started = performance.now();
+      this.data = data;
+      this.cut = at ? Date.parse(at) : null;
+      this.arrange();
+      this.layout();
+      performance.measure("timeline drawn", { start: started });
+      this.tell();
+    };
+    if (end <= this.from) {
+      show({ rows: [], more: 0, first_at: null });
+    } else if (this.live && this.data?.rows.length > FIRST_ROWS) {
+      show(await call("timeline.get", { ...wanted, limit: ROWS }, signal));
+    } else {
+      // The rows in sight first; those of a large fleet follow.
+      const first = await call("timeline.get", { ...wanted, limit: FIRST_ROWS }, signal);
+      show(first);
+      if (first.more) {
+        call("timeline.get", { ...wanted, limit: ROWS }, signal).then(
+          (all) => signal.aborted || show(all),
+          (error) => error.name === "AbortError" || replace(this.message, errorBox(error, this.reload)),
+        );
+      }
     }
-    const started = performance.now();
-    this.data = data;
-    this.cut = at ? Date.parse(at) : null;
-    this.arrange();
-    this.layout();
-    performance.measure("timeline drawn", { start: started });
-    this.tell();
     return { title: "Timeline" };
   }
 
@@ -192,6 +208,7 @@ export class Timeline {
 
   /** Put rows into groups, and the bars and marks of each row into the order of time. */
   arrange() {
+    const timeline = this;
     this.items = [];
     let group = null;
     for (const row of this.data.rows) {
@@ -200,12 +217,17 @@ export class Timeline {
         group = key;
         this.items.push({ group: true, row, text: [row.mission ?? (row.mission_id || "No mission"), row.machine_name].filter(Boolean).join(" — ") });
       }
-      const things = [
-        ...row.bars.map((bar) => ({ bar, start: Date.parse(bar.started_at), end: this.barEnd(bar) })),
-        ...row.marks.filter((mark) => mark.kind in KINDS).map((mark) => ({ mark, start: Date.parse(mark.at), end: Date.parse(mark.until) })),
-      ].sort((one, other) => one.start - other.start);
-      this.items.push({ row, things });
+      // Only rows that come into sight pay for the order of their things.
+      let things = null;
+      this.items.push({ row, get things() { return (things ??= timeline.thingsOf(row)); } });
     }
+  }
+
+  thingsOf(row) {
+    return [
+      ...row.bars.map((bar) => ({ bar, start: Date.parse(bar.started_at), end: this.barEnd(bar) })),
+      ...row.marks.filter((mark) => mark.kind in KINDS).map((mark) => ({ mark, start: Date.parse(mark.at), end: Date.parse(mark.until) })),
+    ].sort((one, other) => one.start - other.start);
   }
 
   barEnd(bar) {
@@ -326,7 +348,7 @@ export class Timeline {
     const markY = barY + 21;
     const nodes = [
       s("line", { class: "rule", x1: 0, x2: this.width, y1: y + this.tall - 0.5, y2: y + this.tall - 0.5 }),
-      s("text", { class: "row-name", x: 8, y: y + (this.narrow ? 13 : 16) }, line(row.agent_id, this.narrow ? 48 : 22)),
+      s("text", { class: "row-name", x: 8, y: y + (this.narrow ? 13 : 16) }, line(row.led_by ? `↳ ${row.agent_id}` : row.agent_id, this.narrow ? 48 : 22)),
     ];
     if (!this.narrow) nodes.push(s("text", { class: "row-sub", x: 8, y: y + 29 }, line([row.harness, words(row.status)].filter(Boolean).join(" · "), 26)));
     const paths = new Map();
