@@ -16,6 +16,7 @@
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
 #   make bench-requests  measure what is added to requests to a model, with real agent CLIs (needs npm)
+#   make bench-page  measure the page of fleetctl web in a browser (needs Chromium)
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
 #   make eval-briefing  score what briefings say of 51 sessions, beside what else could be given
 
@@ -25,7 +26,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-requests bench-shared eval-briefing clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-page bench-requests bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -108,6 +109,10 @@ bench-shared: $(VENV)/.installed-dev
 
 bench-requests: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.requests $(ARGS)
+
+bench-page: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.web.browser
+	$(BIN)/python -m benchmarks.page $(ARGS)
 
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }

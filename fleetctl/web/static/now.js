@@ -34,11 +34,13 @@ export async function load({ at, signal }) {
       more: 0,
     };
   }
-  const [attention, conflicts, locks, missions, status] = await Promise.all([
+  const open = (status) => call("mission.list", { status, limit: 100 }, signal);
+  const [attention, conflicts, locks, begun, pending, status] = await Promise.all([
     call("attention.list", { limit: 1000 }, signal),
     call("attention.conflicts", {}, signal),
     call("lock.list", {}, signal),
-    call("mission.list", { status: "in_progress", limit: 100 }, signal),
+    open("in_progress"),
+    open("pending"),
     call("system.status", {}, signal),
   ]);
   return {
@@ -48,7 +50,9 @@ export async function load({ at, signal }) {
     conflicts: conflicts.conflicts,
     outside: conflicts.outside ?? [],
     locks: locks.locks,
-    missions: missions.missions,
+    // The newest first, as in one list.
+    missions: [...begun.missions, ...pending.missions].sort((one, other) =>
+      Date.parse(other.created_at) - Date.parse(one.created_at)),
     candidates: status.candidates,
     machines: status.machines ?? [],
   };
