@@ -45,6 +45,7 @@ export const EVENT_TYPES = {
   lock_released: [["{held_by} released {file}"],"","always",["status","agents","locks"]],
   lock_force_released: [["The lock of {held_by} on {file} was taken away",": {reason}"],"yellow","always",["status","agents","locks"]],
   lock_expired: [["The lock of {held_by} on {file} ran out"],"yellow","always",["status","agents","locks"]],
+  lock_wait_ended: [["{who} waited {waited} for {file}",", which {waited_for} held"],"","live",[]],
   lock_conflicted: [["{wanted_by} did not get {file} back: {held_by} holds it"],"red","always",["status","agents","locks"]],
   message_sent: [["{who} wrote to {to}",": {subject}"],"","always",["status","mail","agents"]],
   message_acked: [["{who} dealt with a message"],"","always",["status","mail","agents"]],

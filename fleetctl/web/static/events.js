@@ -59,6 +59,8 @@ function field(name, event, data) {
       return event.agent_id || "Somebody";
     case "silence":
       return Number.isFinite(data.inactivity_duration_ms) ? duration(data.inactivity_duration_ms) : "";
+    case "waited":
+      return Number.isFinite(data.waited_ms) ? duration(data.waited_ms) : "";
     case "need":
       return NEEDS[data.needs] ?? "waits";
     case "why":
@@ -85,7 +87,7 @@ function text(name, value) {
     return plural(value, COUNTED[name]);
   }
   const shown = line(value, 300);
-  if (name === "title" && shown) return `“${shown}”`;
+  if (name === "title" && shown) return `"${shown}"`;
   return name === "status" ? shown.replaceAll("_", " ") : shown;
 }
 
