@@ -6,14 +6,17 @@
 #   make test-agents  run agent CLIs themselves against a scripted model (needs npm)
 #   make test-postgres  run the tests over PostgreSQL, which it installs where there is none
 #   make test-packaging  build a wheel and an sdist, install them with pip, pipx and uv (needs the network)
+#   make test-web  run the tests of fleetctl web in a real browser (needs Chromium, which it installs where it may)
 #   make check   format, lint, order of imports, types, make test-all
 #   make generate  write what is made from the code: completions, man pages, reference pages
 #   make campaign  try to break the promises, for minutes to hours (ARGS="kill --count 50")
 #   make recording  record the session that README shows
+#   make screenshots  draw the pictures of fleetctl web that the docs show (needs Chromium)
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
 #   make bench-requests  measure what is added to requests to a model, with real agent CLIs (needs npm)
+#   make bench-page  measure the page of fleetctl web in a browser (needs Chromium)
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
 #   make eval-briefing  score what briefings say of 51 sessions, beside what else could be given
 
@@ -23,7 +26,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-agents test-packaging test-postgres campaign check format lint types generate recording bench bench-compare bench-growth bench-requests bench-shared eval-briefing clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-page bench-requests bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -68,6 +71,11 @@ test-packaging: $(VENV)/.installed-dev
 test-postgres: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
 
+# One browser for all tests: they are not run side by side.
+test-web: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.web.browser
+	$(BIN)/python -m pytest -rfE tests/web $(ARGS)
+
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(or $(ARGS),all)
 
@@ -102,6 +110,10 @@ bench-shared: $(VENV)/.installed-dev
 bench-requests: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.requests $(ARGS)
 
+bench-page: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.web.browser
+	$(BIN)/python -m benchmarks.page $(ARGS)
+
 bench-compare: $(VENV)/.installed
 	@test -n "$(BASE)" || { echo "name a revision: make bench-compare BASE=HEAD~1" >&2; exit 1; }
 	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
@@ -111,6 +123,10 @@ eval-briefing: $(VENV)/.installed
 
 recording: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.recording
+
+screenshots: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.web.browser
+	$(BIN)/python -m tools.web_screenshots
 
 clean:
 	rm -rf $(VENV) .agents .bench build dist fleetctl/_hook_client *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache

@@ -29,7 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Measuring doubles their time, and what they run others measure too.
 UNMEASURED = {
-    *("access", "benchmarks", "chaos", "docs", "journeys", "property", "upgrades"),
+    *("access", "benchmarks", "chaos", "docs", "journeys", "property", "upgrades", "web"),
     *("test_any_plan.py", "test_demo.py", "test_files_converge.py", "test_hooks_text.py"),
     *("test_layers.py", "test_legacy_property.py", "test_offline_restore.py"),
     "test_redaction_of_real_text.py",

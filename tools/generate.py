@@ -31,6 +31,7 @@ GENERATORS: dict[str, Generator] = {
     "mcp": _made_by("mcp_page"),
     "reference": _made_by("reference"),
     "schemas": _made_by("schemas"),
+    "web": _made_by("web_events"),
 }
 HOW_TO_RENEW = "run: make generate"
 

@@ -1,0 +1,133 @@
+"""The replay shows every view as it was."""
+
+import time
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from fleetctl.client import Fleet
+from fleetd.protocol.timestamps import iso
+from tests.web.conftest import Open
+from tests.web.filled import fill
+from tests.web.views import show
+
+
+def rows(page: Page) -> dict[str, object]:
+    """Return what Now shows: agents with their states, missions, locks, conflicts."""
+    texts = "all => all.map(each => each.textContent)"
+    return {
+        "needs": page.locator(".need-head").evaluate_all(
+            "all => all.map(each => each.querySelector('.need-who').textContent)"
+        ),
+        "agents": page.locator("#agents tbody tr").evaluate_all(
+            "all => all.map(row => [row.querySelector('.agent').textContent,"
+            " row.querySelector('.badge').textContent, row.querySelectorAll('td')[1].textContent])"
+        ),
+        "missions": page.locator("#missions .mission-line").evaluate_all(texts),
+        "bars": page.locator(".progress-fill").evaluate_all(
+            "all => all.map(each => each.style.inlineSize)"
+        ),
+        "locks": page.locator("#locks .lock .path").evaluate_all(texts),
+        "conflicts": page.locator("#conflicts .conflict .path").evaluate_all(texts),
+    }
+
+
+def told(fleet: Fleet, time_: str) -> dict[str, list[str]]:
+    """Return what the daemon says of a moment."""
+    moment = fleet.call_raw("fleet.at", {"time": time_})
+    return {
+        "agents": sorted(each["agent_id"] for each in moment["agents"]),
+        "missions": [each["title"] for each in moment["missions"]],
+        "locks": [each["file"] for each in moment["locks"]],
+        "conflicts": [each["file"] for each in moment["conflicts"]],
+    }
+
+
+def test_now_is_what_it_was_at_each_moment(open_page: Open, fleet: Fleet, project: Path) -> None:
+    fill(fleet, project, "The first thing")
+    fill(fleet, project, "The second thing", "bruno")
+    events = fleet.call_raw("event.list", {"limit": 1000})["events"]
+    page = open_page()
+    for event in events[::7]:
+        show(page, f"#/now?at={event['timestamp']}")
+        shown, wanted = rows(page), told(fleet, event["timestamp"])
+        agents = [each[0] for each in shown["agents"]]  # type: ignore[attr-defined]
+        waiting = page.locator(".need-who .agent").all_inner_texts()
+        assert sorted(agents + waiting) == wanted["agents"]
+        links = page.locator("#missions .mission-name a")
+        assert links.evaluate_all("all => all.map(a => a.textContent)") == wanted["missions"]
+        assert shown["locks"] == wanted["locks"]
+        assert shown["conflicts"] == wanted["conflicts"]
+
+
+def test_the_present_moment_is_what_is_live(open_page: Open, fleet: Fleet, project: Path) -> None:
+    fill(fleet, project, "A thing to do")
+    page = open_page()
+    live = rows(page)
+    last = fleet.call_raw("event.list", {"newest": True, "limit": 1})["events"][0]
+    show(page, f"#/now?at={last['timestamp']}")
+    expect(page.locator("#as-at")).to_contain_text("as at")
+    assert rows(page) == live
+
+
+def test_a_mission_is_shown_as_it_was(open_page: Open, fleet: Fleet, project: Path) -> None:
+    made = {"title": "Before", "project_dir": str(project), "sorties": [{"title": "Only one"}]}
+    mission = fleet.call_raw("mission.create", made)["id"]
+    fleet.call_raw("mission.start", {"mission_id": mission})
+    before = fleet.call_raw("event.list", {"newest": True, "limit": 1})["events"][0]["timestamp"]
+    # The next event has a later millisecond.
+    while iso(round(time.time() * 1000)) <= before:
+        pass
+    [sortie] = fleet.call_raw("sortie.list", {"mission_id": mission})["sorties"]
+    fleet.call_raw(
+        "agent.register", {"agent_id": "ada", "role": "specialist", "mission_id": mission}
+    )
+    fleet.call_raw("sortie.start", {"sortie_id": sortie["id"], "agent_id": "ada"})
+    fleet.call_raw("sortie.complete", {"sortie_id": sortie["id"]})
+    page = open_page(f"#/mission/{mission}")
+    state = page.locator("tr.sortie .badge")
+    expect(state).to_have_text("completed")
+    show(page, f"#/mission/{mission}?at={before}")
+    expect(state).to_have_text("pending")
+    # What is reached from here is of the same moment.
+    assert f"at={before.replace(':', '%3A')}" in (
+        page.get_by_role("link", name="Work").get_attribute("href") or ""
+    )
+    page.get_by_role("button", name="Live").click()
+    expect(state).to_have_text("completed")
+    assert "at=" not in page.url
+
+
+def test_the_slider_goes_back_and_live_returns(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    fill(fleet, project, "A thing to do")
+    page = open_page()
+    page.keyboard.press("r")
+    expect(page.locator("#slider")).to_be_focused()
+    page.keyboard.press("[")
+    expect(page.locator("#as-at")).to_contain_text("as at")
+    expect(page.locator("#replay")).to_have_class("replay replaying")
+    first = page.url
+    page.keyboard.press("[")
+    expect(page).not_to_have_url(first)
+    # In a replay, nothing that happens now is shown.
+    fleet.call_raw("agent.register", {"agent_id": "newcomer", "role": "specialist"})
+    page.keyboard.press("1")
+    expect(page.get_by_role("link", name="newcomer")).to_have_count(0)
+    page.keyboard.press("l")
+    expect(page.get_by_role("link", name="newcomer")).to_be_visible()
+    page.locator("#slider").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#as-at")).to_contain_text("as at")
+    page.keyboard.press("End")
+    expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_moment_before_the_log_is_told(open_page: Open, fleet: Fleet) -> None:
+    fleet.call_raw("agent.register", {"agent_id": "ada", "role": "specialist"})
+    page = open_page("#/now")
+    show(page, "#/now?at=2020-01-01T00:00:00.000Z")
+    expect(page.locator("main")).to_contain_text("No agent was known at this moment")
+    page.get_by_role("button", name="Live").click()
+    expect(page.get_by_role("link", name="ada")).to_be_visible()
