@@ -11,6 +11,7 @@ import msgspec
 
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.timeline import (
+    MarkKind,
     Timeline,
     TimelineBar,
     TimelineGet,
@@ -54,12 +55,16 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
     """Return what each agent did in a span of time."""
     span = _span(tx, request)
     bars = _bars(tx, span)
-    marks = _marks(tx, span)
+    marked = _marked_agents(tx, span)
     first = _first_events(tx, span)
-    for agent_id, of_agent in marks.items():
-        first[agent_id] = min(first.get(agent_id, _NEVER), of_agent[0].seq)
+    begun: dict[str, int] = {}
+    for agent_id, *_, seq in marked:
+        begun.setdefault(agent_id, seq)
+    for agent_id, seq in begun.items():
+        first[agent_id] = min(first.get(agent_id, _NEVER), seq)
     rows = _in_order(tx, _agents(tx, {*first, *bars}), first)
     shown = rows[: request.limit]
+    marks = _slots(span, marked, {row["id"] for row in shown})
     of_missions = _of_missions(tx, span, shown)
     return Timeline(
         since=request.since,
@@ -125,23 +130,33 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
     return found
 
 
-def _slots(tx: Tx, span: Span, whose: str, where: Where) -> dict[str, list[TimelineMark]]:
-    """Return the marks of agents, or of missions, in order of time.
+# A mark as it is read: of whom, kind, ms, time and seq.
+_Marked = tuple[str, MarkKind, int, str, int]
 
-    They come from the index in that order: to sort them by slots there would take longer than to
-    tell of each, and of most slots there is one.
-    """
-    rows = tx.tuples(
+
+def _marked(tx: Tx, span: Span, whose: str, where: Where) -> list[_Marked]:
+    """Return the marks of the span, in order of time, as their index has them."""
+    return tx.tuples(
         f"SELECT {whose}, mark, marked_ms, timestamp, seq FROM events WHERE mark IS NOT NULL"
         f" AND marked_ms >= :since AND marked_ms < :until AND {where} ORDER BY marked_ms",
         since=span.since_ms,
         until=span.until_ms,
         **where.params,
     )
+
+
+def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[TimelineMark]]:
+    """Return the marks of some agents, or of missions, counted by slots, in order of time.
+
+    To sort them by slots in the store would take longer than to tell of each, and of most slots
+    there is one.
+    """
     since, width, length = span.since_ms, span.width, span.until_ms - span.since_ms
     found: dict[str, list[TimelineMark]] = {}
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     for owner, kind, ms, at, seq in rows:
+        if owner not in owners:
+            continue
         marks = found.get(owner)
         if marks is None:
             marks = found[owner] = []
@@ -158,13 +173,13 @@ def _slots(tx: Tx, span: Span, whose: str, where: Where) -> dict[str, list[Timel
     return found
 
 
-def _marks(tx: Tx, span: Span) -> dict[str, list[TimelineMark]]:
-    """Return the marks of agents."""
+def _marked_agents(tx: Tx, span: Span) -> list[_Marked]:
+    """Return the marks that name an agent."""
     where = _of(span)
     if span.agent_id is not None:
         where.add("coalesce(agent_id, '') = :agent", agent=span.agent_id)
     where.add("agent_id IS NOT NULL")
-    return _slots(tx, span, "agent_id", where)
+    return _marked(tx, span, "agent_id", where)
 
 
 def _of(span: Span) -> Where:
@@ -186,7 +201,7 @@ def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[Timeline
             first.setdefault(row["mission_id"], row["id"])
     where = _of(span)
     where.add("agent_id IS NULL AND mission_id IS NOT NULL")
-    marks = _slots(tx, span, "mission_id", where)
+    marks = _slots(span, _marked(tx, span, "mission_id", where), {*first})
     return {agent: marks[mission] for mission, agent in first.items() if mission in marks}
 
 
