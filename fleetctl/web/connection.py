@@ -6,7 +6,6 @@ A client that does not finish its request, or does not read, is closed.
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ import trio
 from fleetd.protocol.errors import FleetError, Internal, InvalidRequest, LimitExceeded
 
 from .messages import Headers, Response, WebRequest, error_response
-from .peer import check_user
 from .security import HEADERS
 
 # A client has so long to take each piece of a response.
@@ -117,11 +115,11 @@ class Connection:
             except (SlowClient, trio.BrokenResourceError, trio.ClosedResourceError):
                 return
 
-    async def refuse(self, error: FleetError) -> None:
-        """Answer a client that has no place, whatever it asks."""
+    async def refuse(self, error: FleetError, status: HTTPStatus) -> None:
+        """Answer a client that gets no place, whatever it asks."""
         with self.scope:
             try:
-                await self._send_error(error, HTTPStatus.SERVICE_UNAVAILABLE)
+                await self._send_error(error, status)
                 await self._linger()
             except (SlowClient, trio.BrokenResourceError, trio.ClosedResourceError):
                 return
@@ -162,8 +160,7 @@ class Connection:
             headers.setdefault(name.decode(), []).append(value.decode("latin-1"))
         path, _, query = head.target.decode().partition("?")
         has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
-        check = partial(check_user, self._stream.socket)
-        return WebRequest(head.method.decode(), path, query, headers, has_body, check)
+        return WebRequest(head.method.decode(), path, query, headers, has_body)
 
     async def _receive(self) -> None:
         """Take in what comes next, as much as the head of a request may have."""

@@ -1,6 +1,6 @@
 """Requests and responses as the rest of the server sees them, and errors as JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,17 +44,13 @@ Headers = Sequence[tuple[str, str]]
 
 
 class WebRequest(NamedTuple):
-    """The head of a request. Names of headers are in small letters.
-
-    ``check_user`` raises Denied where it comes from another user of this computer.
-    """
+    """The head of a request. Names of headers are in small letters."""
 
     method: str
     path: str
     query: str
     headers: Mapping[str, Sequence[str]]
     has_body: bool
-    check_user: Callable[[], None]
 
     def values(self, name: str) -> Sequence[str]:
         """Return the values of a header, in their order."""

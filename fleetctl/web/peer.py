@@ -5,13 +5,16 @@ A link is a secret, but a browser that is started with it shows it to everybody 
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import trio
 
 from fleetd.protocol.errors import Denied
 
-_TABLES = {socket.AF_INET: "/proc/net/tcp", socket.AF_INET6: "/proc/net/tcp6"}
+_TABLES = {socket.AF_INET: ("tcp", "tcp6"), socket.AF_INET6: ("tcp6",)}
+# How an IPv4 address is told by a socket that is open for both, in words of four bytes.
+_MAPPED = (0, 0, int.from_bytes(b"\0\0\xff\xff", sys.byteorder))
 ROOT = 0
 _LOCAL, _REMOTE, _UID = 1, 2, 7
 
@@ -22,26 +25,30 @@ def check_user(sock: trio.socket.SocketType) -> None:
     On Linux the kernel knows. Elsewhere, and of a Unix socket, whose mode keeps others out, nobody
     is asked.
     """
-    uid = _uid(sock)
-    if uid not in (None, os.getuid(), ROOT):
-        raise Denied(
-            f"The request comes from another user of this computer (uid {uid}).",
-            hint="Open the link as the user who ran fleetctl web.",
-        )
-
-
-def _uid(sock: trio.socket.SocketType) -> int | None:
-    table = _TABLES.get(socket.AddressFamily(sock.family))
-    if table is None:
-        return None
+    tables = _TABLES.get(socket.AddressFamily(sock.family), ())
     try:
-        wanted = [_address(*each()[:2]) for each in (sock.getpeername, sock.getsockname)]
-        lines = Path(table).read_text("ascii").splitlines()
-    except OSError:
-        return None
-    rows = (line.split() for line in lines[1:])
-    found = (int(row[_UID]) for row in rows if [row[_LOCAL], row[_REMOTE]] == wanted)
-    return next(found, None)
+        ends = [each()[:2] for each in (sock.getpeername, sock.getsockname)]
+        read = [Path("/proc/net", name).read_text("ascii") for name in tables]
+    except OSError:  # no Linux, or the client has left
+        return
+    found = [uid for table in read if (uid := _uid(table, ends)) is not None]
+    if not read or {*found} & {os.getuid(), ROOT}:
+        return
+    whose = f"uid {found[0]}" if found else "of whom the kernel tells nothing"
+    raise Denied(
+        f"The request comes from another user of this computer ({whose}).",
+        hint="Open the link as the user who ran fleetctl web.",
+    )
+
+
+def _uid(table: str, ends: list[tuple[str, int]]) -> int | None:
+    """Return whose socket has these two ends, by a table of the kernel."""
+    plain = [_address(*end) for end in ends]
+    mapped = ["".join(f"{word:08X}" for word in _MAPPED) + each for each in plain]
+    for row in (line.split() for line in table.splitlines()[1:]):
+        if [row[_LOCAL], row[_REMOTE]] in (plain, mapped):
+            return int(row[_UID])
+    return None
 
 
 def _address(host: str, port: int) -> str:

@@ -1,12 +1,14 @@
 """The server: listens, and keeps to the limit of connections."""
 
 import traceback
+from http import HTTPStatus
 
 import trio
 
-from fleetd.protocol.errors import LimitExceeded
+from fleetd.protocol.errors import Denied, FleetError, LimitExceeded
 
 from .connection import Connection, Handler, Limits
+from .peer import check_user
 
 
 class Server:
@@ -21,8 +23,17 @@ class Server:
     async def take(self, stream: trio.SocketStream) -> None:
         """Answer one client until it leaves; whoever calls this closes the stream."""
         connection = Connection(stream, self._handle, self._limits)
+        try:
+            check_user(stream.socket)
+        except Denied as error:  # it must not take the place of this user's pages
+            await self._refuse(connection, error, HTTPStatus.FORBIDDEN)
+            return
         if not self._has_room():
-            await self._refuse(connection)
+            full = LimitExceeded(
+                f"{self._limits.connections} connections are open already.",
+                hint="Close other pages of the fleet, then load this one again.",
+            )
+            await self._refuse(connection, full, HTTPStatus.SERVICE_UNAVAILABLE)
             return
         self._connections.add(connection)
         try:
@@ -44,17 +55,12 @@ class Server:
         self._connections.discard(longest)
         return True
 
-    async def _refuse(self, connection: Connection) -> None:
+    async def _refuse(self, connection: Connection, error: FleetError, status: HTTPStatus) -> None:
         """Say why; when many are refused at a time, close those that come then."""
         if len(self._refused) >= self._limits.connections:
             return
         self._refused.add(connection)
         try:
-            await connection.refuse(
-                LimitExceeded(
-                    f"{self._limits.connections} connections are open already.",
-                    hint="Close other pages of the fleet, then load this one again.",
-                )
-            )
+            await connection.refuse(error, status)
         finally:
             self._refused.discard(connection)

@@ -1,5 +1,6 @@
 """The web server without a daemon: what it answers, what it refuses, and whom it closes."""
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -321,20 +322,28 @@ async def test_a_key_in_the_address_is_none(home: object) -> None:
         assert (await web.ask(f"/key?token={token}")).status == 401
 
 
-async def test_another_user_of_the_computer_gets_no_key(
-    home: object, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+async def test_another_user_of_the_computer_is_refused(
+    home: object, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
+    """Also one whose socket is open for both families, which the kernel tells elsewhere."""
     from fleetctl.web import peer
 
     async with served() as web:
-        token = web.keys.new_token(trio.current_time())
-        monkeypatch.setattr(peer.os, "getuid", lambda: 4_000_000)
-        monkeypatch.setattr(peer, "ROOT", 4_000_001)
-        answer = await web.ask("/key", X_Fleet_Token=token)
-        assert (answer.status, answer.error["kind"]) == (403, "denied")
-        assert "another user" in answer.error["message"]
-        monkeypatch.undo()
-        assert (await web.ask("/key", X_Fleet_Token=token)).status == 200
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+        async def first_line() -> bytes:
+            with trio.socket.socket(family) as client:
+                await client.connect((address, web.port))
+                await client.send(get("/"))
+                return (await client.recv(200)).partition(b"\r\n")[0]
+
+        assert await first_line() == b"HTTP/1.1 200 OK"
+        with monkeypatch.context() as patch:
+            patch.setattr(peer.os, "getuid", lambda: 4_000_000)
+            patch.setattr(peer, "ROOT", 4_000_001)
+            assert await first_line() == b"HTTP/1.1 403 Forbidden"
+        assert await first_line() == b"HTTP/1.1 200 OK"
 
 
 # HTTP/1.1

@@ -59,7 +59,7 @@ def at(tx: Tx, ctx: Context, request: FleetAt) -> FleetMoment:
         timestamp=moment.time,
         agents=past.agents()[:LISTED],
         locks=past.locks()[:LISTED],
-        missions=past.missions()[:LISTED],
+        missions=past.missions(),
         conflicts=past.conflicts()[:LISTED],
     )
 
@@ -255,7 +255,7 @@ class Past:
         return PlanStep(number=number, total=len(plan.sorties), title=one_line(title) or "")
 
     def missions(self) -> list[MissionAtMoment]:
-        """Return the missions that were open, the newest first.
+        """Return the missions that were open, the newest first, as many as are listed.
 
         One that is closed now and was open then has changed since.
         """
@@ -267,8 +267,10 @@ class Past:
             " AND c.seq <= :seq)) ORDER BY m.created_at DESC, m.id",
             seq=self._moment.seq,
         )
-        found = []
+        found: list[MissionAtMoment] = []
         for row in rows:
+            if len(found) == LISTED:
+                break
             plan = self.plan(row["id"])
             if plan is None or plan.mission["status"] not in OPEN_MISSION:
                 continue

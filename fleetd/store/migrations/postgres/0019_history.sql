@@ -41,6 +41,7 @@ CREATE TABLE lock_history (
 );
 -- Which locks ended after a place in the log.
 CREATE INDEX idx_lock_history_ended ON lock_history (seq) WHERE status <> 'active';
+CREATE INDEX idx_lock_history_mission ON lock_history (mission_id) WHERE mission_id IS NOT NULL;
 CREATE TABLE edit_history (
     agent_id TEXT COLLATE "C" NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     path TEXT COLLATE "C" NOT NULL,
