@@ -42,6 +42,13 @@ export async function call(method, params = {}, signal = undefined) {
   return get(`/api/${method}${query}`, { "X-Fleet-Key": key.get() ?? "" }, signal);
 }
 
+/** The first event after a moment; undefined where there is none. Those before it are of the moment. */
+export async function seqAfter(time, signal = undefined) {
+  const since = new Date(Date.parse(time) + 1).toISOString();
+  const { events } = await call("event.list", { since_time: since, limit: 1 }, signal);
+  return events[0]?.seq;
+}
+
 async function get(path, headers, signal) {
   let answer;
   try {

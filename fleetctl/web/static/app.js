@@ -55,6 +55,7 @@ let shownAs = null;
 let controller = null;
 let loadedAt = 0;
 let timer = null;
+let took = 0;
 let running = false;
 let dirty = false;
 let told = "";
@@ -112,19 +113,30 @@ async function load() {
   } finally {
     if (controller === mine) {
       running = false;
+      took = Date.now() - loadedAt;
       if (dirty) again();
     }
   }
 }
 
-/** Load again soon: at once if nothing was loaded within half a second. */
+/**
+ * Load again soon: at once if nothing was loaded within half a second. A load that takes long has
+ * a longer pause behind it, and a tab that nobody sees waits until it is seen.
+ */
 function again() {
-  if (at() !== null) return;
-  if (running) {
+  if (at() !== null || view?.reloads === false) return;
+  if (running || document.hidden) {
     dirty = true;
     return;
   }
-  timer ??= setTimeout(load, Math.max(0, loadedAt + PAUSE - Date.now()));
+  timer ??= setTimeout(load, Math.max(0, loadedAt + Math.max(PAUSE, 2 * took) - Date.now()));
+}
+
+/** Whether an event can change what is shown: a mission shows its own events only. */
+function concerns(event) {
+  const { view: name, id } = current();
+  if (name === "mission" && id !== null && event.mission_id && event.mission_id !== id) return false;
+  return view?.concerns?.(event) ?? true;
 }
 
 function failed(error) {
@@ -193,7 +205,7 @@ function listen() {
       drawBanner();
       again();
     },
-    event: (event) => changes(event.type) && again(),
+    event: (event) => changes(event.type) && concerns(event) && again(),
     link: ({ state }) => {
       lost = state === "away" ? AWAY : null;
       setLink(state === "away" ? "off" : "on", state === "away" ? "daemon away" : "live");
@@ -314,8 +326,11 @@ async function start() {
   window.addEventListener("popstate", () => location.hash.startsWith("#token=") || navigate());
   setInterval(() => {
     tick(document);
-    if (at() === null) replay.draw();
+    if (at() !== null || document.hidden) return;
+    replay.draw();
+    view?.tick?.();
   }, 1000);
+  document.addEventListener("visibilitychange", () => !document.hidden && dirty && again());
   await arrived();
 }
 
@@ -329,7 +344,10 @@ async function arrived() {
       await exchange(token);
     } catch (error) {
       // The page was opened twice with one link, and has its key already.
-      if (!key.get()) return error.status === 401 ? denied() : replace(main, errorBox(error));
+      if (!key.get()) {
+        const retry = () => location.replace(`#token=${token}`);
+        return error.status === 401 ? denied() : replace(main, errorBox(error, retry));
+      }
     }
     document.documentElement.removeAttribute("data-denied");
     shownAs = null;

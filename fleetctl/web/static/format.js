@@ -122,8 +122,11 @@ export function path(text, inside = null) {
   return h("code", { class: "path", title: text }, shown);
 }
 
+// They turn the order of what stands behind them, and SVG cannot keep them inside of a text.
+const TURNS = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
 /** One line of a longer text. */
 export function line(text, most = 240) {
-  const flat = String(text ?? "").replace(/\s+/gu, " ").trim();
+  const flat = String(text ?? "").replace(/\s+/gu, " ").replace(TURNS, "\ufffd").trim();
   return flat.length > most ? `${flat.slice(0, most - 1).trimEnd()}…` : flat;
 }

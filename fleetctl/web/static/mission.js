@@ -1,6 +1,6 @@
 /** A mission (or an agent) with what belongs to it, a part at a time; and the list of missions. */
 
-import { ApiError, call } from "./api.js";
+import { ApiError, call, seqAfter } from "./api.js";
 import { h, s } from "./dom.js";
 import { minor, sentence, tone } from "./events.js";
 import { ago, at as clock, compact, duration, line, moment, number, path, plural } from "./format.js";
@@ -493,7 +493,7 @@ async function events(context) {
   const given = { ...id, newest: true, limit: EVENTS };
   const before = route.params.get("before");
   if (before) given.before = Number(before);
-  else if (at) given.before = (await call("fleet.at", { time: at }, signal)).seq + 1;
+  else if (at) given.before = await seqAfter(at, signal);
   const found = await call("event.list", given, signal);
   if (!found.events.length) return empty("No event is in the log.");
   return h("div", { class: "stack" }, story(found.events, at),

@@ -1,6 +1,6 @@
 /** Replay: a slider over the log that shows every view as at a moment. */
 
-import { call } from "./api.js";
+import { call, seqAfter } from "./api.js";
 import { h, replace } from "./dom.js";
 import { dayTime, iso, moment, now, units } from "./format.js";
 import { at as replayed, changed, go } from "./route.js";
@@ -109,7 +109,7 @@ export class Replay {
       found = (await call("event.list", { since_time: since, limit: 1 })).events[0];
       if (!found) return this.goLive();
     } else {
-      const present = given ? (await call("fleet.at", { time: given })).seq + 1 : undefined;
+      const present = given ? await seqAfter(given) : undefined;
       const { events } = await call("event.list", { newest: true, before: present, limit: 100 });
       found = events.find((event) => !given || Date.parse(event.timestamp) < Date.parse(given));
       if (!found) return;

@@ -1,6 +1,6 @@
 /** Search: words, and filters by kind, mission, agent, path and time. */
 
-import { call } from "./api.js";
+import { call, seqAfter } from "./api.js";
 import { h, replace } from "./dom.js";
 import { ago, at as clock, iso, now, plural } from "./format.js";
 import { at as replayed, changed, go } from "./route.js";
@@ -10,9 +10,10 @@ const KINDS = ["prompt", "answer", "command", "file", "mail", "note", "event"];
 const AGES = [["", "any time"], ["1", "last hour"], ["24", "last day"], ["168", "last week"], ["720", "last 30 days"]];
 const PAGE = 30;
 
-/** The view of a search; the form stays while its results change. */
+/** The view of a search; the form stays while its results change. It is not loaded by itself. */
 export class Search {
   constructor(main) {
+    this.reloads = false;
     this.form = h("form", { class: "search-form", role: "search", onsubmit: (event) => this.submit(event) });
     this.results = h("div", { class: "results" });
     replace(main, h("div", { class: "view search" }, heading("Search"), this.form, this.results));
@@ -33,7 +34,7 @@ export class Search {
       field("kind", "Kind", select("kind", [["", "all kinds"], ...KINDS.map((kind) => [kind, kind])])),
       field("mission", "Mission", select("mission", [["", "all missions"]])),
       field("agent", "Agent", input("agent", { maxlength: 64 })),
-      field("path", "Path contains", input("path", { maxlength: 4096 })),
+      field("path", "Path contains", input("path", { maxlength: 1000 })),
       field("age", "Time", select("age", AGES)),
       h("button", { type: "submit" }, "Search"));
   }
@@ -70,7 +71,7 @@ export class Search {
     };
     if (replayed()) {
       // Hits before the first event after the moment.
-      params.before = (await call("fleet.at", { time: replayed() }, signal)).seq + 1;
+      params.before = await seqAfter(replayed(), signal);
     }
     let shown = 0;
     const page = async () => {

@@ -8,7 +8,7 @@ import { call } from "./api.js";
 import { h, replace, s, size } from "./dom.js";
 import { clockMinute, clockTime, dayTime, duration, fullTime, iso, line, moment, now, plural, units } from "./format.js";
 import { at as replayed, changed, current, go, href } from "./route.js";
-import { agentLink, badge, code, empty, errorBox, eventLink, missionLink, table, words } from "./ui.js";
+import { agentLink, badge, code, empty, eventLink, missionLink, table, words } from "./ui.js";
 
 const { SECOND, MINUTE, HOUR, DAY } = units;
 const SHORTEST = MINUTE;
@@ -43,6 +43,7 @@ export class Timeline {
     this.items = [];
     this.selected = null;
     this.pointers = new Map();
+    this.settling = null;
     this.build(main);
     this.resize = new ResizeObserver(() => this.layout());
     this.resize.observe(this.chart);
@@ -124,6 +125,7 @@ export class Timeline {
 
   follow(span = this.to - this.from) {
     clearTimeout(this.settling);
+    this.settling = null;
     const before = location.hash;
     const rounded = Math.round(span);
     go(changed({ span: rounded === FIRST_SPAN ? null : rounded, from: null, to: null }), true);
@@ -153,6 +155,7 @@ export class Timeline {
   settle(wait = 150) {
     clearTimeout(this.settling);
     this.settling = setTimeout(() => {
+      this.settling = null;
       if (current().view !== "timeline") return;
       go(changed({ from: iso(this.from), to: iso(this.to), span: null }), true);
     }, wait);
@@ -161,7 +164,8 @@ export class Timeline {
   // -- the data -------------------------------------------------------------------------------
 
   async load({ at, route, signal }) {
-    this.readRoute(route);
+    // While somebody moves the chart, the route is behind it.
+    if (this.from === undefined || (this.settling === null && !this.pointers.size)) this.readRoute(route);
     this.layout();
     const end = Math.min(this.to, at ? Date.parse(at) : now() + SECOND);
     const agent = route.params.get("agent");
@@ -190,14 +194,22 @@ export class Timeline {
       // The rows in sight first; those of a large fleet follow.
       const first = await call("timeline.get", { ...wanted, limit: FIRST_ROWS }, signal);
       show(first);
-      if (first.more) {
-        call("timeline.get", { ...wanted, limit: ROWS }, signal).then(
-          (all) => signal.aborted || show(all),
-          (error) => error.name === "AbortError" || replace(this.message, errorBox(error, this.reload)),
-        );
-      }
+      if (first.more) show(await call("timeline.get", { ...wanted, limit: ROWS }, signal));
     }
     return { title: "Timeline" };
+  }
+
+  /** Whether an event can change what is shown: none that comes now changes a span of the past. */
+  concerns() {
+    return this.live || this.to >= now();
+  }
+
+  /** Let time go on where nothing happens. */
+  tick() {
+    if (!this.live || replayed() || this.pointers.size || this.settling !== null || !this.data) return;
+    const span = this.to - this.from;
+    this.set(now() - span * 0.97, now() + span * 0.03, true);
+    this.layout();
   }
 
   drawOnly(agent, mission) {
@@ -443,6 +455,8 @@ export class Timeline {
   }
 
   move(event) {
+    // Its button was released outside of the chart.
+    if (event.pointerType === "mouse" && !event.buttons) this.pointers.delete(event.pointerId);
     const before = this.pointers.get(event.pointerId);
     if (!before) return this.hover(event);
     const dx = event.clientX - before.x;
