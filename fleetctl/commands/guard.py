@@ -56,8 +56,8 @@ def register(subparsers: Subparsers) -> None:
     check.add_argument(
         "--commit",
         nargs=2,
-        metavar=("OLD", "NEW"),
-        help="check a commit that was made instead of the staged files: the branch before, and it",
+        metavar="COMMIT",
+        help="check what changed between two commits instead of the staged files",
     )
     for each in (install, uninstall, status, check):
         each.add_argument(

@@ -31,7 +31,7 @@ FREE = {
     *("TEXT", "TITLE", "SUBJECT", "N", "N|AGE", "MS", "AGE", "DAYS", "JSON", "TOKEN", "WORD"),
     *("WHERE", "URL", "SECONDS", "CMD", "REASONS", "AMOUNT", "ZONE", "QUERY", "PART", "SEQ"),
     "KIND:NAME:RESULT[:MS[:SUMMARY]]",
-    *("TIME", "ADDR"),
+    *("TIME", "ADDR", "COMMIT"),
 }
 KNOWN = {*candidates.KINDS, *completions.WORDS, *completions.PATHS, "nothing"}
 
