@@ -77,7 +77,7 @@ def test_every_event_says_what_is_to_be_read_again(kind: str) -> None:
     found = refreshed(kind)
     assert found <= EVERYTHING - {"events"}
     quiet = ("snapshot_recorded", "snapshots_pruned", "hook_noted", "backup_failed")
-    quiet += ("window_briefed", "briefing_missed")
+    quiet += ("window_briefed", "briefing_missed", "lock_wait_ended")
     assert bool(found) == (kind not in quiet)
 
 

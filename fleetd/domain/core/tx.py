@@ -176,8 +176,8 @@ class Tx:
     def rehearsal(self) -> Iterator[None]:
         """Undo everything that happens inside, also when nothing fails."""
         effects, end = self._effects.copy(), self.log_end
-        changes, told = self.changes, self.told.copy()
-        self.changes = {}
+        changes, told, touched = self.changes, self.told.copy(), self.touched
+        self.changes, self.touched = {}, {}
         self._execute("SAVEPOINT rehearsal", {})
         try:
             yield
@@ -185,7 +185,7 @@ class Tx:
             self._execute("ROLLBACK TO rehearsal", {})
             self._execute("RELEASE rehearsal", {})
             self._effects, self.log_end = effects, end
-            self.changes, self.told = changes, told
+            self.changes, self.told, self.touched = changes, told, touched
 
     @contextmanager
     def attempt(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from fleetctl.client import Fleet as Client
 from fleetctl.output import console
 from fleetctl.tui import cells
 from fleetd.domain.redaction.redact import redact
-from fleetd.engine.hooks.deliver import _sentence
+from fleetd.engine.hooks.deliver import _locked
 from fleetd.host.trace import LineFormatter
 from fleetd.protocol.display import clean, clean_block, escaped, path, quote, short, verbatim
 from fleetd.protocol.records import Lock
@@ -93,12 +93,12 @@ def test_the_refusal_of_an_edit_names_the_file_as_it_is() -> None:
     lock = Lock(
         id="lck-1", file=FILE, held_by="bob", acquired_at="now", timeout_ms=1, purpose=WORDS
     )
-    told = _sentence(FILE, lock, "bob", "alice")
+    told = _locked(FILE, lock, "bob", "alice")
     assert unseen(told) == set()
     assert told.startswith(f"{SHOWN_FILE} is locked by bob")
     assert f"lock acquire $'{SHOWN_FILE}' --agent alice" in told
     odd = "/p/it's \\ \u200b"
-    word = _sentence(odd, lock, "bob", "alice").partition("acquire ")[2].partition(" --agent")[0]
+    word = _locked(odd, lock, "bob", "alice").partition("acquire ")[2].partition(" --agent")[0]
     said = subprocess.run(
         ["bash", "-c", f"printf %s {word}"],
         env={"LC_ALL": "C.UTF-8"},

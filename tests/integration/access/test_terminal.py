@@ -226,6 +226,8 @@ export {mission} --with-prompts
 export {mission} --endpoint http://EVIL
 export EVIL
 usage
+web status
+web --host EVIL
 guard status
 guard status --repo EVIL
 guard check --repo EVIL

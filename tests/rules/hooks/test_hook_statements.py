@@ -28,7 +28,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("event", "fields", "most"),
     [
-        ("PreToolUse", CALL | {"tool_use_id": "t-2"}, 10),
+        ("PreToolUse", CALL | {"tool_use_id": "t-2"}, 11),  # one of them about the edit
         ("PostToolUse", CALL | {"tool_use_id": "t-1"}, 15),  # four of them about the edit
         ("UserPromptSubmit", {"prompt": "Go on"}, 13),
         ("Stop", {"last_assistant_message": "Done"}, 16),
