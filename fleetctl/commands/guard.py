@@ -205,7 +205,7 @@ def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:
 def _uncommitted(root: Path, files: list[OthersFile], commit: str | None) -> list[OthersFile]:
     """Return the files without those that were committed after the other agent's change.
 
-    What is not on the disk any more is no newer change: it would undo the other agent's commit.
+    A file that differs from the disk stays: to commit it would undo the other agent's commit.
     """
     changed = {
         each.file: to_ms(each.changed_at) for each in files if not each.lock and each.changed_at

@@ -22,12 +22,16 @@ from fleetd.protocol.errors import InvalidState, NotFound, Storage
 from .hook_command import quoted
 from .installation import run_program, this_interpreter
 
+_STAGED, _MESSAGE, _REFERENCE = HOOKS = (
+    "pre-commit",
+    "prepare-commit-msg",
+    "reference-transaction",
+)
 _COMMANDS = {
-    "pre-commit": "fleetctl guard check --hook",
-    "prepare-commit-msg": 'fleetctl guard check --hook --message "$1"',
-    "reference-transaction": 'fleetctl guard check --hook --commit "$1" "$2"',
+    _STAGED: "fleetctl guard check --hook",
+    _MESSAGE: 'fleetctl guard check --hook --message "$1"',
+    _REFERENCE: 'fleetctl guard check --hook --commit "$1" "$2"',
 }
-HOOKS = (*_COMMANDS,)
 BEFORE = ".before-fleetd"
 _LINKS = "before-fleetd"
 _SHELLS = ("sh", "bash", "dash", "ksh")
@@ -86,7 +90,7 @@ class Guard:
     @property
     def trailer(self) -> bool:
         """Whether commits of agents get a line with their session."""
-        text = _text(self.hooks / HOOKS[1]) or ""
+        text = _text(self.hooks / _MESSAGE) or ""
         return _MARK in text and _TRAILER in text
 
     @property
@@ -118,10 +122,9 @@ class Guard:
         with _writing(self.hooks):
             self.hooks.mkdir(parents=True, exist_ok=True)
             for each in changed:
-                mark = made or _MADE_DIRECTORY in (_text(each.path) or "")
                 if each.state == "other":
                     self._keep(each.path)
-                _write(each.path, self._script(each.name, trailer=trailer, made=mark))
+                _write(each.path, self._script(each.name, trailer=trailer, made=made))
         return changed
 
     def _keep(self, path: Path) -> None:
@@ -151,16 +154,16 @@ class Guard:
                     directory.rmdir()
         return ours
 
-    def _script(self, name: str, *, trailer: bool, made: bool | None = None) -> str:
+    def _script(self, name: str, *, trailer: bool, made: bool = False) -> str:
+        """Return a hook; one of a directory that was ``made`` for it says so, and goes on to."""
         python = quoted(this_interpreter("guard"))
-        if made is None:
-            made = _MADE_DIRECTORY in (_text(self.hooks / name) or "")
-        command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == HOOKS[1] else "")
+        made = made or _MADE_DIRECTORY in (_text(self.hooks / name) or "")
+        command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == _MESSAGE else "")
         shells = " | ".join(rf"'#!'*[/\ ]{shell}\ *" for shell in _SHELLS)
         begin, lines = "", ""
-        if name != HOOKS[0]:
+        if name != _STAGED:
             begin = f"marker={self._markers()}/{_MARKER}\n"
-        if name == HOOKS[2]:
+        if name == _REFERENCE:
             lines = """printf '%s\\n' "$lines" | """
             begin += _READ_LINES
         return _SCRIPT.format(
@@ -220,12 +223,12 @@ if [ ! -x "$python" ]; then
 fi
 """
 _CHECKS = {
-    "pre-commit": """\
+    _STAGED: """\
 {python}{command}
 [ $? -ne {refused} ] || exit 1
 """,
     # Marks of processes that have ended are of commits that were not made.
-    "prepare-commit-msg": """\
+    _MESSAGE: """\
 for old in "$marker"*; do
     kill -0 "${{old##*-}}" 2>/dev/null || rm -f "$old"
 done
@@ -236,7 +239,7 @@ case $? in
 esac
 exit 0
 """,
-    "reference-transaction": """\
+    _REFERENCE: """\
 [ "$1" = prepared ] && [ -e "$marker" ] || exit 0
 rm -f "$marker"
 set -- $lines
@@ -313,25 +316,10 @@ def staged_files(root: Path) -> list[str]:
 
     Of a merge only those that no side has: what was merged is nobody's work in this tree.
     """
-    files = _names(root)
-    for commit in _merged_commits(root) if files else ():
-        there = set(_names(root, commit))
-        files = [file for file in files if file in there]
-    return files
-
-
-def _names(root: Path, *commit: str) -> list[str]:
-    options = ("--name-only", "--no-renames", "--ignore-submodules=none", "-z")
-    told = run_program(
-        ["git", "diff", "--cached", *options, *commit], timeout_s=_GIT_S, cwd=str(root)
-    )
-    return [name for name in told.stdout.split("\0") if name]
-
-
-def _merged_commits(root: Path) -> list[str]:
-    """Return what the merge that is under way brings in, one commit or more."""
+    words = ("diff", "--cached", "--ignore-submodules=none")
     path = root / _git(root, "rev-parse", "--git-path", "MERGE_HEAD")
-    return path.read_text().split() if path.exists() else []
+    merged = path.read_text().split() if path.exists() else []
+    return _in_all([_names(root, *words), *(_names(root, *words, side) for side in merged)])
 
 
 def committed_files(root: Path, before: str, commit: str) -> list[str]:
@@ -339,27 +327,34 @@ def committed_files(root: Path, before: str, commit: str) -> list[str]:
 
     Of a merge only those that no side has; ``before`` is all zeros for a first commit.
     """
+    words = ("diff-tree", "-r", "--no-commit-id")
     if not before.strip("0"):
-        return _changed(root, "--root", commit)
-    words = ["git", "rev-list", "--parents", "-n1", commit]
-    _, *parents = run_program(words, timeout_s=_GIT_S, cwd=str(root)).stdout.split()
-    files = _changed(root, before, commit)
-    for parent in parents[1:]:  # what a merge brings in
-        there = set(_changed(root, parent, commit))
-        files = [file for file in files if file in there]
-    return files
+        return _names(root, *words, "--root", commit)
+    merged = _run(root, "rev-list", "--parents", "-n1", commit).split()[2:]
+    return _in_all([_names(root, *words, side, commit) for side in (before, *merged)])
 
 
-def _changed(root: Path, *commits: str) -> list[str]:
-    options = ("-r", "--no-commit-id", "--name-only", "--no-renames", "-z")
-    told = run_program(["git", "diff-tree", *options, *commits], timeout_s=_GIT_S, cwd=str(root))
-    return [name for name in told.stdout.split("\0") if name]
+def _run(root: Path, *words: str) -> str:
+    """Return what Git says, whatever its exit status."""
+    return run_program(["git", *words], timeout_s=_GIT_S, cwd=str(root)).stdout
+
+
+def _names(root: Path, *words: str) -> list[str]:
+    """Return the names of files that a command of Git lists."""
+    told = _run(root, *words, "--name-only", "--no-renames", "-z")
+    return [name for name in told.split("\0") if name]
+
+
+def _in_all(lists: list[list[str]]) -> list[str]:
+    """Return the names of the first list that all others have, too."""
+    first, *others = lists
+    there = set(first).intersection(*others)
+    return [name for name in first if name in there]
 
 
 def has_commit(root: Path) -> bool:
     """Return whether the branch has a commit already."""
-    words = ["git", "rev-parse", "-q", "--verify", "HEAD"]
-    return run_program(words, timeout_s=_GIT_S, cwd=str(root)).returncode == 0
+    return bool(_run(root, "rev-parse", "-q", "--verify", "HEAD"))
 
 
 def committed_at(root: Path, since_ms: int) -> dict[str, int]:
@@ -368,11 +363,10 @@ def committed_at(root: Path, since_ms: int) -> dict[str, int]:
     That is when the commit was made first: an amended one holds nothing newer for it.
     """
     since = f"--since=@{since_ms // 1_000}"
-    words = ["git", "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since]
-    told = run_program(words, timeout_s=_GIT_S, cwd=str(root))
+    told = _run(root, "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since)
     found: dict[str, int] = {}
     at_ms = 0
-    for field in told.stdout.split("\0"):
+    for field in told.split("\0"):
         time, name = field.removeprefix("\x01"), field.removeprefix("\n")
         if field.startswith("\x01") and time.isdigit():
             at_ms = int(time) * 1_000
@@ -382,26 +376,22 @@ def committed_at(root: Path, since_ms: int) -> dict[str, int]:
 
 
 def files_behind(root: Path, files: list[str], commit: str | None) -> set[str]:
-    """Return the files of which a commit, or else the index, has not what is on the disk.
+    """Return the files whose content in a commit, or else in the index, differs from the disk.
 
     Somebody staged them before they were changed, or took them out of the index.
     """
-    git = ["git", "--literal-pathspecs"]
     differs = ["diff", "--name-only", "--no-renames", "-z", *([commit] if commit else [])]
     there = ["ls-tree", "--name-only", "-z", commit] if commit else ["ls-files", "-z"]
     changed, known = (
-        run_program([*git, *words, "--", *files], timeout_s=_GIT_S, cwd=str(root)).stdout.split(
-            "\0"
-        )
+        _run(root, "--literal-pathspecs", *words, "--", *files).split("\0")
         for words in (differs, there)
     )
-    return {each for each in files if each not in known and os.path.lexists(root / each)} | {
-        *changed
-    }
+    gone = {each for each in files if each not in known and os.path.lexists(root / each)}
+    return gone.union(changed)
 
 
 def add_trailer(root: Path, message: str, session_id: str) -> None:
     """Add a line with the session to the message of a commit."""
     trailer = f"Fleet-Session: {session_id}"
-    words = ["--in-place", "--if-exists", "addIfDifferent", "--trailer", trailer, message]
-    run_program(["git", "interpret-trailers", *words], timeout_s=_GIT_S, cwd=str(root))
+    words = ("--in-place", "--if-exists", "addIfDifferent", "--trailer", trailer, message)
+    _run(root, "interpret-trailers", *words)
