@@ -7,11 +7,18 @@ from ...protocol.requests.attention import AgentState, AttentionList, Doing, Pla
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import OPEN_MISSION
 from ..core.context import Context
-from ..core.event_log import LOG_END, data_of, nth_newest_position, position, position_before
+from ..core.event_log import (
+    AT_EASE,
+    LOG_END,
+    data_of,
+    nth_newest_position,
+    position,
+    position_before,
+)
 from ..core.ids import find
 from ..core.sql import LIVING, Where, in_sql
 from ..core.tx import Row, Tx
-from ..liveness.needs import AT_EASE, MID_TURN, one_line
+from ..liveness.needs import MID_TURN, one_line
 from . import running
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

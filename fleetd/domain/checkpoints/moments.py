@@ -110,20 +110,17 @@ def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMomen
     replay = _replayed(tx, mission["id"], moment)
     if replay is None:
         raise _unknown(tx, mission, moment)
-    sorties = sorted(replay.sorties.values(), key=attrgetter("position"))
-    completed = sum(sortie.status == "completed" for sortie in sorties)
-    state = MissionState(**replay.mission, notes=_notes(tx, mission["id"], replay))
-    done = percent(completed, len(sorties))
+    plan = replay.plan()
     return MissionMoment(
         mission_id=mission["id"],
         seq=moment.seq,
         timestamp=moment.time,
         checkpoint_id=replay.base.checkpoint_id,
-        mission=state,
-        total_sorties=len(sorties),
-        completed_sorties=completed,
-        progress_percent=100 if state.status == "completed" else done,
-        sorties=sorties,
+        mission=MissionState(**replay.mission, notes=_notes(tx, mission["id"], replay)),
+        total_sorties=len(plan.sorties),
+        completed_sorties=plan.completed,
+        progress_percent=plan.progress_percent,
+        sorties=plan.sorties,
         locks=_locks(tx, replay, moment),
         messages=_messages(tx, replay),
     )
@@ -141,13 +138,25 @@ class Plan(msgspec.Struct, frozen=True):
     mission: Row
     sorties: list[SortieState]
 
+    @property
+    def completed(self) -> int:
+        """Return how many sorties were completed."""
+        return sum(sortie.status == "completed" for sortie in self.sorties)
+
+    @property
+    def progress_percent(self) -> int:
+        """Return the progress of the mission; of a completed one it is 100."""
+        if self.mission["status"] == "completed":
+            return 100
+        return percent(self.completed, len(self.sorties))
+
 
 def plan_at(tx: Tx, mission_id: str, moment: Moment) -> Plan | None:
     """Return the plan of a mission at a moment; None where nobody knows it, or before it began."""
     replay = _replayed(tx, mission_id, moment)
     if replay is None or not replay.mission:
         return None
-    return Plan(replay.mission, sorted(replay.sorties.values(), key=attrgetter("position")))
+    return replay.plan()
 
 
 def _replayed(tx: Tx, mission_id: str, moment: Moment) -> "_Replay | None":
@@ -287,6 +296,10 @@ class _Replay:
         self.leases: dict[str, list[_Lease]] = {
             lock.id: [_Lease(lock, base.seq)] for lock in base.locks
         }
+
+    def plan(self) -> Plan:
+        """Return what is known now of the mission and its sorties."""
+        return Plan(self.mission, sorted(self.sorties.values(), key=attrgetter("position")))
 
     def apply(self, seq: int, told: Changes) -> None:
         """Take over what changed with an event."""

@@ -15,6 +15,7 @@ from ...protocol.events import (
     payload_data,
 )
 from ...protocol.records import Event
+from ...protocol.types import AgentNeed
 from . import changes, history
 from .context import Context
 from .observers import events_appended
@@ -37,7 +38,8 @@ _MARKS = {
     "message_delivered": "mail",
     "error_reported": "error",
 }
-_NO_HASTE = ("none", "finished", "background")
+# What these need is no haste: the agent has done what it was asked, or goes on by itself.
+AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 _encode = msgspec.json.Encoder().encode
 # What an agent's row says of what it needs, when that is nothing.
 NO_NEED = "needs = NULL, needs_since = NULL, needs_text = NULL, needs_reset_at = NULL"
@@ -164,7 +166,7 @@ def mark_of(kind: str, data: dict[str, Any]) -> str | None:
     the same: one more needs another.
     """
     if kind == AgentNeeds.type:
-        return "needs" if data.get("needs") not in _NO_HASTE else None
+        return "needs" if data.get("needs") not in ("none", *AT_EASE) else None
     return _MARKS.get(kind)
 
 

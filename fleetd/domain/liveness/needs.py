@@ -11,7 +11,7 @@ import msgspec
 from ...protocol.events import AgentNeeds
 from ...protocol.patterns import AgentNeed
 from ..core.context import Context
-from ..core.event_log import NO_NEED, emit, tell_no_need
+from ..core.event_log import AT_EASE, NO_NEED, emit, tell_no_need
 from ..core.history import agent_changed
 from ..core.sql import LIVING, in_sql
 from ..core.tx import ConfirmAsks, Row, Tx
@@ -24,8 +24,6 @@ MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
 BROKEN_OFF: tuple[AgentNeed, ...] = ("limit", "failed")
 # In these the agent has not done what it was asked: its turn goes on, or broke off.
 UNFINISHED: tuple[AgentNeed, ...] = (*MID_TURN, *BROKEN_OFF)
-# What these need is no haste: the agent has done what it was asked, or goes on by itself.
-AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
 # Some harnesses run the hooks for a permission also where they give it by themselves, at once.
 CONFIRMED_AFTER_MS = 5_000
 # Few requests wait at a time, so their agents are looked up one by one.

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...protocol.display import path
-from ...protocol.records import Agent, CheckpointSummary, Mission, Note, Recovery, percent
+from ...protocol.records import Agent, CheckpointSummary, Mission, Note, Recovery
 from ...protocol.requests.report import Report, ReportOpen, ReportSortie
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.derived_context import plan_steps
@@ -76,11 +76,12 @@ def _mission(mission: Mission, plan: Plan | None, moment: Moment) -> Mission:
     """Return a mission as it was; what nobody knows of it is as it is now."""
     known: dict[str, Any] = {}
     if plan is not None:
-        total = len(plan.sorties)
-        completed = sum(sortie.status == "completed" for sortie in plan.sorties)
         known = {name: plan.mission[name] for name in _OF_PLAN if name in plan.mission}
-        known |= {"total_sorties": total, "completed_sorties": completed}
-        known["progress_percent"] = percent(completed, total)
+        known |= {
+            "total_sorties": len(plan.sorties),
+            "completed_sorties": plan.completed,
+            "progress_percent": plan.progress_percent,
+        }
         known["origin"] = "session" if plan.mission.get("automatic") else "person"
         if known.get("status") in OPEN_MISSION:
             known |= {"completed_at": None, "closed_reason": None, "merged_into": None}

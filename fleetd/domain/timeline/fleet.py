@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...protocol.errors import InvalidState
-from ...protocol.records import Agent, Lock, percent
+from ...protocol.records import Agent, Lock
 from ...protocol.requests.attention import EditConflict, PlanStep
 from ...protocol.requests.timeline import AgentMoment, FleetAt, FleetMoment, MissionAtMoment
 from ...protocol.timestamps import iso, to_ms
@@ -274,16 +274,14 @@ class Past:
             plan = self.plan(row["id"])
             if plan is None or plan.mission["status"] not in OPEN_MISSION:
                 continue
-            total = len(plan.sorties)
-            completed = sum(sortie.status == "completed" for sortie in plan.sorties)
             found.append(
                 MissionAtMoment(
                     id=row["id"],
                     title=plan.mission["title"],
                     status=plan.mission["status"],
-                    total_sorties=total,
-                    completed_sorties=completed,
-                    progress_percent=percent(completed, total),
+                    total_sorties=len(plan.sorties),
+                    completed_sorties=plan.completed,
+                    progress_percent=plan.progress_percent,
                 )
             )
         return found

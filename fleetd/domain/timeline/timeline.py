@@ -21,7 +21,7 @@ from ...protocol.requests.timeline import (
 from ...protocol.timestamps import iso, to_ms
 from ..attention.running import leading_agent
 from ..core.context import Context
-from ..core.event_log import NO_DEEDS, position, position_before
+from ..core.event_log import LOG_END, NO_DEEDS, position, position_before
 from ..core.ids import find
 from ..core.registry import method
 from ..core.sql import Where, chunks, in_sql, inside_of, named_params
@@ -31,8 +31,6 @@ _BAR = (
     "SELECT assigned_to, started_at, id, title, mission_id, status, completed_at FROM sorties"
     " WHERE started_at IS NOT NULL AND assigned_to IS NOT NULL"
 )
-# Behind every ``seq`` there is.
-_NEVER = 2**62
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -61,7 +59,7 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
     for agent_id, *_, seq in marked:
         begun.setdefault(agent_id, seq)
     for agent_id, seq in begun.items():
-        first[agent_id] = min(first.get(agent_id, _NEVER), seq)
+        first[agent_id] = min(first.get(agent_id, LOG_END), seq)
     rows = _in_order(tx, _agents(tx, {*first, *bars}), first)
     shown = rows[: request.limit]
     marks = _slots(span, marked, {row["id"] for row in shown})
@@ -259,7 +257,7 @@ def _in_order(tx: Tx, rows: list[Row], first: dict[str, int]) -> list[Row]:
     """
 
     def began(row: Row) -> int:
-        return first.get(row["id"], _NEVER)
+        return first.get(row["id"], LOG_END)
 
     of_machine: dict[str, int] = {}
     of_mission: dict[tuple[str, str | None], int] = {}
@@ -267,9 +265,9 @@ def _in_order(tx: Tx, rows: list[Row], first: dict[str, int]) -> list[Row]:
     for row in rows:
         machine, key = row["machine"], (row["machine"], row["mission_id"])
         leading = row["led_by"] or row["id"]
-        of_machine[machine] = min(of_machine.get(machine, _NEVER), began(row))
-        of_mission[key] = min(of_mission.get(key, _NEVER), began(row))
-        of_session[leading] = min(of_session.get(leading, _NEVER), began(row))
+        of_machine[machine] = min(of_machine.get(machine, LOG_END), began(row))
+        of_mission[key] = min(of_mission.get(key, LOG_END), began(row))
+        of_session[leading] = min(of_session.get(leading, LOG_END), began(row))
 
     def place(row: Row) -> tuple[Any, ...]:
         leading = row["led_by"] or row["id"]
