@@ -278,6 +278,12 @@ def yes_option(parser: CommandParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
+def changing_options(parser: CommandParser) -> None:
+    """Add ``--dry-run`` and ``-y``, for a command that changes files of the user."""
+    parser.flag("--dry-run", help="show the changes, and write nothing")
+    yes_option(parser)
+
+
 def threshold_ms() -> int | None:
     """Return the shell's silence threshold in ms, or None when it names none.
 

@@ -9,14 +9,13 @@ from functools import partial
 from fleetd.protocol.errors import FleetError, InvalidState
 
 from ..args import (
-    CommandParser,
     Namespace,
     Subparsers,
     UsageError,
+    changing_options,
     command,
     group,
     whole_number,
-    yes_option,
 )
 from ..output import console, times
 from ..service import control, install, logs, service, status
@@ -41,7 +40,7 @@ def register(subparsers: Subparsers) -> None:
         "  fleetctl daemon install\n  fleetctl daemon install --yes --linger\n"
         "  fleetctl daemon install --dry-run",
     )
-    _changing(installed)
+    changing_options(installed)
     installed.add_argument(
         "--linger",
         action=BooleanOptionalAction,
@@ -56,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
         "uninstall.",
         "  fleetctl daemon uninstall",
     )
-    _changing(removed)
+    changing_options(removed)
     for name, run, summary in (
         (
             "start",
@@ -88,11 +87,6 @@ def register(subparsers: Subparsers) -> None:
         help=f"show the last N lines (default: {_LINES})",
     )
     shown.flag("-f", "--follow", help="print new lines as they come")
-
-
-def _changing(parser: CommandParser) -> None:
-    parser.flag("--dry-run", help="show the changes, and write nothing")
-    yes_option(parser)
 
 
 def _run_install(args: Namespace) -> int:

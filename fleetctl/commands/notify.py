@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ..args import CommandParser, Namespace, Subparsers, command, group, yes_option
+from ..args import CommandParser, Namespace, Subparsers, changing_options, command, group
 from ..output import console
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def register(subparsers: Subparsers) -> None:
         INSTALL_EXAMPLES,
     )
     _options(installed)
-    _changing(installed)
+    changing_options(installed)
     removed = command(
         actions,
         "uninstall",
@@ -69,7 +69,7 @@ def register(subparsers: Subparsers) -> None:
         "Stop the service, and remove it with its options.",
         "  fleetctl notify uninstall",
     )
-    _changing(removed)
+    changing_options(removed)
     command(
         actions,
         "status",
@@ -111,11 +111,6 @@ def _channels(parser: CommandParser) -> None:
         metavar="URL",
         help="tell a service that Apprise knows; needs fleetd[apprise]",
     )
-
-
-def _changing(parser: CommandParser) -> None:
-    parser.flag("--dry-run", help="show the changes, and write nothing")
-    yes_option(parser)
 
 
 def run(args: Namespace) -> int:

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 from fleetd import __version__
 from fleetd.protocol.errors import InvalidParams
 
-from ..args import CommandParser, Namespace, Subparsers, command, whole_number, yes_option
+from ..args import (
+    CommandParser,
+    Namespace,
+    Subparsers,
+    changing_options,
+    command,
+    whole_number,
+    yes_option,
+)
 from ..output import console
+from ..web.place import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +39,6 @@ SERVICE = "Install the server as a systemd user service, and start it. fleetctl 
 SERVICE += "link of the service. There is no service for launchd: on macOS, start fleetctl web by "
 SERVICE += "hand."
 NOT_INSTALLED = "not installed; fleetctl web install does that"
-PORT = 8722
 
 
 def register(subparsers: Subparsers) -> None:
@@ -62,7 +70,7 @@ def register(subparsers: Subparsers) -> None:
     _place(served)
     installed = command(actions, "install", run_install, SERVICE, INSTALL_EXAMPLES)
     _place(installed)
-    _changing(installed)
+    changing_options(installed)
     removed = command(
         actions,
         "uninstall",
@@ -70,7 +78,7 @@ def register(subparsers: Subparsers) -> None:
         "Stop the service, and remove it.",
         "  fleetctl web uninstall",
     )
-    _changing(removed)
+    changing_options(removed)
     command(
         actions,
         "status",
@@ -100,11 +108,6 @@ def _place(parser: CommandParser) -> None:
         metavar="FILE",
         help="listen on a Unix socket instead, which ssh -L reaches from another computer",
     )
-
-
-def _changing(parser: CommandParser) -> None:
-    parser.flag("--dry-run", help="show the changes, and write nothing")
-    yes_option(parser)
 
 
 def run(args: Namespace) -> int:

@@ -1,7 +1,7 @@
 /** Parts that several views share. */
 
 import { h, size } from "./dom.js";
-import { ago, number } from "./format.js";
+import { number } from "./format.js";
 import { href, changed } from "./route.js";
 
 /** A section with a heading; `count` stands beside it. */
@@ -110,5 +110,3 @@ export function heading(title, facts = [], ...extra) {
 }
 
 export const fact = (label, value) => [h("span", { class: "label" }, label), " ", value];
-
-export { ago };
