@@ -33,7 +33,7 @@ from ..core.sql import inside_of, named_params
 from ..core.tx import Row, Tx
 from ..missions.selection import mission_of_agent, mission_of_directory
 from .keys import locks_by_project
-from .targets import BETWEEN, Target, covering, is_exact, overlap, parents, target_of
+from .targets import Target, is_exact, literal_of, overlap, parents, target_of
 
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
@@ -163,40 +163,30 @@ def look(tx: Tx, target: Target) -> Near:
         return Near(_near(tx, target, "locks", "fencing_token"), waited)
     for row in rows:
         del row["waited"], row["wide"]
-    held = [row for row in rows if row["id"] is not None and row["directory"] is None]
+    held = [row for row in rows if row["id"] is not None]
     if wide:
-        held = sorted(held + _covering(tx, target.path), key=itemgetter("fencing_token"))
+        held = sorted(held + _covering(tx, target), key=itemgetter("fencing_token"))
     return Near(held, waited)
 
 
-def _covering(tx: Tx, path: str) -> list[Row]:
+def _covering(tx: Tx, target: Target) -> list[Row]:
     """Return the active leases on directories and patterns that cover a file.
 
-    Of a thousand patterns in one directory only those that match are read as rows.
+    Of a thousand patterns only those whose literal is in the path are read as rows.
     """
-    above = named_params("above", parents(path))
-    of_directory = tx.tuples(
-        "SELECT directory, string_agg(substr(normalized_path, length(directory) + 1), :slashes)"
-        " FROM locks WHERE status = 'active' AND directory IS NOT NULL"
-        f" AND directory IN ({inside_of('above', [*above])}) GROUP BY directory",
-        slashes=BETWEEN,
-        **above,
+    # A file may also be a directory that is locked with all in it.
+    above = parents(f"{target.path}/")
+    inside = [target.path[len(directory) :] for directory in above]
+    pairs = ", ".join(f"(:above{number}, :inside{number})" for number in range(len(above)))
+    rows = tx.all(
+        f"WITH above (directory, inside) AS (VALUES {pairs})"
+        " SELECT l.* FROM above JOIN locks l ON l.directory = above.directory"
+        " WHERE l.status = 'active' AND l.directory IS NOT NULL"
+        " AND instr(above.inside, l.literal) > 0",
+        **named_params("above", above),
+        **named_params("inside", inside),
     )
-    found = named_params(
-        "found",
-        [
-            f"{directory}{pattern}"
-            for directory, patterns in of_directory
-            for pattern in covering(directory, patterns.split(BETWEEN), path)
-        ],
-    )
-    if not found:
-        return []
-    return tx.all(
-        "SELECT * FROM locks WHERE status = 'active' AND directory IS NOT NULL"
-        f" AND normalized_path IN ({inside_of('found', [*found])})",
-        **found,
-    )
+    return [row for row in rows if overlap(target_of(row), target)]
 
 
 def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
@@ -367,15 +357,17 @@ def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = 
     token, row = next_token(tx), None
     while row is None:
         row = tx.one(
-            "INSERT INTO locks (id, file, normalized_path, directory, mode, automatic, held_by,"
-            " mission_id, purpose, acquired_at, expires_at, timeout_ms, fencing_token, status)"
-            " VALUES (:id, :file, :normalized_path, :directory, :mode, :automatic, :agent_id,"
-            " :mission_id, :purpose, :now, :until, :timeout_ms, :token, 'active')"
+            "INSERT INTO locks (id, file, normalized_path, directory, literal, mode, automatic,"
+            " held_by, mission_id, purpose, acquired_at, expires_at, timeout_ms, fencing_token,"
+            " status)"
+            " VALUES (:id, :file, :normalized_path, :directory, :literal, :mode, :automatic,"
+            " :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token, 'active')"
             " ON CONFLICT (id) DO NOTHING RETURNING *",
             id=ctx.new_id(ID_PREFIXES["lock"]),
             now=ctx.now,
             until=ctx.at(wanted.timeout_ms),
             token=token,
+            literal=literal_of(wanted.target.pattern),
             **to_builtins(wanted),
         )
     lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))

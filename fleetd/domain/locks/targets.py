@@ -6,7 +6,7 @@ the syntax of gitignore. Whether two targets overlap is decided exactly for name
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -23,8 +23,6 @@ REGEX_CHARS = 256
 _STEPS = 100_000
 _PATTERNS = 20_000
 
-# No pattern holds this.
-BETWEEN = "//"
 _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _CLASS = re.compile(r"(?<!\\)(?:\\\\)*\[")
 # A class of which no range can hold a slash.
@@ -185,17 +183,20 @@ def overlap(one: Target, other: Target) -> bool:
     return _meet(_names(one.pattern), (*below, *_names(other.pattern)))
 
 
-def covering(directory: str, patterns: Collection[str], path: str) -> list[str]:
-    """Return which patterns of a directory cover a file, each once; an empty one covers all."""
-    if not path.startswith(directory):  # it is the directory itself
-        return [""] if "" in patterns else []
-    inside = path[len(directory) :]
-    return [
-        each
-        for each in {*patterns}
-        # Looking for what every path of a pattern has takes a tenth of the time of matching it.
-        if not each or (_literal(each) in inside and _covers(each, inside))
-    ]
+def literal_of(pattern: str) -> str:
+    """Return the longest text without a wildcard in a pattern: every file it covers has it.
+
+    It is empty for a whole directory.
+    """
+    found = [""]
+    for name in _names(pattern):
+        for token in () if name == _DEEP else name:
+            if token in (_ANY, _ONE):
+                found.append("")
+            else:
+                found[-1] += token[-1]  # of a literal wildcard without its backslash
+        found.append("")
+    return max(found, key=len)
 
 
 def is_exact(target: Target) -> bool:
@@ -209,20 +210,6 @@ def _covers(pattern: str, path: str) -> bool:
         return _meet(_names(pattern), tuple(tuple(name) for name in path.split("/")))
     regex = _regex(pattern)
     return regex is not None and regex.search(path) is not None
-
-
-@lru_cache(_PATTERNS)
-def _literal(pattern: str) -> str:
-    """Return a text that every path has which a pattern covers: its longest without a wildcard."""
-    found = [""]
-    for name in _names(pattern):
-        for token in () if name == _DEEP else name:
-            if token in (_ANY, _ONE):
-                found.append("")
-            else:
-                found[-1] += token[-1]  # of a literal wildcard without its backslash
-        found.append("")
-    return max(found, key=len)
 
 
 @lru_cache(_PATTERNS)

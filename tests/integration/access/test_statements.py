@@ -101,9 +101,8 @@ REVIEWED = {
     "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
     "domain/locks/leases": {
         "each",
-        "inside_of('above', [*above])",
-        "inside_of('found', [*found])",
         "of_table",
+        "pairs",
         "table",
     },
     "domain/locks/locks": {"where"},

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from fleetd.domain.locks.targets import Target, overlap, parse_pattern
+from fleetd.domain.locks.targets import Target, literal_of, overlap, parse_pattern
 from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict
 from fleetd.protocol.records import Lock
 from fleetd.protocol.requests.agent import AgentDeregister
@@ -418,6 +418,7 @@ async def test_activity_prolongs_all_forms(repository: Fleet) -> None:
 
 _NAMES = ("a", "b", "ab", "ba", "bb")
 _PATHS = ["/".join(path) for deep in range(1, 6) for path in itertools.product(_NAMES, repeat=deep)]
+_ODD_PATHS = [*_PATHS, "*a", "a/*a", "b?", "b?/a/b", "[b", "[b/ab"]
 _PARTS = ("a", "b", "ab", "*", "**", "?", "a*", "*b", "?b", "a?")
 _CLASSES = ("[ab]", "[!a]b", "a[a-b]*", "[^b]")
 
@@ -454,6 +455,22 @@ def test_a_pattern_covers_the_files_that_git_would_ignore(pattern: str, path: st
     assert overlap(_target(pattern), Target(path=f"/r/{path}")) == matches
     directory = Target(path=f"/r/{path}/", directory=f"/r/{path}/")
     assert overlap(_target(pattern), directory) or not matches
+
+
+@given(_patterns((*_PARTS, *_CLASSES, "\\*a", "b\\?", "\\[b")), st.sampled_from(_ODD_PATHS))
+@settings(max_examples=500, deadline=None)
+def test_a_file_that_a_pattern_covers_has_its_literal(pattern: str, path: str) -> None:
+    assume(GitIgnoreSpec.from_lines([pattern]).match_file(path))
+    target = _target(pattern)
+    assert literal_of(target.pattern) in f"/r/{path}".removeprefix(str(target.directory))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [("**/mod7_*.py", "mod7_"), ("*", ""), ("a[0-9]bc", "bc"), ("x\\*yz?", "x*yz"), ("", "")],
+)
+def test_the_literal_is_the_longest_text_without_a_wildcard(pattern: str, literal: str) -> None:
+    assert literal_of(pattern) == literal
 
 
 @given(_patterns(_PARTS + _CLASSES), _patterns(_PARTS + _CLASSES))
