@@ -32,7 +32,7 @@ DAMAGES = {
     "a token that none can follow": (
         (
             "INSERT INTO locks SELECT 'lck-1', '', '', '', NULL, '', 0, 0, 5, 1 << 62, 'active',"
-            " 0, 0, 'shared', NULL, 0"
+            " 0, 0, 'shared', NULL, 0, '', 0, NULL"
         ),
         "locks: row 'lck-1' has 4611686018427387904 in fencing_token",
     ),

@@ -16,7 +16,7 @@ from ..cluster.membership import stranded_agents, unheard_for
 from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context
 from ..core.event_log import emit
-from ..core.history import agent_changed
+from ..core.history import agent_changed, locks_change
 from ..core.mappers import lock_of
 from ..core.observers import agent_process_ended
 from ..core.sql import LIVING
@@ -140,12 +140,15 @@ def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     What its edits took is given back.
     """
     automatic.give_back(tx, ctx, agent_id)
-    for row in tx.all(
-        "UPDATE locks SET orphaned_at = :now WHERE held_by = :agent AND status = 'active'"
-        " AND expires_at > :now RETURNING id, mission_id",
+    left = tx.all(
+        "SELECT id, mission_id FROM locks WHERE held_by = :agent AND status = 'active'"
+        " AND expires_at > :now",
         now=ctx.now,
         agent=agent_id,
-    ):
+    )
+    locks_change(tx, *(row["id"] for row in left))
+    for row in left:
+        tx.run("UPDATE locks SET orphaned_at = :now WHERE id = :id", now=ctx.now, id=row["id"])
         lock_orphaned(tx, row["mission_id"], row["id"], True)
 
 
@@ -212,10 +215,14 @@ def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
     """Let what such agents left locked go after the grace of a dead process: now it is known."""
     until = ctx.at(GRACE_MS)
     for agent in agents:
-        for row in tx.all(
-            "UPDATE locks SET expires_at = :until WHERE held_by = :agent AND status = 'active'"
-            " AND orphaned_at IS NOT NULL AND expires_at > :until RETURNING *",
+        long = tx.all(
+            "SELECT * FROM locks WHERE held_by = :agent AND status = 'active'"
+            " AND orphaned_at IS NOT NULL AND expires_at > :until",
             agent=agent,
             until=until,
-        ):
-            lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))
+        )
+        locks_change(tx, *(row["id"] for row in long))
+        for row in long:
+            tx.run("UPDATE locks SET expires_at = :until WHERE id = :id", until=until, id=row["id"])
+            shorter = {**row, "expires_at": until}
+            lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(shorter)))

@@ -29,7 +29,7 @@ from ...protocol.types import Role
 from ..core.changes import lock_orphaned
 from ..core.context import Context
 from ..core.event_log import NO_NEED, emit, tell_no_need
-from ..core.history import agent_changed
+from ..core.history import agent_changed, locks_change
 from ..core.ids import find
 from ..core.mappers import agent_of
 from ..core.observers import agent_left, store_arrived
@@ -95,12 +95,15 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
 
 def reclaim_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Give an agent that came back in time its locks again; its activity then renews them."""
-    for row in tx.all(
-        "UPDATE locks SET orphaned_at = NULL WHERE held_by = :agent AND status = 'active'"
-        " AND orphaned_at IS NOT NULL AND expires_at > :now RETURNING id, mission_id",
+    orphans = tx.all(
+        "SELECT id, mission_id FROM locks WHERE held_by = :agent AND status = 'active'"
+        " AND orphaned_at IS NOT NULL AND expires_at > :now",
         agent=agent_id,
         now=ctx.now,
-    ):
+    )
+    locks_change(tx, *(row["id"] for row in orphans))
+    for row in orphans:
+        tx.run("UPDATE locks SET orphaned_at = NULL WHERE id = :id", id=row["id"])
         lock_orphaned(tx, row["mission_id"], row["id"], False)
 
 

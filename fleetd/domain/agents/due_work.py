@@ -36,7 +36,8 @@ _OLDEST = (
     " AS called,"
     " (SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
     " AND state = 'briefed') AS briefed,"
-    " (SELECT min(seen_awake_ms) FROM agents WHERE status = 'active' AND pid IS NULL) AS seen,"
+    " (SELECT min(seen_awake_ms) FROM agents WHERE status <> 'gone' AND status = 'active'"
+    " AND pid IS NULL) AS seen,"
     " (SELECT min(snapshot_awake_ms) FROM runs WHERE status = 'in_progress'"
     " AND snapshot_awake_ms > :recorded_from) AS recorded"
 )

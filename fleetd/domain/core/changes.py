@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from ...protocol.records import Record
-from .history import lock_touched
 from .tx import Row, Tx
 
 
@@ -59,14 +58,12 @@ def sortie_changed(tx: Tx, mission_id: str, sortie_id: str, fields: Row | None) 
 
 def lock_changed(tx: Tx, mission_id: str | None, lock_id: str, fields: Row | None) -> None:
     """Keep new values of a lock's fields; None for one that ended or went elsewhere."""
-    lock_touched(tx, lock_id)
     if mission_id is not None:
         _merge(_of(tx, mission_id).locks, lock_id, fields)
 
 
 def lock_orphaned(tx: Tx, mission_id: str | None, lock_id: str, orphaned: bool) -> None:
     """Keep whether a lock waits for a holder that is lost."""
-    lock_touched(tx, lock_id)
     if mission_id is not None:
         _of(tx, mission_id).orphans[lock_id] = orphaned
 

@@ -3,6 +3,9 @@
 A rule that changes one of them says so here. At the end of its transaction a row is kept with the
 end of the log and the time then; the newest row up to a moment is the state at it. Activity
 prolongs leases and moves when an agent was seen last: the events tell both, and no row keeps it.
+
+Most locks are given back as they were taken. Only those that change in between have rows here: the
+first is what they were when they were granted.
 """
 
 from collections.abc import Sequence
@@ -21,8 +24,10 @@ _AGENT = (
 )
 _LOCK = (
     *("mission_id", "purpose", "acquired_at", "expires_at", "timeout_ms", "fencing_token"),
-    *("status", "orphaned_at", "mode", "automatic"),
+    *("orphaned_at", "mode", "automatic"),
 )
+NEXT = "1 + (SELECT coalesce(max(seq), 0) FROM events)"
+"""SQL for the position of the next event."""
 _EDIT = ("place", "file", "at")
 
 
@@ -31,9 +36,19 @@ def agent_changed(tx: Tx, *agent_ids: str | None) -> None:
     tx.touched.setdefault("agents", {}).update(dict.fromkeys(filter(None, agent_ids)))
 
 
-def lock_touched(tx: Tx, lock_id: str) -> None:
-    """Keep what a lock is like once this transaction is over."""
-    tx.touched.setdefault("locks", {})[lock_id] = None
+def locks_change(tx: Tx, *lock_ids: str) -> None:
+    """Keep what locks were like before they change now, and what they are like afterwards."""
+    granted = {"expires_at": "NULL"}  # activity has prolonged it since
+    source = ", ".join(granted.get(name, name) for name in _LOCK)
+    for some in chunks([*lock_ids]):
+        tx.run(
+            f"INSERT INTO lock_history (lock_id, seq, changed_at, {', '.join(_LOCK)})"
+            f" SELECT id, granted_seq, acquired_at, {source} FROM locks"
+            f" WHERE id IN ({inside_of('id', some)}) AND NOT EXISTS"
+            " (SELECT 1 FROM lock_history h WHERE h.lock_id = locks.id)",
+            **named_params("id", some),
+        )
+    tx.touched.setdefault("locks", {}).update(dict.fromkeys(lock_ids))
 
 
 def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:

@@ -204,7 +204,8 @@ def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]
     can it be heard while its machine is not; for so long after that, too, it is not missed.
     """
     return tx.all(
-        "SELECT * FROM agents a WHERE a.pid IS NULL AND a.status = 'active'"
+        # SQLite takes the index of those that are not gone only where the same words stand.
+        "SELECT * FROM agents a WHERE a.status <> 'gone' AND a.status = 'active' AND a.pid IS NULL"
         " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
         " JOIN sessions s ON s.agent_id = c.agent_id"
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"

@@ -27,6 +27,7 @@ from ..cluster.membership import agent_label
 from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context, LockScope
 from ..core.event_log import emit
+from ..core.history import NEXT, locks_change
 from ..core.ids import find
 from ..core.mappers import lock_of
 from ..core.sql import inside_of, named_params
@@ -161,32 +162,36 @@ def look(tx: Tx, target: Target) -> Near:
     waited, wide = bool(rows[0]["waited"]), bool(rows[0]["wide"])
     if target.directory is not None:
         return Near(_near(tx, target, "locks", "fencing_token"), waited)
+    if wide:
+        return Near(covering(tx, target.path), waited)
     for row in rows:
         del row["waited"], row["wide"]
-    held = [row for row in rows if row["id"] is not None]
-    if wide:
-        held = sorted(held + _covering(tx, target), key=itemgetter("fencing_token"))
-    return Near(held, waited)
+    return Near([row for row in rows if row["id"] is not None], waited)
 
 
-def _covering(tx: Tx, target: Target) -> list[Row]:
-    """Return the active leases on directories and patterns that cover a file.
+def covering(tx: Tx, *paths: str) -> list[Row]:
+    """Return the active leases that cover one of some files, oldest first.
 
     Of a thousand patterns only those whose literal is in the path are read as rows.
     """
     # A file may also be a directory that is locked with all in it.
-    above = parents(f"{target.path}/")
-    inside = [target.path[len(directory) :] for directory in above]
-    pairs = ", ".join(f"(:above{number}, :inside{number})" for number in range(len(above)))
+    places = [(above, path[len(above) :]) for path in paths for above in parents(f"{path}/")]
+    above, inside = zip(*places, strict=True)
+    pairs = ", ".join(f"(:above{number}, :inside{number})" for number in range(len(places)))
     rows = tx.all(
         f"WITH above (directory, inside) AS (VALUES {pairs})"
-        " SELECT l.* FROM above JOIN locks l ON l.directory = above.directory"
+        " SELECT * FROM locks WHERE status = 'active' AND directory IS NULL"
+        f" AND normalized_path IN ({inside_of('path', paths)})"
+        " UNION ALL SELECT l.* FROM above JOIN locks l ON l.directory = above.directory"
         " WHERE l.status = 'active' AND l.directory IS NOT NULL"
         " AND instr(above.inside, l.literal) > 0",
         **named_params("above", above),
         **named_params("inside", inside),
+        **named_params("path", paths),
     )
-    return [row for row in rows if overlap(target_of(row), target)]
+    files = [Target(path=path) for path in paths]
+    covers = [row for row in rows if any(overlap(target_of(row), file) for file in files)]
+    return sorted(covers, key=itemgetter("fencing_token"))
 
 
 def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
@@ -336,6 +341,7 @@ def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool =
         "timeout_ms": timeout_ms,
         "orphaned_at": None,
     }
+    locks_change(tx, row["id"])
     tx.run(
         "UPDATE locks SET expires_at = :expires_at, timeout_ms = :timeout_ms, purpose = :purpose,"
         " mission_id = :mission_id, mode = :mode, automatic = :automatic,"
@@ -359,9 +365,10 @@ def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = 
         row = tx.one(
             "INSERT INTO locks (id, file, normalized_path, directory, literal, mode, automatic,"
             " held_by, mission_id, purpose, acquired_at, expires_at, timeout_ms, fencing_token,"
-            " status)"
+            " granted_seq, status)"
             " VALUES (:id, :file, :normalized_path, :directory, :literal, :mode, :automatic,"
-            " :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token, 'active')"
+            " :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token,"
+            f" {NEXT}, 'active')"
             " ON CONFLICT (id) DO NOTHING RETURNING *",
             id=ctx.new_id(ID_PREFIXES["lock"]),
             now=ctx.now,
@@ -459,7 +466,7 @@ def lease_request_from(row: Row, agent_id: str) -> LeaseRequest:
 def end(tx: Tx, row: Row, status: str, at: str) -> None:
     """Close the row of a lock; it stays as history, and its token is refused from then on."""
     tx.run(
-        "UPDATE locks SET status = :status, released_at = :at WHERE id = :id",
+        f"UPDATE locks SET status = :status, released_at = :at, ended_seq = {NEXT} WHERE id = :id",
         status=status,
         at=at,
         id=row["id"],

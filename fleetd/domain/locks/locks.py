@@ -23,7 +23,7 @@ from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
 from .keys import display_file, machine_key
-from .targets import Target, target_of
+from .targets import target_of
 
 
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
@@ -94,8 +94,7 @@ def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
     It is the guard before a write.
     """
     keys = (ctx.facts.lock_key or request.file, *ctx.facts.other_keys)
-    held = [row for key in keys for row in leases.look(tx, Target(path=key)).held]
-    rows = [row for row in held if row["expires_at"] > ctx.now]
+    rows = [row for row in leases.covering(tx, *keys) if row["expires_at"] > ctx.now]
     valid = None
     if request.fencing_token is not None:
         valid = any(row["fencing_token"] == request.fencing_token for row in rows)

@@ -12,7 +12,7 @@ from ..checkpoints import checkpoints
 from ..core.changes import fields_of, lock_changed, lock_orphaned, sortie_changed
 from ..core.context import Context
 from ..core.event_log import emit
-from ..core.history import agent_changed
+from ..core.history import agent_changed, locks_change
 from ..core.mappers import lock_of, state_of
 from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
@@ -148,12 +148,14 @@ def _move_work(
         sortie_changed(tx, target, row["id"], fields_of(state_of(moved)))
         payload = SortieMoved(sortie_id=row["id"], title=row["title"], from_mission=source)
         emit(tx, ctx, payload, mission_id=target, agent_id=row["assigned_to"])
-    for lock in tx.all(
+    locks = tx.all(
         "SELECT * FROM locks WHERE mission_id = :source AND status = 'active'"
         f" AND held_by IN ({inside_of('window', windows)})",
         source=source,
         **named_params("window", windows),
-    ):
+    )
+    locks_change(tx, *(lock["id"] for lock in locks))
+    for lock in locks:
         lock_changed(tx, source, lock["id"], None)
         lock_changed(tx, target, lock["id"], fields_of(lock_of({**lock, "mission_id": target})))
         if lock["orphaned_at"] is not None:

@@ -17,7 +17,7 @@ from ..artifacts.kinds import KINDS, RecordKind
 from ..core.context import Context
 from ..core.counters import skip_events
 from ..core.event_log import position
-from ..core.history import lock_touched
+from ..core.history import locks_change
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
 from ..core.sql import inside_of, named_params
@@ -137,12 +137,12 @@ def _renumber_locks(tx: Tx) -> None:
     The lease stays, so that a holder which is still at work keeps its file; it has to ask again.
     """
     for row in tx.all("SELECT id FROM locks WHERE status = 'active' ORDER BY fencing_token"):
+        locks_change(tx, row["id"])
         tx.run(
             "UPDATE locks SET fencing_token = :token WHERE id = :id",
             token=next_token(tx),
             id=row["id"],
         )
-        lock_touched(tx, row["id"])
 
 
 def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from ...protocol.records import Record
 from ...protocol.types import AGENT_ID, EVENT_TYPE, LONGEST_LEASE_MS
 from ..core.context import Context
 from ..core.event_log import emit, position
-from ..core.history import agent_changed, lock_touched
+from ..core.history import agent_changed, locks_change
 from ..core.tx import LogLine, Row, Tx
 from ..locks import leases
 from ..locks.targets import Target
@@ -291,13 +291,13 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, begun: int, until: int) -> str:
     row = leases.grant(tx, ctx, claim, activity=False)
     if row is None:
         raise AssertionError(f"{lock.path} was free and could not be locked")
+    locks_change(tx, row["id"])
     tx.run(
         "UPDATE locks SET acquired_at = :begun, expires_at = :until WHERE id = :id",
         begun=ctx.at(begun - ctx.now_ms),
         until=ctx.at(until - ctx.now_ms),
         id=row["id"],
     )
-    lock_touched(tx, row["id"])
     return str(row["id"])
 
 

@@ -15,6 +15,7 @@ from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import OPEN_MISSION
 from ..attention.conflicts import HOUR_MS, KEPT, MOST, conflicts_among
 from ..attention.overview import (
+    DAY_MS,
     LOOKED_BACK,
     count_files,
     last_done,
@@ -288,14 +289,27 @@ class Past:
 
     def locks(self) -> list[Lock]:
         """Return the locks in force, oldest first, each as long as activity had prolonged it."""
-        rows = self._tx.all(
-            "SELECT l.id, l.file, l.held_by, l.normalized_path, l.directory, h.*,"
-            " NULL AS released_at FROM locks l CROSS JOIN lock_history h"
-            f" WHERE h.lock_id = l.id AND h.status = 'active' AND {_LOCKS}"
-            " AND l.id IN (SELECT id FROM locks WHERE status = 'active'"
-            " UNION SELECT lock_id FROM lock_history WHERE status <> 'active' AND seq > :seq)",
-            **self._then,
+        in_force = (
+            "l.granted_seq <= :gap AND (l.granted_seq < :seq OR l.acquired_at <= :time)"
+            " AND (l.status = 'active' OR l.ended_seq > :gap"
+            " OR (l.ended_seq >= :seq AND l.released_at > :time)) AND l.id IN"
+            " (SELECT id FROM locks WHERE status = 'active' UNION ALL"
+            " SELECT id FROM locks WHERE status <> 'active' AND released_at >= :day_before)"
         )
+        # The index tells times; a clock that was set back may have written an earlier one.
+        params = self._then | {"day_before": iso(self._now_ms - DAY_MS)}
+        changed = {
+            row["lock_id"]: row
+            for row in self._tx.all(
+                "SELECT h.* FROM locks l CROSS JOIN lock_history h"
+                f" WHERE h.lock_id = l.id AND {_LOCKS} AND {in_force}",
+                **params,
+            )
+        }
+        rows = [
+            _granted({**row, **changed.get(row["id"], {"seq": row["granted_seq"]})})
+            for row in self._tx.all(f"SELECT l.* FROM locks l WHERE {in_force}", **params)
+        ]
         first: dict[str, int] = {}
         for row in rows:
             first[row["held_by"]] = min(first.get(row["held_by"], row["seq"]), row["seq"])
@@ -309,8 +323,8 @@ class Past:
             )
             for row in rows
         ]
-        in_force = [lock for lock in found if (lock.expires_at or "") > self._moment.time]
-        return sorted(in_force, key=attrgetter("acquired_at", "id"))
+        running = [lock for lock in found if (lock.expires_at or "") > self._moment.time]
+        return sorted(running, key=attrgetter("acquired_at", "id"))
 
     def _activity(self, agent_id: str, since: int) -> list[tuple[int, str]]:
         return [
@@ -345,3 +359,14 @@ class Past:
             if agent and f"'{agent['status']}'" in LIVING and kept[row["agent_id"]] <= KEPT:
                 found.append(row | {"machine": agent["machine"]})
         return conflicts_among(self._ctx, found[:MOST], whose)
+
+
+def _granted(row: Row) -> Row:
+    """Return a lock that was in force, from its row and its history if it has one.
+
+    Without, it is as it was granted, but for what activity has prolonged.
+    """
+    expires = row["expires_at"] if "lock_id" in row else None
+    if expires is None:
+        expires = iso(to_ms(row["acquired_at"]) + row["timeout_ms"])
+    return row | {"status": "active", "released_at": None, "expires_at": expires}

@@ -47,7 +47,9 @@ REVIEWED = {
     "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
     "domain/core/event_log": {"holds", "rows", "seen"},
     "domain/core/history": {
+        "', '.join(_LOCK)",
         "changed",
+        "inside_of('id', some)",
         "into",
         "key",
         "names",
@@ -101,6 +103,7 @@ REVIEWED = {
     "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
     "domain/locks/leases": {
         "each",
+        "inside_of('path', paths)",
         "of_table",
         "pairs",
         "table",
@@ -148,6 +151,7 @@ REVIEWED = {
         "table",
         "whose",
     },
+    "domain/timeline/fleet": {"in_force"},
     "domain/timeline/timeline": {"inside_of('id', some)", "what", "where", "whose"},
     "domain/sessions/sessions": {"changes", "live if unless_ended else ''"},
     "domain/snapshots/outcomes": {"kinds"},

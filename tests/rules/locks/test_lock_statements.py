@@ -74,7 +74,7 @@ async def test_a_free_lock_that_nobody_waits_for_costs_few_statements(
     assert len(statements) <= 10, statements
     statements.clear()
     assert await fleet.do(LockAcquire("spec-1", "/srv/a.py")) == lock
-    assert len(statements) <= 10, statements
+    assert len(statements) <= 11, statements  # its history begins
     statements.clear()
     assert (await fleet.do(LockRelease(lock.id, "spec-1"))).status == "released"
     assert len(statements) <= 8, statements

@@ -82,9 +82,8 @@ CREATE TABLE missions (
     -- Whether hooks give its agents their briefing; without one they are the control group.
     briefing TEXT NOT NULL DEFAULT 'on' CHECK (briefing IN ('on', 'off'))
 ) STRICT;
--- The silence scan reads this and nothing else: it must not grow with events or old missions.
-CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
--- A list of missions is read from its index, newest first, page by page.
+-- A list of missions is read from its index, newest first, page by page. The silence scan reads of
+-- it those in progress: no index has a time that moves with each event, of missions or of agents.
 CREATE INDEX idx_missions_created ON missions (created_at DESC, id);
 CREATE INDEX idx_missions_listed ON missions (status, created_at DESC, id);
 -- Which mission a directory belongs to is asked for the directory and those above it.
@@ -162,8 +161,6 @@ CREATE TABLE agents (
     needs_reset_at TEXT
 ) STRICT;
 CREATE INDEX idx_agents_mission ON agents (mission_id);
--- Agents that nobody can watch: they are expected to say that they live.
-CREATE INDEX idx_agents_unwatched ON agents (seen_awake_ms) WHERE status = 'active' AND pid IS NULL;
 -- Whose work an agent took over: asked at every briefing.
 CREATE INDEX idx_agents_succeeded ON agents (succeeded_by) WHERE succeeded_by IS NOT NULL;
 -- Of a status; those that are gone are most, and nobody asks for them.
@@ -192,13 +189,18 @@ CREATE TABLE locks (
     -- Behind it, normalized_path goes on with the pattern.
     directory TEXT,
     -- Whether an edit took it.
-    automatic INTEGER NOT NULL DEFAULT 0
+    automatic INTEGER NOT NULL DEFAULT 0,
+    -- The longest text without a wildcard in the pattern: no file whose path lacks it is covered.
+    literal TEXT NOT NULL DEFAULT '',
+    -- From which event on it was in force, and from which on no more.
+    granted_seq INTEGER NOT NULL DEFAULT 0,
+    ended_seq INTEGER
 ) STRICT;
 -- Two agents never hold one file, or the same pattern, exclusively: the index makes it true.
 CREATE UNIQUE INDEX idx_locks_active ON locks (
     normalized_path, (CASE mode WHEN 'exclusive' THEN coalesce(directory, '') ELSE id END)
 ) WHERE status = 'active';
-CREATE INDEX idx_locks_directory ON locks (directory)
+CREATE INDEX idx_locks_directory ON locks (directory, literal)
     WHERE status = 'active' AND directory IS NOT NULL;
 -- Of any status: a mission that is deleted, or recovered, asks for those that ended too.
 CREATE INDEX idx_locks_holder ON locks (held_by, status);
@@ -508,18 +510,15 @@ CREATE TABLE lock_history (
     mission_id TEXT,
     purpose TEXT NOT NULL,
     acquired_at TEXT NOT NULL,
-    expires_at TEXT NOT NULL,
+    -- NULL for a lease as it was granted: timeout_ms after acquired_at.
+    expires_at TEXT,
     timeout_ms INTEGER NOT NULL,
     fencing_token INTEGER NOT NULL,
-    status TEXT NOT NULL,
     orphaned_at TEXT,
     mode TEXT NOT NULL,
     automatic INTEGER NOT NULL,
     PRIMARY KEY (lock_id, seq, changed_at)
 ) STRICT, WITHOUT ROWID;
--- Which locks ended after a place in the log.
-CREATE INDEX idx_lock_history_ended ON lock_history (seq) WHERE status <> 'active';
-CREATE INDEX idx_lock_history_mission ON lock_history (mission_id) WHERE mission_id IS NOT NULL;
 CREATE TABLE edit_history (
     agent_id TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     path TEXT NOT NULL,

@@ -1,0 +1,28 @@
+-- The longest text without a wildcard in a lock's pattern: no file whose path lacks it is covered.
+-- Empty for files and whole directories, and for patterns from before: any path may be covered.
+ALTER TABLE locks ADD COLUMN literal TEXT COLLATE "C" NOT NULL DEFAULT '';
+DROP INDEX idx_locks_directory;
+CREATE INDEX idx_locks_directory ON locks (directory, literal)
+    WHERE status = 'active' AND directory IS NOT NULL;
+-- Under the name that it has in SQLite.
+CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS 'SELECT strpos($1, $2)';
+-- Times that move with each event stay out of indexes: each write of a row would cost one of its
+-- index. Few missions are open and few agents live; idx_missions_listed and idx_agents_here find
+-- them.
+DROP INDEX idx_missions_status;
+DROP INDEX idx_agents_unwatched;
+-- Most locks are given back as they were taken. Their rows tell from which event to which they were
+-- in force, and only those that change in between have a history: it begins with what they were.
+ALTER TABLE locks ADD COLUMN granted_seq BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE locks ADD COLUMN ended_seq BIGINT;
+UPDATE locks SET granted_seq = coalesce((SELECT min(h.seq) FROM lock_history h
+        WHERE h.lock_id = locks.id), 0),
+    ended_seq = CASE WHEN status <> 'active' THEN coalesce((SELECT max(h.seq) FROM lock_history h
+        WHERE h.lock_id = locks.id AND h.status <> 'active'), 0) END;
+DELETE FROM lock_history WHERE status <> 'active';
+DROP INDEX idx_lock_history_ended;
+DROP INDEX idx_lock_history_mission;
+ALTER TABLE lock_history DROP COLUMN status;
+-- NULL for a lease as it was granted: timeout_ms after acquired_at.
+ALTER TABLE lock_history ALTER COLUMN expires_at DROP NOT NULL;

@@ -1,0 +1,42 @@
+-- The longest text without a wildcard in a lock's pattern: no file whose path lacks it is covered.
+-- Empty for files and whole directories, and for patterns from before: any path may be covered.
+ALTER TABLE locks ADD COLUMN literal TEXT NOT NULL DEFAULT '';
+DROP INDEX idx_locks_directory;
+CREATE INDEX idx_locks_directory ON locks (directory, literal)
+    WHERE status = 'active' AND directory IS NOT NULL;
+-- Times that move with each event stay out of indexes: each write of a row would cost one of its
+-- index. Few missions are open and few agents live; idx_missions_listed and idx_agents_here find
+-- them.
+DROP INDEX idx_missions_status;
+DROP INDEX idx_agents_unwatched;
+-- Most locks are given back as they were taken. Their rows tell from which event to which they were
+-- in force, and only those that change in between have a history: it begins with what they were.
+ALTER TABLE locks ADD COLUMN granted_seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE locks ADD COLUMN ended_seq INTEGER;
+UPDATE locks SET granted_seq = coalesce((SELECT min(h.seq) FROM lock_history h
+        WHERE h.lock_id = locks.id), 0),
+    ended_seq = CASE WHEN status <> 'active' THEN coalesce((SELECT max(h.seq) FROM lock_history h
+        WHERE h.lock_id = locks.id AND h.status <> 'active'), 0) END;
+ALTER TABLE lock_history RENAME TO lock_history_before;
+CREATE TABLE lock_history (
+    lock_id TEXT NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    changed_at TEXT NOT NULL,
+    mission_id TEXT,
+    purpose TEXT NOT NULL,
+    acquired_at TEXT NOT NULL,
+    -- NULL for a lease as it was granted: timeout_ms after acquired_at.
+    expires_at TEXT,
+    timeout_ms INTEGER NOT NULL,
+    fencing_token INTEGER NOT NULL,
+    orphaned_at TEXT,
+    mode TEXT NOT NULL,
+    automatic INTEGER NOT NULL,
+    PRIMARY KEY (lock_id, seq, changed_at)
+) STRICT, WITHOUT ROWID;
+INSERT INTO lock_history (lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at,
+        timeout_ms, fencing_token, orphaned_at, mode, automatic)
+    SELECT lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at, timeout_ms,
+        fencing_token, orphaned_at, mode, automatic
+        FROM lock_history_before WHERE status = 'active';
+DROP TABLE lock_history_before;
