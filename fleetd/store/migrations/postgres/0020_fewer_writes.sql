@@ -20,9 +20,27 @@ UPDATE locks SET granted_seq = coalesce((SELECT min(h.seq) FROM lock_history h
         WHERE h.lock_id = locks.id), 0),
     ended_seq = CASE WHEN status <> 'active' THEN coalesce((SELECT max(h.seq) FROM lock_history h
         WHERE h.lock_id = locks.id AND h.status <> 'active'), 0) END;
-DELETE FROM lock_history WHERE status <> 'active';
-DROP INDEX idx_lock_history_ended;
-DROP INDEX idx_lock_history_mission;
-ALTER TABLE lock_history DROP COLUMN status;
--- NULL for a lease as it was granted: timeout_ms after acquired_at.
-ALTER TABLE lock_history ALTER COLUMN expires_at DROP NOT NULL;
+ALTER TABLE lock_history RENAME TO lock_history_before;
+ALTER INDEX lock_history_pkey RENAME TO lock_history_before_pkey;
+CREATE TABLE lock_history (
+    lock_id TEXT COLLATE "C" NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
+    seq BIGINT NOT NULL,
+    changed_at TEXT COLLATE "C" NOT NULL,
+    mission_id TEXT COLLATE "C",
+    purpose TEXT COLLATE "C" NOT NULL,
+    acquired_at TEXT COLLATE "C" NOT NULL,
+    -- NULL for a lease as it was granted: timeout_ms after acquired_at.
+    expires_at TEXT COLLATE "C",
+    timeout_ms BIGINT NOT NULL,
+    fencing_token BIGINT NOT NULL,
+    orphaned_at TEXT COLLATE "C",
+    mode TEXT COLLATE "C" NOT NULL,
+    automatic BIGINT NOT NULL,
+    PRIMARY KEY (lock_id, seq, changed_at)
+);
+INSERT INTO lock_history (lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at,
+        timeout_ms, fencing_token, orphaned_at, mode, automatic)
+    SELECT lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at, timeout_ms,
+        fencing_token, orphaned_at, mode, automatic
+        FROM lock_history_before WHERE status = 'active';
+DROP TABLE lock_history_before;
