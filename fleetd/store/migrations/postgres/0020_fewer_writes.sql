@@ -20,8 +20,8 @@ UPDATE locks SET granted_seq = coalesce((SELECT min(h.seq) FROM lock_history h
         WHERE h.lock_id = locks.id), 0),
     ended_seq = CASE WHEN status <> 'active' THEN coalesce((SELECT max(h.seq) FROM lock_history h
         WHERE h.lock_id = locks.id AND h.status <> 'active'), 0) END;
-ALTER TABLE lock_history RENAME TO lock_history_before;
-ALTER INDEX lock_history_pkey RENAME TO lock_history_before_pkey;
+CREATE TEMP TABLE lock_history_before AS SELECT * FROM lock_history WHERE status = 'active';
+DROP TABLE lock_history;
 CREATE TABLE lock_history (
     lock_id TEXT COLLATE "C" NOT NULL REFERENCES locks (id) ON DELETE CASCADE,
     seq BIGINT NOT NULL,
@@ -42,5 +42,5 @@ INSERT INTO lock_history (lock_id, seq, changed_at, mission_id, purpose, acquire
         timeout_ms, fencing_token, orphaned_at, mode, automatic)
     SELECT lock_id, seq, changed_at, mission_id, purpose, acquired_at, expires_at, timeout_ms,
         fencing_token, orphaned_at, mode, automatic
-        FROM lock_history_before WHERE status = 'active';
+        FROM lock_history_before;
 DROP TABLE lock_history_before;
