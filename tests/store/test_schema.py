@@ -67,7 +67,7 @@ HOSTILE: dict[str, tuple[list[str], str]] = {
         r"it has the table 'sqlite_sequence'",
     ),
     "a table more": (["CREATE TABLE more (id INTEGER)"], r"it has the table 'more'"),
-    "an index less": (["DROP INDEX idx_missions_listed"], r"it lacks the index 'idx_missions_li"),
+    "an index less": (["DROP INDEX idx_missions_status"], r"it lacks the index 'idx_missions_st"),
     "a trigger of the search that does more": (
         rewritten("search_event_gone", "' AND source IS NULL'", "' OR source IS NULL'"),
         r"the trigger 'search_event_gone' is declared differently",

@@ -7,10 +7,7 @@ CREATE INDEX idx_locks_directory ON locks (directory, literal)
 -- Under the name that it has in SQLite.
 CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS 'SELECT strpos($1, $2)';
--- Times that move with each event stay out of indexes: each write of a row would cost one of its
--- index. Few missions are open and few agents live; idx_missions_listed and idx_agents_here find
--- them.
-DROP INDEX idx_missions_status;
+-- When an agent was seen last moves with each event. Few agents live: idx_agents_here finds them.
 DROP INDEX idx_agents_unwatched;
 -- Most locks are given back as they were taken. Their rows tell from which event to which they were
 -- in force, and only those that change in between have a history: it begins with what they were.

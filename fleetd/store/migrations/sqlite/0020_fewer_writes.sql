@@ -4,10 +4,7 @@ ALTER TABLE locks ADD COLUMN literal TEXT NOT NULL DEFAULT '';
 DROP INDEX idx_locks_directory;
 CREATE INDEX idx_locks_directory ON locks (directory, literal)
     WHERE status = 'active' AND directory IS NOT NULL;
--- Times that move with each event stay out of indexes: each write of a row would cost one of its
--- index. Few missions are open and few agents live; idx_missions_listed and idx_agents_here find
--- them.
-DROP INDEX idx_missions_status;
+-- When an agent was seen last moves with each event. Few agents live: idx_agents_here finds them.
 DROP INDEX idx_agents_unwatched;
 -- Most locks are given back as they were taken. Their rows tell from which event to which they were
 -- in force, and only those that change in between have a history: it begins with what they were.

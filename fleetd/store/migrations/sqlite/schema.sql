@@ -82,8 +82,9 @@ CREATE TABLE missions (
     -- Whether hooks give its agents their briefing; without one they are the control group.
     briefing TEXT NOT NULL DEFAULT 'on' CHECK (briefing IN ('on', 'off'))
 ) STRICT;
--- A list of missions is read from its index, newest first, page by page. The silence scan reads of
--- it those in progress: no index has a time that moves with each event, of missions or of agents.
+-- The silence scan reads this and nothing else: it must not grow with events or old missions.
+CREATE INDEX idx_missions_status ON missions (status, silent, active_awake_ms);
+-- A list of missions is read from its index, newest first, page by page.
 CREATE INDEX idx_missions_created ON missions (created_at DESC, id);
 CREATE INDEX idx_missions_listed ON missions (status, created_at DESC, id);
 -- Which mission a directory belongs to is asked for the directory and those above it.
