@@ -124,6 +124,75 @@ def test_the_slider_goes_back_and_live_returns(
     expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "true")
 
 
+# Keeps which moments the page asks for, and makes each answer take its time.
+SLOW = """() => {
+    const plain = window.fetch;
+    window.asked = { running: 0, most: 0, times: [] };
+    window.fetch = async (path, options) => {
+        if (!path.startsWith("/api/fleet.at")) return plain(path, options);
+        const params = new URLSearchParams(path.split("?")[1]).get("params");
+        window.asked.times.push(JSON.parse(params).time);
+        window.asked.most = Math.max(window.asked.most, ++window.asked.running);
+        try {
+            await new Promise(done => setTimeout(done, 200));
+            return await plain(path, options);
+        } finally {
+            window.asked.running--;
+        }
+    };
+}"""
+
+
+def test_who_moves_the_slider_on_asks_for_one_moment_at_a_time(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    fill(fleet, project, "A thing to do")
+    times = [each["timestamp"] for each in fleet.call_raw("event.list", {"limit": 1000})["events"]]
+    times = sorted({*times})
+    page = open_page()
+    page.evaluate(SLOW)
+    page.evaluate(
+        """async times => {
+            for (const time of times) {
+                location.hash = `#/now?at=${time}`;
+                await new Promise(done => requestAnimationFrame(done));
+            }
+        }""",
+        times[-10:],
+    )
+    page.wait_for_function(
+        "last => asked.running === 0 && asked.times.at(-1) === last", arg=times[-1]
+    )
+    asked = page.evaluate("asked")
+    assert asked["most"] == 1
+    assert asked["times"] == [times[-10], times[-1]]
+    links = page.locator("#missions .mission-name a")
+    expect(links).to_have_text(told(fleet, times[-1])["missions"])
+
+
+def test_old_mail_and_checkpoints_are_shown_behind_many_newer_ones(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    made = {"title": "Long", "project_dir": str(project), "sorties": [{"title": "Only one"}]}
+    mission = fleet.call_raw("mission.create", made)["id"]
+    letter = {"from": "ada", "to": ["bob"], "mission_id": mission, "body": "Hello"}
+    first = fleet.call_raw("message.send", {**letter, "subject": "The first one"})
+    taken = fleet.call_raw("checkpoint.create", {"mission_id": mission})
+    before = fleet.call_raw("event.list", {"newest": True, "limit": 1})["events"][0]["timestamp"]
+    while iso(round(time.time() * 1000)) <= before:
+        pass
+    for number in range(200):
+        fleet.call_raw("message.send", {**letter, "subject": f"Letter {number}"})
+    fleet.call_raw("checkpoint.create", {"mission_id": mission})
+
+    page = open_page(f"#/mission/{mission}?part=mail&at={before}")
+    expect(page.locator(".note strong")).to_have_text([first["subject"]])
+    show(page, f"#/mission/{mission}?part=checkpoints&at={before}")
+    expect(page.locator("main tbody tr .sub").first).to_have_text(taken["id"])
+    show(page, f"#/mission/{mission}?part=briefing&at={before}")
+    expect(page.locator("main .hint").first).to_contain_text("From the last checkpoint before")
+
+
 def test_a_moment_before_the_log_is_told(open_page: Open, fleet: Fleet) -> None:
     fleet.call_raw("agent.register", {"agent_id": "ada", "role": "specialist"})
     page = open_page("#/now")

@@ -87,10 +87,20 @@ function navigate() {
 }
 
 let lastRoute = null;
+// The view whose moment is being looked up, and whether another moment was chosen meanwhile.
+let replaying = null;
+let behind = false;
 const withoutEvent = () => changed({ event: null, kind: null, count: null });
 
 /** Load what the view shows. */
 async function load() {
+  if (running && at() !== null && replaying === shownAs) {
+    // The slider moves on while the daemon looks a moment up: it is asked for the last one only.
+    behind = true;
+    return;
+  }
+  replaying = at() === null ? null : shownAs;
+  behind = false;
   clearTimeout(timer);
   timer = null;
   controller?.abort();
@@ -114,7 +124,8 @@ async function load() {
     if (controller === mine) {
       running = false;
       took = Date.now() - loadedAt;
-      if (dirty) again();
+      if (behind) load();
+      else if (dirty) again();
     }
   }
 }

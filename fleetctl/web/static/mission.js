@@ -324,10 +324,9 @@ async function notes(context) {
 
 async function mail(context) {
   const to = context.at ? Date.parse(context.at) : null;
-  const { messages } = await call("message.list", { ...context.id, newest: true, limit: 200 }, context.signal);
-  const shown = to === null ? messages : messages.filter((message) => Date.parse(message.sent_at) <= to);
-  if (!shown.length) return empty("No message was sent.");
-  return h("ul", { class: "notes" }, shown.map((message) =>
+  const { messages } = await call("message.list", { ...context.id, newest: true, limit: 200, until_time: context.at }, context.signal);
+  if (!messages.length) return empty("No message was sent.");
+  return h("ul", { class: "notes" }, messages.map((message) =>
     h("li", { class: "note", "data-key": message.id },
       h("div", { class: "note-head" },
         agentLink(message.from), " to ", message.to.map((each, n) => [n > 0 && ", ", agentLink(each)]),
@@ -390,9 +389,7 @@ function stacked(group, most) {
 
 async function checkpoints(context) {
   const { id, at, route, signal, mission } = context;
-  const to = at ? Date.parse(at) : null;
-  const found = (await call("checkpoint.list", { ...id, limit: 200 }, signal)).checkpoints
-    .filter((each) => to === null || Date.parse(each.timestamp) <= to);
+  const found = (await call("checkpoint.list", { ...id, limit: 200, until_time: at }, signal)).checkpoints;
   if (!found.length) {
     return empty("There is no checkpoint", at ? " at this moment." : ["; fleetd takes one at milestones and before compactions, and you can with ", code("fleetctl checkpoint"), "."]);
   }
@@ -472,8 +469,7 @@ async function briefing(context) {
   let origin = "As an agent would read it now.";
   if (checkpoint) origin = "As an agent would read it from this checkpoint.";
   else if (at && id.mission_id) {
-    const to = Date.parse(at);
-    const found = (await call("checkpoint.list", { ...id, limit: 1000 }, signal)).checkpoints.find((each) => Date.parse(each.timestamp) <= to);
+    const [found] = (await call("checkpoint.list", { ...id, limit: 1, until_time: at }, signal)).checkpoints;
     if (!found) return empty("There was no checkpoint at this moment, so its briefing is not known.");
     checkpoint = found.id;
     origin = ["From the last checkpoint before this moment, taken at ", clock(found.timestamp), "."];

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { h } from "./dom.js";
-import { ago, at as clock, compact, line, path, plural, since } from "./format.js";
+import { ago, at as clock, compact, line, now, path, plural, since } from "./format.js";
 import { href } from "./route.js";
 import { agentLink, badge, code, empty, heading, missionLink, panel, progress, table } from "./ui.js";
 
@@ -66,7 +66,7 @@ function urgent(agent, present) {
 
 /** Draw it. */
 export function draw(data) {
-  const present = data.at ?? Date.now();
+  const present = data.at ?? now();
   const waiting = data.agents.filter((agent) => urgent(agent, present));
   const others = data.agents.filter((agent) => !urgent(agent, present));
   const busy = others.filter((agent) => agent.status === "active" || agent.needs === "background");

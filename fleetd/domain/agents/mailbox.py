@@ -286,6 +286,7 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
         received = "id IN (SELECT message_id FROM deliveries WHERE agent_id = :agent)"
         where.add(f"(sender = :agent OR {received})", agent=request.agent_id)
     where.since("sent_at", request.since_time)
+    where.until("sent_at", request.until_time)
     if request.after:
         last = find(tx, "message", request.after)
         behind = f"seq {beyond}= :seq AND (seq {beyond} :seq OR id {beyond} :after)"

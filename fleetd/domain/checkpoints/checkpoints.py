@@ -287,12 +287,13 @@ def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> Checkpoin
         where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     where.equal(trigger=request.trigger, created_by=request.agent_id)
     where.since("timestamp", request.since_time)
+    where.until("timestamp", request.until_time)
     rows = tx.all(
         f"SELECT {_SUMMARY} FROM checkpoints WHERE {where} ORDER BY seq DESC LIMIT :limit",
         **where.params,
         limit=request.limit,
     )
-    if request.mission_id or request.agent_id or request.since_time:
+    if request.mission_id or request.agent_id or request.since_time or request.until_time:
         total = tx.value(f"SELECT count(*) FROM checkpoints WHERE {where}", **where.params)
     else:
         total = tally(tx, "checkpoints", request.trigger)

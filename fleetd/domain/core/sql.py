@@ -36,6 +36,11 @@ class Where:
         if time is not None:
             self.add(f"{column} >= :since_time", since_time=time)
 
+    def until(self, column: str, time: str | None) -> None:
+        """Have a column of times be a time or earlier; None leaves it free."""
+        if time is not None:
+            self.add(f"{column} <= :until_time", until_time=time)
+
     def __str__(self) -> str:
         return " AND ".join(self._conditions)
 

@@ -103,6 +103,8 @@ class Past:
     def __init__(self, tx: Tx, ctx: Context, moment: Moment) -> None:
         self._tx, self._ctx, self._moment = tx, ctx, moment
         self._now_ms = to_ms(moment.time)
+        # What changed last before that is not read: a day, as clocks are set back now and then.
+        self._day_before = iso(self._now_ms - DAY_MS)
         self._plans: dict[str, Plan | None] = {}
         self._then = {"seq": moment.seq, "gap": _gap(tx, moment), "time": moment.time}
         self._rows = self._agent_rows()
@@ -261,12 +263,12 @@ class Past:
         One that is closed now and was open then has changed since.
         """
         rows = self._tx.all(
-            f"SELECT m.id FROM missions m WHERE (m.status IN {in_sql(OPEN_MISSION)} OR EXISTS"
-            " (SELECT 1 FROM events e WHERE e.mission_id = m.id AND e.state_json IS NOT NULL"
-            " AND e.seq > :seq)) AND (EXISTS (SELECT 1 FROM events e WHERE e.mission_id = m.id"
-            " AND e.seq <= :seq) OR EXISTS (SELECT 1 FROM checkpoints c WHERE c.mission_id = m.id"
-            " AND c.seq <= :seq)) ORDER BY m.created_at DESC, m.id",
+            f"SELECT m.id FROM missions m WHERE (m.status IN {in_sql(OPEN_MISSION)}"
+            " OR m.updated_at >= :day_before) AND (EXISTS (SELECT 1 FROM events e"
+            " WHERE e.mission_id = m.id AND e.seq <= :seq) OR EXISTS (SELECT 1 FROM checkpoints c"
+            " WHERE c.mission_id = m.id AND c.seq <= :seq)) ORDER BY m.created_at DESC, m.id",
             seq=self._moment.seq,
+            day_before=self._day_before,
         )
         found: list[MissionAtMoment] = []
         for row in rows:
@@ -296,8 +298,7 @@ class Past:
             " (SELECT id FROM locks WHERE status = 'active' UNION ALL"
             " SELECT id FROM locks WHERE status <> 'active' AND released_at >= :day_before)"
         )
-        # The index tells times; a clock that was set back may have written an earlier one.
-        params = self._then | {"day_before": iso(self._now_ms - DAY_MS)}
+        params = self._then | {"day_before": self._day_before}
         changed = {
             row["lock_id"]: row
             for row in self._tx.all(

@@ -90,6 +90,7 @@ class CheckpointList(Query[CheckpointPage], frozen=True):
     limit: Limit = 10
     agent_id: AgentId | None = None
     since_time: Timestamp | None = None
+    until_time: Timestamp | None = None
 
 
 class CheckpointDelete(Mutation[Deleted], frozen=True):

@@ -69,6 +69,7 @@ class MessageList(Query[MessagePage], frozen=True):
     newest: bool = False
     agent_id: AgentId | None = None
     since_time: Timestamp | None = None
+    until_time: Timestamp | None = None
 
 
 class MessageRequeue(Mutation[Message], frozen=True):

@@ -12,7 +12,7 @@ from fleetd.protocol.requests.message import (
     MessageRequeue,
     MessageSend,
 )
-from tests.support.fleet import MINUTE
+from tests.support.fleet import MINUTE, SECOND
 from tests.support.statements import noted
 
 
@@ -149,6 +149,17 @@ async def test_letters_are_listed_by_whether_somebody_still_waits(fleet):
     assert await listed(True) == [waiting.id]
     assert await listed(False) == [read.id]
     assert await listed(None) == [waiting.id, read.id]
+
+
+async def test_letters_are_listed_up_to_a_time(fleet):
+    mission = await fleet.mission(0)
+    first = await fleet.write(mission, ["spec-1"])
+    fleet.clock.pass_by(SECOND)
+    second = await fleet.write(mission, ["spec-1"])
+
+    for letter, known in ((first, [first.id]), (second, [first.id, second.id])):
+        page = await fleet.do(MessageList(mission.id, until_time=letter.sent_at))
+        assert [each.id for each in page.messages] == known
 
 
 async def test_mail_costs_few_statements(fleet, monkeypatch):

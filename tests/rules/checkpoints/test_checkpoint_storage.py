@@ -335,6 +335,9 @@ async def test_STR_009_checkpoints_are_listed_by_mission_newest_first(fleet):
     assert newest["size_bytes"] > 500
     assert (await fleet.do(CheckpointList(mission.id, limit=2))).total == 3
     assert (await fleet.do(CheckpointList())).total == 4
+    until = await fleet.do(CheckpointList(mission.id, until_time=taken[1].timestamp))
+    assert [each.id for each in until.checkpoints] == [taken[1].id, taken[0].id]
+    assert until.total == 2
 
 
 @pytest.mark.case("STR-009")
