@@ -73,6 +73,19 @@ def fill(database: Path, now_ms: int, agents: int, events: int) -> None:
             " data_json, mark, marked_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             _events(begin, agents, agents * events),
         )
+        # Each need of an agent changed it.
+        columns = "role, harness, session_id, mission_id, status, registered_at, last_seen_at"
+        connection.execute(
+            f"INSERT INTO agent_history (agent_id, seq, changed_at, {columns}, machine)"
+            f" SELECT id, 0, registered_at, {columns}, machine FROM agents"
+        )
+        connection.execute(
+            "INSERT INTO agent_history (agent_id, seq, changed_at, role, harness, session_id,"
+            " mission_id, status, registered_at, last_seen_at, machine, needs, needs_since)"
+            " SELECT a.id, e.seq, e.timestamp, a.role, a.harness, a.session_id, a.mission_id,"
+            " 'waiting', a.registered_at, e.timestamp, '', 'permission', e.timestamp"
+            " FROM events e JOIN agents a ON a.id = e.agent_id WHERE e.type = 'agent_needs'"
+        )
         # They count what was there before.
         connection.execute("DELETE FROM tallies")
     connection.close()
@@ -131,6 +144,9 @@ def measure(browser: "Browser", site: Site, now_ms: int) -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.2f}")
     _report("first paint", [_first_paint(page) for _ in range(RUNS)])
     _report("Now is drawn, with its requests", [_view(page, "#/now") for _ in range(RUNS)])
+    for name, back in (("an hour", 3_600_000), ("six days", WEEK_MS * 6 // 7)):
+        view = f"#/now?at={iso(now_ms - back)}"
+        _report(f"Now as at {name} ago, with its request", [_view(page, view) for _ in range(RUNS)])
     for name, length in (("a week", WEEK_MS), ("a day", WEEK_MS // 7), ("an hour", 3_600_000)):
         view = f"#/timeline?from={iso(now_ms - length)}&to={iso(now_ms)}"
         _report(

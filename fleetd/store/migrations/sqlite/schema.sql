@@ -282,6 +282,8 @@ CREATE INDEX idx_events_mission ON events (mission_id, seq) WHERE mission_id IS 
 CREATE INDEX idx_events_type ON events (type, seq);
 CREATE INDEX idx_events_kind ON events (mission_id, type, seq) WHERE mission_id IS NOT NULL;
 CREATE INDEX idx_events_agent ON events (agent_id, seq) WHERE agent_id IS NOT NULL;
+-- When a person last spoke to an agent, among thousands of events.
+CREATE INDEX idx_events_prompts ON events (agent_id, seq) WHERE type = 'prompt_submitted';
 -- What an agent did last in a mission, of whatever else there is of either.
 CREATE INDEX idx_events_deeds ON events (mission_id, agent_id, seq)
     WHERE activity = 1 AND agent_id IS NOT NULL AND type NOT IN (

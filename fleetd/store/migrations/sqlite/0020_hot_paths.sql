@@ -37,3 +37,5 @@ INSERT INTO lock_history (lock_id, seq, changed_at, mission_id, purpose, acquire
         fencing_token, orphaned_at, mode, automatic
         FROM lock_history_before WHERE status = 'active';
 DROP TABLE lock_history_before;
+-- When a person last spoke to an agent, among thousands of events.
+CREATE INDEX idx_events_prompts ON events (agent_id, seq) WHERE type = 'prompt_submitted';
