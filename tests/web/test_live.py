@@ -40,6 +40,36 @@ def test_many_changes_at_once_are_read_at_most_twice_a_second(
     assert drawn <= 2 * (time.monotonic() - began) + 2
 
 
+def hide(page: Page, *, hidden: bool) -> None:
+    """Let the page believe that nobody sees it, or that somebody does again."""
+    page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_a_tab_that_nobody_sees_gives_its_connection_back(open_page: Open, fleet: Fleet) -> None:
+    page = open_page()
+    expect(page.locator("#link")).to_have_text("live")
+    page.clock.install()
+    hide(page, hidden=True)
+    with page.expect_event("requestfailed", lambda each: each.url.endswith("/events")):
+        page.clock.fast_forward(61_000)
+    fleet.call_raw("agent.register", {"agent_id": "newcomer", "role": "specialist"})
+    expect(page.get_by_role("link", name="newcomer")).to_have_count(0)
+
+    with page.expect_request("**/events") as again:
+        hide(page, hidden=False)
+    page.clock.run_for(2_000)
+    # Nothing that happened meanwhile is missed.
+    assert again.value.headers["last-event-id"]
+    expect(page.get_by_role("link", name="newcomer")).to_be_visible()
+    expect(page.locator("#banner")).to_be_empty()
+
+
 def test_the_page_follows_when_the_daemon_restarts(
     open_page: Open, daemon: Daemon, fleet: Fleet
 ) -> None:

@@ -76,6 +76,7 @@ const SILENCE = 45_000;
  */
 export function follow(on) {
   let stopped = false;
+  let resting = false;
   let position = null;
   let wait = FIRST_WAIT;
   let controller = null;
@@ -90,6 +91,10 @@ export function follow(on) {
 
   const run = async () => {
     while (!stopped) {
+      if (resting) {
+        await new Promise((done) => (wake = done));
+        continue;
+      }
       controller = new AbortController();
       try {
         await read(position, controller, deliver);
@@ -100,6 +105,7 @@ export function follow(on) {
         }
       }
       if (stopped) return;
+      if (resting) continue;
       on.lost(wait);
       // Some more or less, so that many pages do not come back at once.
       await new Promise((done) => {
@@ -113,7 +119,14 @@ export function follow(on) {
   return {
     /** Try again at once. */
     retry: () => {
+      resting = false;
       wait = FIRST_WAIT;
+      wake();
+    },
+    /** Give the connection back until `retry` is called. */
+    rest: () => {
+      resting = true;
+      controller?.abort();
       wake();
     },
     stop: () => {

@@ -18,6 +18,7 @@ const main = element("main");
 const VIEWS = [["now", "Now"], ["timeline", "Timeline"], ["mission", "Missions"], ["search", "Search"]];
 // At most twice a second.
 const PAUSE = 500;
+const REST = 60_000;
 
 // -- views -------------------------------------------------------------------------------------
 
@@ -237,6 +238,19 @@ function listen() {
   });
 }
 
+let rests = null;
+
+/** A tab that nobody sees for a while gives its connection back: a browser has six for a server. */
+function seen() {
+  clearTimeout(rests);
+  if (document.hidden) {
+    rests = setTimeout(() => stream?.rest(), REST);
+  } else {
+    stream?.retry();
+    if (dirty) again();
+  }
+}
+
 function announce(text) {
   element("announce").textContent = text;
 }
@@ -341,7 +355,7 @@ async function start() {
     replay.draw();
     view?.tick?.();
   }, 1000);
-  document.addEventListener("visibilitychange", () => !document.hidden && dirty && again());
+  document.addEventListener("visibilitychange", seen);
   await arrived();
 }
 
