@@ -40,6 +40,15 @@ def test_many_changes_at_once_are_read_at_most_twice_a_second(
     assert drawn <= 2 * (time.monotonic() - began) + 2
 
 
+def test_now_counts_also_what_it_does_not_list(open_page: Open, fleet: Fleet) -> None:
+    for number in range(120):
+        fleet.call_raw("mission.create", {"title": f"Mission {number}"})
+    page = open_page()
+    expect(page.locator("#missions .count")).to_have_text("120")
+    expect(page.locator("main .view")).to_contain_text("120 open missions")
+    assert page.locator("#missions .mission-line").count() < 120
+
+
 def hide(page: Page, *, hidden: bool) -> None:
     """Let the page believe that nobody sees it, or that somebody does again."""
     page.evaluate(

@@ -28,6 +28,8 @@ export async function load({ at, signal }) {
       locks: fleet.locks,
       conflicts: fleet.conflicts,
       missions: fleet.missions,
+      openMissions: fleet.missions.length,
+      moreConflicts: 0,
       candidates: [],
       machines: [],
       outside: [],
@@ -48,6 +50,8 @@ export async function load({ at, signal }) {
     agents: attention.agents,
     more: attention.more,
     conflicts: conflicts.conflicts,
+    moreConflicts: conflicts.more,
+    openMissions: begun.total + pending.total,
     outside: conflicts.outside ?? [],
     locks: locks.locks,
     // The newest first, as in one list.
@@ -77,7 +81,7 @@ export function draw(data) {
       heading("Now", [
         plural(waiting.length, "agent needs", "agents need") + " a person",
         `${busy.length} at work`,
-        plural(data.missions.length, "open mission"),
+        plural(data.openMissions, "open mission"),
         plural(data.locks.length, "lock"),
       ]),
       h("div", { class: "columns" },
@@ -196,7 +200,7 @@ function missions(data) {
   return panel("Missions",
     rows.length ? h("ul", { class: "lines" }, rows)
       : empty("No mission is open. ", data.at ? "" : ["A session of an agent starts one, or run ", code('fleetctl mission create "…"'), "."]),
-    { id: "missions", count: data.missions.length,
+    { id: "missions", count: data.openMissions,
       note: h("a", { href: href("mission") }, "All missions") });
 }
 
@@ -215,7 +219,7 @@ function conflicts(data) {
     rows.length + outside.length
       ? h("ul", { class: "lines" }, rows, outside)
       : empty("No file was changed by two agents within the hour."),
-    { id: "conflicts", count: rows.length + outside.length });
+    { id: "conflicts", count: rows.length + data.moreConflicts + outside.length });
 }
 
 function locks(data) {
