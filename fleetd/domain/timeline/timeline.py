@@ -11,7 +11,6 @@ import msgspec
 
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.timeline import (
-    MarkKind,
     Timeline,
     TimelineBar,
     TimelineGet,
@@ -53,17 +52,16 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
     """Return what each agent did in a span of time."""
     span = _span(tx, request)
     bars = _bars(tx, span)
-    marked = _marked_agents(tx, span)
+    marked, unnamed = _marked(tx, span)
     first = _first_events(tx, span)
-    begun: dict[str, int] = {}
-    for agent_id, *_, seq in marked:
-        begun.setdefault(agent_id, seq)
+    # Of each agent the first of its marks is the last that stands.
+    begun: dict[str, int] = dict(map(itemgetter(0, 4), reversed(marked)))
     for agent_id, seq in begun.items():
         first[agent_id] = min(first.get(agent_id, LOG_END), seq)
     rows = _in_order(tx, _agents(tx, {*first, *bars}), first)
     shown = rows[: request.limit]
     marks = _slots(span, marked, {row["id"] for row in shown})
-    of_missions = _of_missions(tx, span, shown)
+    of_missions = _of_missions(span, unnamed, shown)
     return Timeline(
         since=request.since,
         until=request.until,
@@ -128,19 +126,31 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
     return found
 
 
-# A mark as it is read: of whom, kind, ms, time and seq.
-_Marked = tuple[str, MarkKind, int, str, int]
+# A mark as it is read: of whom, kind, ms, time and seq; the mission is read behind them.
+_Marked = tuple[Any, ...]
 
 
-def _marked(tx: Tx, span: Span, whose: str, where: Where) -> list[_Marked]:
-    """Return the marks of the span, in order of time, as their index has them."""
-    return tx.tuples(
-        f"SELECT {whose}, mark, marked_ms, timestamp, seq FROM events WHERE mark IS NOT NULL"
-        f" AND marked_ms >= :since AND marked_ms < :until AND {where} ORDER BY marked_ms",
+def _marked(tx: Tx, span: Span) -> tuple[list[_Marked], list[_Marked]]:
+    """Return the marks of agents in the span, and those of missions that name none.
+
+    They are in order of time, as their index has them, which holds all that is asked: it is read
+    once. The conditions are written so that no other index fits.
+    """
+    where = Where()
+    if span.mission_id is not None:
+        where.add("coalesce(mission_id, '') = :mission", mission=span.mission_id)
+    if span.agent_id is not None:
+        where.add("coalesce(agent_id, '') IN (:agent, '')", agent=span.agent_id)
+    rows = tx.tuples(
+        "SELECT agent_id, mark, marked_ms, timestamp, seq, mission_id FROM events"
+        " WHERE mark IS NOT NULL AND marked_ms >= :since AND marked_ms < :until"
+        f" AND {where} ORDER BY marked_ms",
         since=span.since_ms,
         until=span.until_ms,
         **where.params,
     )
+    unnamed = [(row[5], *row[1:]) for row in rows if row[0] is None and row[5] is not None]
+    return [row for row in rows if row[0] is not None], unnamed
 
 
 def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[TimelineMark]]:
@@ -152,7 +162,7 @@ def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[
     since, width, length = span.since_ms, span.width, span.until_ms - span.since_ms
     found: dict[str, list[TimelineMark]] = {}
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    for owner, kind, ms, at, seq in rows:
+    for owner, kind, ms, at, seq, _ in rows:
         if owner not in owners:
             continue
         marks = found.get(owner)
@@ -171,24 +181,9 @@ def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[
     return found
 
 
-def _marked_agents(tx: Tx, span: Span) -> list[_Marked]:
-    """Return the marks that name an agent."""
-    where = _of(span)
-    if span.agent_id is not None:
-        where.add("coalesce(agent_id, '') = :agent", agent=span.agent_id)
-    where.add("agent_id IS NOT NULL")
-    return _marked(tx, span, "agent_id", where)
-
-
-def _of(span: Span) -> Where:
-    """Return the condition on marks; written so that no other index than theirs fits it."""
-    where = Where()
-    if span.mission_id is not None:
-        where.add("coalesce(mission_id, '') = :mission", mission=span.mission_id)
-    return where
-
-
-def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[TimelineMark]]:
+def _of_missions(
+    span: Span, unnamed: list[_Marked], rows: list[Row]
+) -> dict[str, list[TimelineMark]]:
     """Return the marks of missions that name no agent, in the first row of each mission.
 
     So checkpoints and recoveries are in one row of their mission, whoever else is there.
@@ -197,9 +192,7 @@ def _of_missions(tx: Tx, span: Span, rows: list[Row]) -> dict[str, list[Timeline
     for row in rows:
         if row["mission_id"] is not None:
             first.setdefault(row["mission_id"], row["id"])
-    where = _of(span)
-    where.add("agent_id IS NULL AND mission_id IS NOT NULL")
-    marks = _slots(span, _marked(tx, span, "mission_id", where), {*first})
+    marks = _slots(span, unnamed, {*first})
     return {agent: marks[mission] for mission, agent in first.items() if mission in marks}
 
 

@@ -47,7 +47,7 @@ class TimelineBar(Record, frozen=True, kw_only=True):
     ended_at: str | None
 
 
-class TimelineMark(Record, frozen=True, kw_only=True):
+class TimelineMark(Record, frozen=True, kw_only=True, gc=False):
     """Events of one kind in one slot: the first was ``at``, the last at ``until``.
 
     ``count`` says how many, and ``seq`` is the first one's.
