@@ -207,6 +207,7 @@ _HERE = {
     "usage.report.mission_id": "only what this mission took; with its budget",
     "usage.report.since_time": "only requests from this time on",
     "usage.report.time_zone": "the zone of days: a name such as `Europe/Berlin`, or `+02:00`",
+    "usage.report.until_time": "only requests up to this time",
     "system.backup.path": "the absolute path of the copy; no file may exist there",
     "system.doctor.fix": "repair everything that can be repaired",
     "system.hello.client": "the name of the client",

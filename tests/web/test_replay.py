@@ -124,17 +124,18 @@ def test_the_slider_goes_back_and_live_returns(
     expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "true")
 
 
-# Keeps which moments the page asks for, and makes each answer take its time.
+# Keeps which moments the page asks for, and holds the answers back.
 SLOW = """() => {
     const plain = window.fetch;
     window.asked = { running: 0, most: 0, times: [] };
+    const released = new Promise(done => (window.release = done));
     window.fetch = async (path, options) => {
         if (!path.startsWith("/api/fleet.at")) return plain(path, options);
         const params = new URLSearchParams(path.split("?")[1]).get("params");
         window.asked.times.push(JSON.parse(params).time);
         window.asked.most = Math.max(window.asked.most, ++window.asked.running);
         try {
-            await new Promise(done => setTimeout(done, 200));
+            await released;
             return await plain(path, options);
         } finally {
             window.asked.running--;
@@ -157,6 +158,7 @@ def test_who_moves_the_slider_on_asks_for_one_moment_at_a_time(
                 location.hash = `#/now?at=${time}`;
                 await new Promise(done => requestAnimationFrame(done));
             }
+            release();
         }""",
         times[-10:],
     )
@@ -175,6 +177,8 @@ def test_old_mail_and_checkpoints_are_shown_behind_many_newer_ones(
 ) -> None:
     made = {"title": "Long", "project_dir": str(project), "sorties": [{"title": "Only one"}]}
     mission = fleet.call_raw("mission.create", made)["id"]
+    ada = {"agent_id": "ada", "role": "specialist", "mission_id": mission}
+    fleet.call_raw("agent.register", ada)
     letter = {"from": "ada", "to": ["bob"], "mission_id": mission, "body": "Hello"}
     first = fleet.call_raw("message.send", {**letter, "subject": "The first one"})
     taken = fleet.call_raw("checkpoint.create", {"mission_id": mission})
@@ -191,6 +195,25 @@ def test_old_mail_and_checkpoints_are_shown_behind_many_newer_ones(
     expect(page.locator("main tbody tr .sub").first).to_have_text(taken["id"])
     show(page, f"#/mission/{mission}?part=briefing&at={before}")
     expect(page.locator("main .hint").first).to_contain_text("From the last checkpoint before")
+    show(page, f"#/agent/ada?part=briefing&at={before}")
+    expect(page.locator("main .hint").first).to_contain_text("From the last checkpoint before")
+
+
+def test_an_event_of_a_replay_has_nothing_later_around_it(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    fill(fleet, project, "A thing to do")
+    events = fleet.call_raw("event.list", {"agent_id": "ada", "limit": 1000})["events"]
+    middle = events[len(events) // 2]
+    page = open_page(f"#/now?event={middle['seq']}")
+    times = "all => all.map(each => each.getAttribute('datetime'))"
+    around = page.locator("#dialog .around time")
+    expect(around.first).to_be_visible()
+    assert max(around.evaluate_all(times)) > middle["timestamp"]
+    page.keyboard.press("Escape")
+    show(page, f"#/now?at={middle['timestamp']}&event={middle['seq']}")
+    expect(around.first).to_be_visible()
+    assert max(around.evaluate_all(times)) <= middle["timestamp"]
 
 
 def test_a_moment_before_the_log_is_told(open_page: Open, fleet: Fleet) -> None:

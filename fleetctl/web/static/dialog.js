@@ -5,7 +5,7 @@ import { h, replace } from "./dom.js";
 import { sentence } from "./events.js";
 import { ago, fullTime, line } from "./format.js";
 import { story } from "./mission.js";
-import { changed, current, go, href } from "./route.js";
+import { at, changed, current, go, href } from "./route.js";
 import { agentLink, errorBox, loading, missionLink } from "./ui.js";
 
 const dialog = document.getElementById("dialog");
@@ -79,7 +79,10 @@ async function around(event, count) {
     call("event.list", { ...whose, newest: true, before: event.seq, limit: AROUND }),
     call("event.list", { ...whose, since: event.seq - 1, limit: Math.max(AROUND, Math.min(count * 4, 200)) }),
   ]);
-  const list = [...after.events.toReversed(), ...before.events];
+  // In a replay, nothing is known of what came later.
+  const end = at() === null ? Infinity : Math.max(Date.parse(at()), Date.parse(event.timestamp));
+  const known = after.events.filter((each) => Date.parse(each.timestamp) <= end);
+  const list = [...known.toReversed(), ...before.events];
   return h("section", { class: "around", "aria-labelledby": "around" },
     h("h3", { id: "around" }, count > 1 ? `${count} of a kind, and what was around them` : "Around it"), story(list));
 }

@@ -340,7 +340,7 @@ async function mail(context) {
 async function tokens(context) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
   const by = ["agent", "sortie", "model", "day"].find((each) => each === context.route.params.get("by")) ?? "agent";
-  const usage = await call("usage.report", { ...context.id, by, time_zone: zone }, context.signal);
+  const usage = await call("usage.report", { ...context.id, by, time_zone: zone, until_time: context.at }, context.signal);
   const sum = (models, name) => models.reduce((total, model) => total + model[name], 0);
   const groups = usage.groups.map((group) => ({
     ...group,
@@ -361,7 +361,6 @@ async function tokens(context) {
     cells: [name(group), stacked(group, most), number(group.requests), compact(group.input), compact(group.cached), compact(group.written), compact(group.output), compact(all(group))],
   }));
   return h("div", { class: "stack" },
-    context.at && h("p", { class: "notice" }, "Tokens are counted up to now, not up to the moment of the replay."),
     h("div", { class: "choices", role: "group", "aria-label": "Tokens by" }, "By ", ["agent", "sortie", "model", "day"].map((each) =>
       h("button", { type: "button", "aria-pressed": String(each === by), onclick: () => go(changed({ by: each })) }, each))),
     usage.budget && (usage.budget.tokens || usage.budget.usd_cents) && h("p", {}, "Budget: ",
@@ -468,13 +467,13 @@ async function briefing(context) {
   let checkpoint = route.params.get("checkpoint");
   let origin = "As an agent would read it now.";
   if (checkpoint) origin = "As an agent would read it from this checkpoint.";
-  else if (at && id.mission_id) {
-    const [found] = (await call("checkpoint.list", { ...id, limit: 1, until_time: at }, signal)).checkpoints;
+  else if (at) {
+    const mission = id.mission_id ?? context.agent?.mission_id;
+    if (!mission) return empty("The agent was in no mission at this moment, so its briefing is not known.");
+    const [found] = (await call("checkpoint.list", { mission_id: mission, limit: 1, until_time: at }, signal)).checkpoints;
     if (!found) return empty("There was no checkpoint at this moment, so its briefing is not known.");
     checkpoint = found.id;
     origin = ["From the last checkpoint before this moment, taken at ", clock(found.timestamp), "."];
-  } else if (at) {
-    origin = "The briefing of a single agent is known as of now only.";
   }
   const agent = route.params.get("agent");
   const found = await call("recovery.context", { ...id, checkpoint_id: checkpoint, agent_id: id.agent_id ?? agent }, signal);

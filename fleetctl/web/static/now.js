@@ -21,7 +21,9 @@ const SHOWN = 200;
 /** What Now shows, live or at a moment. */
 export async function load({ at, signal }) {
   if (at) {
-    const fleet = await call("fleet.at", { time: at }, signal);
+    const [fleet, { machines }] = await Promise.all([
+      call("fleet.at", { time: at }, signal), call("system.status", {}, signal),
+    ]);
     return {
       at: Date.parse(fleet.timestamp),
       agents: fleet.agents,
@@ -31,7 +33,7 @@ export async function load({ at, signal }) {
       openMissions: fleet.missions.length,
       moreConflicts: 0,
       candidates: [],
-      machines: [],
+      machines: machines ?? [],
       outside: [],
       more: 0,
     };

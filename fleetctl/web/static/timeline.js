@@ -247,6 +247,11 @@ export class Timeline {
     return this.cut !== null && end > this.cut ? Infinity : end;
   }
 
+  /** The state of an agent; the rows tell that of now. */
+  state(row) {
+    return this.cut === null ? words(row.status) : null;
+  }
+
   /** The state of a sortie at the moment that is shown. */
   status(thing) {
     return thing.end === Infinity && thing.bar.ended_at ? "in_progress" : thing.bar.status;
@@ -362,7 +367,7 @@ export class Timeline {
       s("line", { class: "rule", x1: 0, x2: this.width, y1: y + this.tall - 0.5, y2: y + this.tall - 0.5 }),
       s("text", { class: "row-name", x: 8, y: y + (this.narrow ? 13 : 16) }, line(row.led_by ? `↳ ${row.agent_id}` : row.agent_id, this.narrow ? 48 : 22)),
     ];
-    if (!this.narrow) nodes.push(s("text", { class: "row-sub", x: 8, y: y + 29 }, line([row.harness, words(row.status)].filter(Boolean).join(" · "), 26)));
+    if (!this.narrow) nodes.push(s("text", { class: "row-sub", x: 8, y: y + 29 }, line([row.harness, this.state(row)].filter(Boolean).join(" · "), 26)));
     const paths = new Map();
     let last = -Infinity;
     for (const thing of item.things) {
@@ -619,7 +624,7 @@ export class Timeline {
     const rows = this.items.filter((item) => !item.group).slice(0, 200).map((item) => ({
       key: item.row.agent_id,
       cells: [
-        [agentLink(item.row.agent_id), h("span", { class: "sub" }, words(item.row.status))],
+        [agentLink(item.row.agent_id), h("span", { class: "sub" }, this.state(item.row))],
         item.row.mission_id ? missionLink(item.row.mission_id, item.row.mission) : "–",
         item.row.machine_name ?? "–",
         list(this.choices(item).filter((thing) => thing.bar).map((thing) => [

@@ -29,6 +29,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for; times are ISO 8601 UTC."""
 
     since_time: str | None = None
+    until_time: str | None = None
     agent_id: str | None = None
     mission_id: str | None = None
 
@@ -37,6 +38,7 @@ def page(tx: Tx, ctx: Context, wanted: Filter, after: Cursor) -> list[UsageRow]:
     """Return the next records behind a cursor, in the order of time."""
     where = Where()
     where.equal(agent_id=wanted.agent_id, mission_id=wanted.mission_id)
+    where.until("at", wanted.until_time)
     return tx.tuples(
         f"SELECT {', '.join(_COLUMNS)} FROM usage_records WHERE {where}"
         " AND (at, key) > (:after_at, :after_key) ORDER BY at, key LIMIT :most",
@@ -164,6 +166,7 @@ def not_known(tx: Tx, ctx: Context, wanted: Filter) -> tuple[list[UnknownUsage],
         " AND NOT (t.missing = 1 AND t.position = 0)))"
     )
     where.since("s.last_event_at", wanted.since_time)
+    where.until("s.started_at", wanted.until_time)
     if wanted.agent_id:
         where.add("s.agent_id = :agent_id", agent_id=wanted.agent_id)
     if wanted.mission_id:

@@ -30,7 +30,12 @@ async def get_report(engine: Engine, request: UsageGet, caller: Caller) -> Usage
         mission_id = await engine.read(resolve_id, "mission", mission_id)
     if agent_id is not None and not await engine.read(report.is_agent, agent_id):
         agent_id = await engine.read(resolve_id, "agent", agent_id)
-    wanted = Filter(since_time=request.since_time, agent_id=agent_id, mission_id=mission_id)
+    wanted = Filter(
+        since_time=request.since_time,
+        until_time=request.until_time,
+        agent_id=agent_id,
+        mission_id=mission_id,
+    )
     await read_soon(engine, READING_S)
     tally, after = Tally(request.by, day_of), ("", "")
     while rows := await engine.read(report.page, wanted, after):

@@ -118,6 +118,7 @@ class UsageGet(Query[UsageReport], frozen=True):
     agent_id: AgentId | None = None
     mission_id: MissionId | None = None
     time_zone: TimeZone = "UTC"
+    until_time: Timestamp | None = None
 
 
 class UsageBudget(Mutation[MissionBudget], frozen=True, kw_only=True):

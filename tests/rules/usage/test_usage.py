@@ -106,6 +106,8 @@ async def test_a_session_is_counted_for_its_agent_mission_sortie_model_and_day(
     assert of(await report(fleet, by="day")) == {"2026-01-05": both}
     assert of(await report(fleet, agent_id=agent, mission_id=mission.name)) == {agent: both}
     assert await requests(fleet, agent_id=agent, since_time="2026-01-05T12:00:10.000Z") == 1
+    assert await requests(fleet, agent_id=agent, until_time="2026-01-05T12:00:19.999Z") == 1
+    assert await requests(fleet, agent_id=agent, until_time="2026-01-05T12:00:20.000Z") == 2
     [first] = mission.models
     assert (first.cache_write_1h_tokens, first.from_input_tokens) == (40, 0)
 
