@@ -19,6 +19,7 @@ const VIEWS = [["now", "Now"], ["timeline", "Timeline"], ["mission", "Missions"]
 // At most twice a second.
 const PAUSE = 500;
 const REST = 60_000;
+const PATIENCE = 5_000;
 
 // -- views -------------------------------------------------------------------------------------
 
@@ -95,12 +96,13 @@ const withoutEvent = () => changed({ event: null, kind: null, count: null });
 
 /** Load what the view shows. */
 async function load() {
-  if (running && at() !== null && replaying === shownAs) {
+  const place = at() === null ? null : changed({ at: null, event: null, kind: null, count: null });
+  if (running && place !== null && place === replaying && Date.now() - loadedAt < PATIENCE) {
     // The slider moves on while the daemon looks a moment up: it is asked for the last one only.
     behind = true;
     return;
   }
-  replaying = at() === null ? null : shownAs;
+  replaying = place;
   behind = false;
   clearTimeout(timer);
   timer = null;
@@ -357,6 +359,8 @@ async function start() {
   }, 1000);
   document.addEventListener("visibilitychange", seen);
   await arrived();
+  // A tab that was opened behind others.
+  if (document.hidden) seen();
 }
 
 /** Take the token of a link, then show the route. */

@@ -94,6 +94,7 @@ def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     rows = tx.all("SELECT id FROM agents WHERE mission_id = :id", id=row["id"])
     agent_changed(tx, *(each["id"] for each in rows))
     tx.run("UPDATE agent_history SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
+    tx.run("UPDATE lock_history SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
     # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
