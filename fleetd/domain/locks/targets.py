@@ -101,6 +101,8 @@ def parse_pattern(text: str) -> ParsedPattern:
         kept = ["*", "**"] if kept == ["**"] else [*kept, "**"] if kept[-1:] != ["**"] else kept
     if not kept:
         raise _refused(text, "it names no file", "Give the directory as file, with a slash.")
+    if kept[-1] != kept[-1].rstrip():
+        raise _refused(text, "its last name ends with a blank")
     fixed = next((at for at, name in enumerate(kept) if _WILD.search(name)), len(kept))
     fixed = min(fixed, len(kept) - 1)
     rest = "/".join(kept[fixed:])
@@ -179,7 +181,7 @@ def overlap(one: Target, other: Target) -> bool:
     inside = begin[len(one.directory) :]
     if other.directory is None:
         return _covers(one.pattern, inside)
-    below = [tuple(name) for name in inside.split("/")[:-1]]
+    below = [_plain(name) for name in inside.split("/")[:-1]]
     return _meet(_names(one.pattern), (*below, *_names(other.pattern)))
 
 
@@ -207,9 +209,14 @@ def is_exact(target: Target) -> bool:
 def _covers(pattern: str, path: str) -> bool:
     """Whether a pattern matches a path, both in one directory."""
     if len(path) > REGEX_CHARS:
-        return _meet(_names(pattern), tuple(tuple(name) for name in path.split("/")))
+        return _meet(_names(pattern), tuple(map(_plain, path.split("/"))))
     regex = _regex(pattern)
     return regex is not None and regex.search(path) is not None
+
+
+def _plain(name: str) -> _Name:
+    """Return the name of a file or directory as tokens; a wildcard in it is a literal one."""
+    return tuple(f"\\{each}" if each in (_ANY, _ONE) else each for each in name)
 
 
 @lru_cache(_PATTERNS)

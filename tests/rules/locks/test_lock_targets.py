@@ -151,6 +151,7 @@ async def test_worktrees_share_patterns_only_where_the_mission_says_so(
         ("!src/*.py", "it excludes files"),
         ("#*", "it is a comment"),
         ("*.py ", "begins or ends with a blank"),
+        ("*.py /.", "its last name ends with a blank"),
         ("src/a*\\", "it has a backslash before a slash, or at its end"),
         ("src\\/a*", "it has a backslash before a slash, or at its end"),
         ("src/[z-a]*", "it matches no file"),
@@ -490,6 +491,15 @@ def test_a_long_path_is_matched_by_steps_as_a_short_one(pattern: str, path: str)
     assert len(long) > targets.REGEX_CHARS
     matches = GitIgnoreSpec.from_lines([pattern]).match_file(long)
     assert overlap(_target(pattern), Target(path=f"/r/{long}")) == matches
+
+
+def test_a_wildcard_in_the_name_of_a_file_is_none() -> None:
+    long = "/".join(["ab"] * 100)
+    for path in ("x*", f"{long}/x*"):
+        file = Target(path=f"/r/{path}")
+        assert not overlap(_target("xyz"), file)
+        assert overlap(_target("x\\*"), file)
+        assert overlap(_target("x?"), file)
 
 
 async def test_leases_of_two_agents_conflict_exactly_where_their_files_do(
