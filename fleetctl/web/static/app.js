@@ -92,11 +92,11 @@ let lastRoute = null;
 // The view whose moment is being looked up, and whether another moment was chosen meanwhile.
 let replaying = null;
 let behind = false;
-const withoutEvent = () => changed({ event: null, kind: null, count: null });
+const withoutEvent = (more) => changed({ event: null, kind: null, count: null, ...more });
 
 /** Load what the view shows. */
 async function load() {
-  const place = at() === null ? null : changed({ at: null, event: null, kind: null, count: null });
+  const place = at() === null ? null : withoutEvent({ at: null });
   if (running && place !== null && place === replaying && Date.now() - loadedAt < PATIENCE) {
     // The slider moves on while the daemon looks a moment up: it is asked for the last one only.
     behind = true;

@@ -54,7 +54,7 @@ def get(tx: Tx, ctx: Context, request: TimelineGet) -> Timeline:
     bars = _bars(tx, span)
     marked, unnamed = _marked(tx, span)
     first = _first_events(tx, span)
-    # Of each agent the first of its marks is the last that stands.
+    # Marks are in order of time: read backwards, each agent keeps its first one.
     begun: dict[str, int] = dict(map(itemgetter(0, 4), reversed(marked)))
     for agent_id, seq in begun.items():
         first[agent_id] = min(first.get(agent_id, LOG_END), seq)
@@ -126,7 +126,7 @@ def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
     return found
 
 
-# A mark as it is read: of whom, kind, ms, time and seq; the mission is read behind them.
+# A row of a mark: its agent or mission, kind, ms, time, seq, and again its mission.
 _Marked = tuple[Any, ...]
 
 
