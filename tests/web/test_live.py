@@ -1,6 +1,7 @@
 """The page follows the fleet: changes within a second, restarts, the link and its key."""
 
 import re
+import statistics
 import time
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_a_change_is_on_the_page_within_a_second(open_page: Open, fleet: Fleet) 
         page.get_by_role("link", name=name).wait_for()
         took.append(time.monotonic() - began)
     # A busy machine takes longer now and then; a page that asks too seldom would do so always.
-    assert min(took) < 1
+    assert statistics.median(took) < 1
 
 
 def test_many_changes_at_once_are_read_at_most_twice_a_second(
