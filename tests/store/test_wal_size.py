@@ -54,8 +54,11 @@ async def test_what_was_written_before_it_had_its_size_is_kept(open_store: Any, 
 
 
 async def test_a_disk_without_room_for_it_keeps_what_room_it_has(
-    small_disk: Path, tools: Any
+    small_disk: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    written: list[bool] = []
+    write = wal_checkpointer._write
+    monkeypatch.setattr(wal_checkpointer, "_write", lambda *call: written.append(write(*call)))
     grow(small_disk, "8m")
     first = SqliteStore(small_disk / "fleet.db", lambda _: None, inline=True)
     first.start()
@@ -66,6 +69,8 @@ async def test_a_disk_without_room_for_it_keeps_what_room_it_has(
     try:
         assert await store.write(tools.put("first")) == "first"
         assert store.failure is None
+        await until(lambda: written)  # before, the file may be seen half written
+        assert written == [False]
         assert store.sizes()[1] < 1024 * 1024
     finally:
         await store.aclose()
