@@ -11,6 +11,7 @@ first is what they were when they were granted.
 from collections.abc import Sequence
 from typing import Any
 
+from ...protocol.timestamps import iso, to_ms
 from .context import Context
 from .sql import chunks, inside_of, named_params
 from .tx import Tx
@@ -49,6 +50,38 @@ def locks_change(tx: Tx, *lock_ids: str) -> None:
             **named_params("id", some),
         )
     tx.touched.setdefault("locks", {}).update(dict.fromkeys(lock_ids))
+
+
+def keep_leases(tx: Tx, seq: int, time: str) -> None:
+    """Keep what leases were like at a place of the log; the events before it may go after this.
+
+    Those events had prolonged them. A lease that was in force there still ran at the place's time,
+    and ran no longer than that of its holder's next activity would.
+    """
+    then = "CASE WHEN h.lock_id IS NULL THEN l.{0} ELSE h.{0} END AS {0}"
+    names = ", ".join(then.format(name) for name in _LOCK)
+    rows = tx.all(
+        f"SELECT {names}, l.id,"
+        " coalesce(h.changed_at, l.acquired_at) AS changed_at, l.expires_at AS last_expires_at"
+        " FROM locks l LEFT JOIN lock_history h ON h.lock_id = l.id AND h.seq ="
+        " (SELECT max(x.seq) FROM lock_history x WHERE x.lock_id = l.id AND x.seq <= :seq)"
+        " WHERE l.granted_seq < :seq AND (l.status = 'active' OR l.ended_seq > :seq)"
+        " AND coalesce(h.seq, l.granted_seq) < :seq AND coalesce(h.automatic, l.automatic) = 0"
+        " AND h.orphaned_at IS NULL ORDER BY h.changed_at",
+        seq=seq,
+    )
+    kept = {row["id"]: row for row in rows}  # the last of those that changed twice at one place
+    columns = ("id", "changed_at", *_LOCK)
+    values = ", ".join(f":{name}" for name in columns)
+    for row in kept.values():
+        prolonged = iso(to_ms(time) + row["timeout_ms"])
+        row["expires_at"] = min(prolonged, row["last_expires_at"])
+        tx.run(
+            f"INSERT INTO lock_history (lock_id, changed_at, {', '.join(_LOCK)}, seq)"
+            f" VALUES ({values}, :seq)",
+            **{name: row[name] for name in columns},
+            seq=seq,
+        )
 
 
 def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:

@@ -130,14 +130,16 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
         "ended_at IS NOT NULL AND agent_id IN (SELECT agent_id FROM events"
         f" WHERE mission_id IN ({m}) AND ({events}))"
     )
-    tx.run(
-        f"UPDATE agents SET needs_text = NULL WHERE needs_text IS NOT NULL AND mission_id IN ({m})",
-        **params,
-    )
-    tx.run(
-        f"UPDATE agent_history SET needs_text = NULL, mission_id = NULL WHERE mission_id IN ({m})",
-        **params,
-    )
+    for table, agent in (("agents", "id"), ("agent_history", "agent_id")):
+        # Who moves on to another mission may still wait for what it asked in the one before.
+        tx.run(
+            f"UPDATE {table} SET needs_text = NULL WHERE needs_text IS NOT NULL AND (mission_id"
+            f" IN ({m}) OR EXISTS (SELECT 1 FROM agent_history h WHERE h.agent_id = {table}.{agent}"
+            f" AND h.needs_since = {table}.needs_since AND h.needs_text = {table}.needs_text"
+            f" AND h.mission_id IN ({m})))",
+            **params,
+        )
+    tx.run(f"UPDATE agent_history SET mission_id = NULL WHERE mission_id IN ({m})", **params)
     tx.run(f"UPDATE lock_history SET mission_id = NULL WHERE mission_id IN ({m})", **params)
     agents = tx.all(f"SELECT id FROM agents WHERE mission_id IN ({m})", **params)
     agent_changed(tx, *(row["id"] for row in agents))

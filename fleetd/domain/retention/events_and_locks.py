@@ -11,7 +11,7 @@ future does not end it: a clock that was wrong wrote that one. It stays until it
 from ...protocol.records import Record
 from ..core.context import Context
 from ..core.event_log import position, position_before
-from ..core.history import KNOWN_FROM
+from ..core.history import KNOWN_FROM, keep_leases
 from ..core.registry import frees_space
 from ..core.soft_delete import LIVE
 from ..core.sql import Batch
@@ -108,9 +108,14 @@ def drop_old_history(tx: Tx, ctx: Context) -> int:
     Of each record the state at that place stays. Moments before it are not known from then on.
     Returns how many rows of a batch went; 0 when there are no more.
     """
-    cut = position_before(tx, unused_since(ctx), position(tx))
+    old = unused_since(ctx)
+    cut = position_before(tx, old, position(tx))
+    oldest = tx.value("SELECT seq FROM events WHERE seq > :cut ORDER BY seq LIMIT 1", cut=cut)
+    if oldest:
+        cut = oldest - 1  # the events in between are gone
     if cut == 0:
         return 0
+    keep_leases(tx, cut, old)
     gone = len(
         tx.all(
             "DELETE FROM edit_history WHERE (agent_id, path, seq) IN (SELECT agent_id, path, seq"

@@ -56,6 +56,7 @@ REVIEWED = {
         "rows",
         "source",
         "table",
+        "values",
         "where",
     },
     "domain/core/ids": {"TABLES[noun]", "table"},
@@ -63,6 +64,7 @@ REVIEWED = {
     "domain/core/tombstones": {"inside_of('d', digests)"},
     "domain/core/tx": {"names", "table", "values"},
     "domain/erasure/erase": {
+        "agent",
         "agents",
         "beyond",
         "contains_any('mission_json', ['noted'])",

@@ -11,10 +11,12 @@ from trio.testing import MockClock
 from fleetd.domain.artifacts.ingest import repair_row
 from fleetd.domain.artifacts.outbox import purge
 from fleetd.domain.attention import running
-from fleetd.domain.core.context import BatchSizes
+from fleetd.domain.core.context import BatchSizes, Context
+from fleetd.domain.core.tx import Tx
 from fleetd.domain.erasure import steps
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.domain.liveness import needs
+from fleetd.domain.sessions.session_lifecycle import assign_mission
 from fleetd.engine.lifecycle import ERASURE_RETRY_S
 from fleetd.harness.report import RunningItem
 from fleetd.protocol.errors import InvalidParams, InvalidState, NotFound, Storage
@@ -139,26 +141,36 @@ async def test_an_agent_that_stays_asks_and_runs_nothing_of_a_forgotten_mission(
     await fleet.work(second, 0, "alice")
     await fleet.work(second, 1, "bob")
 
-    async def tell(agent: str, work: str) -> None:
+    async def tell(agent: str, work: str, asked: str) -> None:
         item = RunningItem(work, "shell", f"make {SECRET}", f"/tmp/{SECRET}")
         await fleet.engine.write(running.see, agent, [item], fleet.clock.now)
-        await fleet.engine.write(needs.ask, agent, SECRET, fleet.clock.now, 10**6)
-        asks = needs.Need("permission", SECRET)
+        await fleet.engine.write(needs.ask, agent, asked, fleet.clock.now, 10**6)
+        asks = needs.Need("permission", asked)
         await fleet.engine.write(needs.set_need, agent, asks, fleet.clock.now)
 
     for agent in ("alice", "bob"):
         await fleet.do(AgentRegister(agent, "specialist", mission_id=first.id))
         await fleet.do(EventAppend("prompt_submitted", agent_id=agent))
-        await tell(agent, "earlier")
+        await tell(agent, "earlier", SECRET)
     await fleet.engine.write(running.end_all, "bob")
+    await fleet.do(AgentRegister("carol", "specialist", mission_id=first.id))
+    asks = needs.Need("question", f"carol: {SECRET}")
+
+    def move(tx: Tx, _: Context, agent: str, mission_id: str) -> None:
+        assign_mission(tx, [agent], mission_id)
+
+    await fleet.engine.write(needs.set_need, "carol", asks, fleet.clock.now)
     await fleet.do(AgentRegister("bob", "specialist", mission_id=second.id))
-    await tell("bob", "now")
+    await fleet.engine.write(move, "carol", second.id)
+    await tell("bob", "now", f"{SECRET} now")
 
     await fleet.do(SystemForget(first.id))
 
-    alice, bob = [await fleet.do(AgentGet(each)) for each in ("alice", "bob")]
+    alice, bob, carol = [await fleet.do(AgentGet(each)) for each in ("alice", "bob", "carol")]
+    assert (carol.needs, carol.needs_text) == ("question", None)
+    assert "carol: " not in str(fleet.dump())
     assert (alice.needs, alice.needs_text) == ("permission", None)
-    assert (bob.needs, bob.needs_text) == ("permission", SECRET)
+    assert (bob.needs, bob.needs_text) == ("permission", f"{SECRET} now")
     told = {
         (row["agent_id"], row["id"], row["told"] is None, row["output"] is None)
         for row in fleet.sql("SELECT * FROM running_work")
@@ -169,7 +181,10 @@ async def test_an_agent_that_stays_asks_and_runs_nothing_of_a_forgotten_mission(
         ("bob", "now", False, False),
     }
     asked = fleet.sql("SELECT agent_id, text FROM unconfirmed_asks")
-    assert {row["agent_id"]: row["text"] for row in asked} == {"alice": None, "bob": SECRET}
+    assert {row["agent_id"]: row["text"] for row in asked} == {
+        "alice": None,
+        "bob": f"{SECRET} now",
+    }
 
 
 async def test_a_session_goes_with_its_own_missions_and_leaves_the_shared_ones(

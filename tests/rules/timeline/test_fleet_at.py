@@ -3,11 +3,13 @@
 import itertools
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from fleetd.config import Retention
 from fleetd.domain.core.context import Context
 from fleetd.domain.core.event_log import position
 from fleetd.domain.core.tx import Tx
@@ -15,13 +17,13 @@ from fleetd.domain.liveness import needs
 from fleetd.engine.jobs.daily import tidy
 from fleetd.engine.jobs.liveness import scan
 from fleetd.protocol.errors import FleetError, InvalidParams, InvalidState
-from fleetd.protocol.records import Mission
+from fleetd.protocol.records import Lock, Mission
 from fleetd.protocol.requests.agent import AgentDeregister, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.attention import AttentionConflicts, AttentionList
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.handoff import HandoffAsk
 from fleetd.protocol.requests.hook import HookDeliver
-from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease
+from fleetd.protocol.requests.lock import LockAcquire, LockList, LockRelease, LockRenew
 from fleetd.protocol.requests.mission import (
     MissionCancel,
     MissionCreate,
@@ -36,7 +38,7 @@ from fleetd.protocol.timestamps import to_ms
 from tests.rules.missions.test_moments import AGENTS, known_ids, random_request
 from tests.rules.timeline.test_timeline import plan
 from tests.support import shared_store
-from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Fleet
+from tests.support.fleet import DAY, HOUR, MINUTE, SECOND, Fleet, opened
 from tests.support.statements import noted
 
 REQUESTS = 1_000
@@ -288,6 +290,37 @@ async def test_the_history_is_kept_as_long_as_events(fleet: Fleet) -> None:
     assert young
     for each in young:
         assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said
+
+
+async def test_a_lock_held_for_longer_than_events_are_kept_is_in_each_moment(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, retention=Retention(event_days=2)) as fleet:
+        locks: dict[str, Lock] = {}
+        for agent in ("spec-1", "spec-2", "spec-3"):
+            await fleet.do(AgentRegister(agent, "specialist"))
+            asked = LockAcquire(agent, f"/srv/{agent}.py", timeout_ms=HOUR)
+            locks[agent] = await fleet.do(asked)
+        fleet.clock.pass_by(10 * MINUTE)
+        await fleet.do(LockRenew(locks["spec-2"].id, "spec-2"))
+        saved: list[Saved] = []
+        for day in range(4):
+            for _ in range(48):
+                fleet.clock.pass_by(30 * MINUTE)
+                for agent in ("spec-1", "spec-2", "spec-3"):
+                    if agent == "spec-3" and day == 3:
+                        continue  # its lease runs out
+                    await fleet.do(
+                        EventAppend("file_modified", data={"file": "/srv/b"}, agent_id=agent)
+                    )
+                saved.append(await save(fleet))
+            await tidy(fleet.engine)
+        known = [each for each in saved if to_ms(each.time) > fleet.clock() - 2 * DAY + HOUR]
+        assert len(known) > 80
+        assert {len(each.said["locks"]) for each in known} == {2, 3}
+        for each in known:
+            assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said
+        assert fleet.sql("SELECT count(*) AS n FROM lock_history")[0]["n"] <= 3
 
 
 @pytest.mark.sqlite_only("it reads the query plans of SQLite")
