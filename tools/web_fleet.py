@@ -59,7 +59,7 @@ class WebStory(Story):
         )
 
     def _transcript(self, session: str) -> Path:
-        return self._project.parent / f"{session}.jsonl"
+        return self._behind.parent / f"{session}.jsonl"
 
     def _requests(self, session: str, first: int, count: int) -> None:
         """Add requests to a model to the transcript of a session."""

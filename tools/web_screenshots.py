@@ -21,6 +21,8 @@ from tools.web_fleet import WebStory
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# What the pictures show, so a plain name: it is made, and removed at the end.
+PROJECT = Path(tempfile.gettempdir()).resolve() / "shop"
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
 
@@ -88,6 +90,10 @@ def _names(socket: Path) -> dict[str, str]:
 
 def main() -> None:
     """Make a home, run a daemon and a server in it, and draw."""
+    try:
+        PROJECT.mkdir()
+    except FileExistsError:
+        sys.exit(f"no pictures were drawn: {PROJECT} is there already, and may be somebody's")
     home = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
     behind = home / "behind"
     os.environ.update(environment(home) | {"CLOCK_BEHIND": str(behind), "TZ": "UTC"})
@@ -97,7 +103,7 @@ def main() -> None:
     try:
         with browsers.launched() as browser:
             running.start()
-            WebStory(running, behind, home / "project").tell()
+            WebStory(running, behind, PROJECT).tell()
             with served() as site:
                 draw(browser, site, running.socket)
     except browsers.NotHere as reason:
@@ -105,6 +111,7 @@ def main() -> None:
     finally:
         running.clean_up()
         shutil.rmtree(home)
+        shutil.rmtree(PROJECT)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The replay shows every view as it was."""
 
+import re
 import time
 from pathlib import Path
 
@@ -96,6 +97,30 @@ def test_a_mission_is_shown_as_it_was(open_page: Open, fleet: Fleet, project: Pa
     page.get_by_role("button", name="Live").click()
     expect(state).to_have_text("completed")
     assert "at=" not in page.url
+
+
+def test_the_timeline_says_what_agents_were_then(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    made = {"title": "Before", "project_dir": str(project), "sorties": [{"title": "Only one"}]}
+    mission = fleet.call_raw("mission.create", made)["id"]
+    fleet.call_raw("mission.start", {"mission_id": mission})
+    fleet.call_raw(
+        "agent.register", {"agent_id": "ada", "role": "specialist", "mission_id": mission}
+    )
+    [sortie] = fleet.call_raw("sortie.list", {"mission_id": mission})["sorties"]
+    fleet.call_raw("sortie.start", {"sortie_id": sortie["id"], "agent_id": "ada"})
+    before = fleet.call_raw("event.list", {"newest": True, "limit": 1})["events"][0]["timestamp"]
+    while iso(round(time.time() * 1000)) <= before:
+        pass
+    fleet.call_raw("mission.update", {"mission_id": mission, "title": "After"})
+    fleet.call_raw("agent.deregister", {"agent_id": "ada"})
+    page = open_page("#/timeline?span=600000")
+    expect(page.locator(".row-sub")).to_have_text("gone")
+    expect(page.locator(".group text")).to_have_text(re.compile("After"))
+    show(page, f"#/timeline?span=600000&at={before}")
+    expect(page.locator(".row-sub")).to_have_text("active")
+    expect(page.locator(".group text")).to_have_text(re.compile("Before"))
 
 
 def test_the_slider_goes_back_and_live_returns(

@@ -15,7 +15,6 @@ const SHORTEST = MINUTE;
 const LONGEST = 7 * DAY;
 const SPANS = [[15 * MINUTE, "15 min"], [HOUR, "1 h"], [6 * HOUR, "6 h"], [DAY, "1 day"], [7 * DAY, "1 week"]];
 const FIRST_SPAN = HOUR;
-const FIRST_ROWS = 40;
 const ROWS = 500;
 const TICKS = [10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY];
 
@@ -177,25 +176,19 @@ export class Timeline {
       width: Math.max(1, Math.round(Math.min(400, this.plot / 14) * share)),
       agent_id: agent, mission_id: mission,
     };
-    const show = (data) => {
-      const started = performance.now();
-      this.data = data;
-      this.cut = at ? Date.parse(at) : null;
-      this.arrange();
-      this.layout();
-      performance.measure("timeline drawn", { start: started });
-      this.tell();
-    };
-    if (end <= this.from) {
-      show({ rows: [], more: 0, first_at: null });
-    } else if (this.live && this.data?.rows.length > FIRST_ROWS) {
-      show(await call("timeline.get", { ...wanted, limit: ROWS }, signal));
-    } else {
-      // The rows in sight first; those of a large fleet follow.
-      const first = await call("timeline.get", { ...wanted, limit: FIRST_ROWS }, signal);
-      show(first);
-      if (first.more) show(await call("timeline.get", { ...wanted, limit: ROWS }, signal));
+    let data = { rows: [], more: 0, first_at: null };
+    if (end > this.from) {
+      const [found, fleet] = await Promise.all([
+        call("timeline.get", { ...wanted, limit: ROWS }, signal), at && fleetAt(at, signal)]);
+      data = at ? { ...found, rows: asAt(found.rows, fleet) } : found;
     }
+    const started = performance.now();
+    this.data = data;
+    this.cut = at ? Date.parse(at) : null;
+    this.arrange();
+    this.layout();
+    performance.measure("timeline drawn", { start: started });
+    this.tell();
     return { title: "Timeline" };
   }
 
@@ -245,11 +238,6 @@ export class Timeline {
   barEnd(bar) {
     const end = bar.ended_at ? Date.parse(bar.ended_at) : Infinity;
     return this.cut !== null && end > this.cut ? Infinity : end;
-  }
-
-  /** The state of an agent; the rows tell that of now. */
-  state(row) {
-    return this.cut === null ? words(row.status) : null;
   }
 
   /** The state of a sortie at the moment that is shown. */
@@ -367,7 +355,7 @@ export class Timeline {
       s("line", { class: "rule", x1: 0, x2: this.width, y1: y + this.tall - 0.5, y2: y + this.tall - 0.5 }),
       s("text", { class: "row-name", x: 8, y: y + (this.narrow ? 13 : 16) }, line(row.led_by ? `↳ ${row.agent_id}` : row.agent_id, this.narrow ? 48 : 22)),
     ];
-    if (!this.narrow) nodes.push(s("text", { class: "row-sub", x: 8, y: y + 29 }, line([row.harness, this.state(row)].filter(Boolean).join(" · "), 26)));
+    if (!this.narrow) nodes.push(s("text", { class: "row-sub", x: 8, y: y + 29 }, line([row.harness, row.status && words(row.status)].filter(Boolean).join(" · "), 26)));
     const paths = new Map();
     let last = -Infinity;
     for (const thing of item.things) {
@@ -624,7 +612,7 @@ export class Timeline {
     const rows = this.items.filter((item) => !item.group).slice(0, 200).map((item) => ({
       key: item.row.agent_id,
       cells: [
-        [agentLink(item.row.agent_id), h("span", { class: "sub" }, this.state(item.row))],
+        [agentLink(item.row.agent_id), h("span", { class: "sub" }, item.row.status && words(item.row.status))],
         item.row.mission_id ? missionLink(item.row.mission_id, item.row.mission) : "–",
         item.row.machine_name ?? "–",
         list(this.choices(item).filter((thing) => thing.bar).map((thing) => [
@@ -637,6 +625,28 @@ export class Timeline {
       ? table("Timeline as a table", [["Agent"], ["Mission"], ["Machine"], ["Sorties"], ["What happened", "grow"]], rows)
       : empty("Nothing is in this span."));
   }
+}
+
+/** The fleet at a moment; empty where only its events are known. */
+async function fleetAt(time, signal) {
+  try {
+    return await call("fleet.at", { time }, signal);
+  } catch (error) {
+    if (error.kind === "invalid_state") return { agents: [] };
+    throw error;
+  }
+}
+
+/** The rows with what their agents were and worked in at a moment, those of a mission together. */
+function asAt(rows, fleet) {
+  const agents = new Map(fleet.agents.map((agent) => [agent.agent_id, agent]));
+  const groups = new Map();
+  for (const row of rows) {
+    const { status = null, mission_id = row.mission_id, mission = row.mission } = agents.get(row.agent_id) ?? {};
+    const key = `${row.machine ?? ""}/${mission_id ?? ""}`;
+    groups.set(key, [...(groups.get(key) ?? []), { ...row, status, mission_id, mission }]);
+  }
+  return [...groups.values()].flat();
 }
 
 const MOST = 40;
