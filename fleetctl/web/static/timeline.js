@@ -231,7 +231,7 @@ export class Timeline {
   thingsOf(row) {
     return [
       ...row.bars.map((bar) => ({ bar, start: Date.parse(bar.started_at), end: this.barEnd(bar) })),
-      ...row.marks.filter((mark) => mark.kind in KINDS).map((mark) => ({ mark, start: Date.parse(mark.at), end: Date.parse(mark.until) })),
+      ...row.marks.filter((mark) => mark.kind in KINDS).map((mark) => ({ mark, start: Date.parse(mark.at), end: Date.parse(mark.until ?? mark.at) })),
     ].sort((one, other) => one.start - other.start);
   }
 
@@ -531,7 +531,7 @@ export class Timeline {
   open(item, thing) {
     if (thing.bar) return go(href("mission", thing.bar.mission_id));
     const { mark } = thing;
-    if (mark.count === 1) return go(changed({ event: mark.seq }));
+    if (!mark.count) return go(changed({ event: mark.seq }));
     const apart = thing.end - thing.start;
     if (apart * 4 > SHORTEST && apart * 4 < (this.to - this.from) / 2) {
       const middle = (thing.start + thing.end) / 2;

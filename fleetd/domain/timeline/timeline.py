@@ -172,7 +172,7 @@ def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[
         known = newest.get((owner, kind))
         if known is None or known[0] != slot:
             newest[owner, kind] = (slot, place)
-            marks.append(TimelineMark(kind=kind, at=at, until=at, count=1, seq=seq))
+            marks.append(TimelineMark(kind=kind, at=at, seq=seq))
             continue
         first = marks[known[1]]
         marks[known[1]] = TimelineMark(

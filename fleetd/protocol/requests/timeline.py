@@ -47,17 +47,17 @@ class TimelineBar(Record, frozen=True, kw_only=True):
     ended_at: str | None
 
 
-class TimelineMark(Record, frozen=True, kw_only=True, gc=False):
-    """Events of one kind in one slot: the first was ``at``, the last at ``until``.
+class TimelineMark(Record, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Events of one kind in one slot: the first was ``at``, and ``seq`` is its number.
 
-    ``count`` says how many, and ``seq`` is the first one's.
+    Of several, ``count`` says how many, and the last was at ``until``; of one both are left out.
     """
 
     kind: MarkKind
     at: str
-    until: str
-    count: int
     seq: int
+    until: str | None = None
+    count: int = 1
 
 
 class TimelineRow(Record, frozen=True, kw_only=True):
