@@ -176,3 +176,43 @@ def test_one_agent_or_mission_is_shown_alone(open_page: Open, fleet: Fleet, proj
     expect(page.locator(".row-name").filter(has_text="bruno").first).to_be_visible()
     show(page, "#/timeline?agent=bruno")
     expect(page.locator(".row-name")).to_have_text(["bruno"])
+
+
+def test_all_rows_come_once_somebody_looks_below(
+    open_page: Open, fleet: Fleet, project: Path
+) -> None:
+    made = {"title": "Many", "project_dir": str(project)}
+    mission = fleet.call_raw("mission.create", made)["id"]
+    names = [f"agent-{number:02}" for number in range(60)]
+    for name in names:
+        asked = {"agent_id": name, "role": "specialist", "mission_id": mission}
+        fleet.call_raw("agent.register", asked)
+        fleet.call_raw(
+            "error.report",
+            {"agent_id": name, "kind": "exception", "name": "make", "message": "no rule"},
+        )
+    page = open_page("#/timeline")
+    expect(page.get_by_text("20 more agents below these.")).to_be_visible()
+    expect(page.get_by_role("application")).to_have_attribute(
+        "aria-label", re.compile("^Timeline of 60 agents,")
+    )
+    page.locator(".tl-scroll").evaluate("each => { each.scrollTop = each.scrollHeight }")
+    expect(page.get_by_text("more agents below")).to_have_count(0)
+    page.locator(".tl-scroll").evaluate("each => { each.scrollTop = each.scrollHeight }")
+    expect(page.locator(".row-name").last).to_have_text(names[-1])
+
+
+def test_the_table_has_all_rows(open_page: Open, fleet: Fleet, project: Path) -> None:
+    for number in range(50):
+        asked = {"agent_id": f"agent-{number:02}", "role": "specialist"}
+        fleet.call_raw("agent.register", asked)
+        error = {
+            "agent_id": f"agent-{number:02}",
+            "kind": "exception",
+            "name": "make",
+            "message": "no rule",
+        }
+        fleet.call_raw("error.report", error)
+    page = open_page("#/timeline")
+    page.get_by_text("The same as a table").click()
+    expect(page.locator(".alternative tbody tr")).to_have_count(50)

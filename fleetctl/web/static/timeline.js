@@ -15,6 +15,8 @@ const SHORTEST = MINUTE;
 const LONGEST = 7 * DAY;
 const SPANS = [[15 * MINUTE, "15 min"], [HOUR, "1 h"], [6 * HOUR, "6 h"], [DAY, "1 day"], [7 * DAY, "1 week"]];
 const FIRST_SPAN = HOUR;
+// So many rows are in sight at once, and so many are read once somebody looks below them.
+const FIRST_ROWS = 40;
 const ROWS = 500;
 const TICKS = [10 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY];
 
@@ -39,6 +41,7 @@ export class Timeline {
     this.reload = reload;
     this.hidden = new Set();
     this.data = null;
+    this.limit = FIRST_ROWS;
     this.items = [];
     this.selected = null;
     this.pointers = new Map();
@@ -75,7 +78,10 @@ export class Timeline {
     }, this.axis, this.scroller, this.tip);
     this.message = h("div", { class: "tl-message" });
     this.rest = h("p", { class: "hint" });
-    this.alternative = h("details", { class: "alternative", ontoggle: () => this.drawTable() },
+    this.alternative = h("details", { class: "alternative", ontoggle: () => {
+      this.drawTable();
+      this.lookBelow();
+    } },
       h("summary", {}, "The same as a table"), this.tableHost = h("div", {}));
     replace(main,
       h("div", { class: "view timeline" },
@@ -179,7 +185,7 @@ export class Timeline {
     let data = { rows: [], more: 0, first_at: null };
     if (end > this.from) {
       const [found, fleet] = await Promise.all([
-        call("timeline.get", { ...wanted, limit: ROWS }, signal), at && fleetAt(at, signal)]);
+        call("timeline.get", { ...wanted, limit: this.limit }, signal), at && fleetAt(at, signal)]);
       data = at ? { ...found, rows: asAt(found.rows, fleet) } : found;
     }
     const started = performance.now();
@@ -189,6 +195,8 @@ export class Timeline {
     this.layout();
     performance.measure("timeline drawn", { start: started });
     this.tell();
+    // Not within this load, which another one would end.
+    setTimeout(() => this.lookBelow());
     return { title: "Timeline" };
   }
 
@@ -253,9 +261,19 @@ export class Timeline {
         ? empty("Nothing happened in this span. Zoom out, move to another time",
           this.data.first_at ? `; the log begins at ${moment(Date.parse(this.data.first_at))}.` : ".")
         : empty("Nothing happened yet. Run ", code("fleetctl hooks install"), " and start an agent."));
-    replace(this.rest, this.data.more > 0 && `${plural(this.data.more, "more agent")} below these. Choose a mission or a shorter span.`);
-    this.chart.setAttribute("aria-label", `Timeline of ${plural(agents, "agent")}, ${span} to ${fullTime(Math.min(this.to, this.cut ?? now()))}`);
+    const more = this.data.more > 0 && `${plural(this.data.more, "more agent")} below these.`;
+    replace(this.rest, more && (this.limit < ROWS ? more : `${more} Choose a mission or a shorter span.`));
+    this.chart.setAttribute("aria-label", `Timeline of ${plural(agents + this.data.more, "agent")}, ${span} to ${fullTime(Math.min(this.to, this.cut ?? now()))}`);
     this.drawTable();
+  }
+
+  /** Read all rows once the end of those that are there comes into sight. */
+  lookBelow() {
+    const { scrollTop, clientHeight } = this.scroller;
+    const near = this.alternative.open || scrollTop + clientHeight > this.height - 5 * this.tall;
+    if (!near || this.limit === ROWS || !this.data?.more) return;
+    this.limit = ROWS;
+    this.reload();
   }
 
   // -- drawing --------------------------------------------------------------------------------
@@ -412,7 +430,10 @@ export class Timeline {
 
   listen() {
     const { chart, scroller } = this;
-    scroller.addEventListener("scroll", () => this.drawRows());
+    scroller.addEventListener("scroll", () => {
+      this.drawRows();
+      this.lookBelow();
+    });
     chart.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     chart.addEventListener("pointerdown", (event) => this.down(event));
     chart.addEventListener("pointermove", (event) => this.move(event));
