@@ -8,6 +8,7 @@ import trio
 from ..domain.events import streams
 from ..protocol.records import Event
 from ..protocol.requests.event import EventPage
+from ..store.api import Followers
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
@@ -20,11 +21,17 @@ class Bell:
     """Rings for everybody at once. Whoever takes a ticket before looking misses nothing."""
 
     def __init__(self) -> None:
+        self.followers = Followers()
         self._event = trio.Event()
 
     def ticket(self) -> trio.Event:
         """Return a ticket for the next ring: take it before you look, wait for it after."""
         return self._event
+
+    async def wait(self, ticket: trio.Event) -> None:
+        """Wait for the ring that a ticket is for."""
+        with self.followers.waiting():
+            await ticket.wait()
 
     def ring(self) -> None:
         """Wake everybody who holds a ticket."""
@@ -102,4 +109,4 @@ class ChangeFeed:
             page = await self._read_when_available(streams.tail, position, PAGE)
             if page.position > position:
                 return encoded(page)
-            await ticket.wait()
+            await self._bell.wait(ticket)

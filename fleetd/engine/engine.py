@@ -189,7 +189,14 @@ class Engine:
         root = loaded.config.checkpoints
         self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
         self.pulled = RecordFiles(root / PULLED)
-        self.store = open_store(loaded, self._apply_effects, self.bell.ring, inline=inline, vfs=vfs)
+        self.store = open_store(
+            loaded,
+            self._apply_effects,
+            self.bell.ring,
+            self.bell.followers,
+            inline=inline,
+            vfs=vfs,
+        )
         self.feed = ChangeFeed(self.read_when_available, self.bell)
         self.admission = Admission(self.store.availability, lambda: self.clock())
         self.outbox = Outbox(
@@ -327,7 +334,7 @@ class Engine:
             except StoreAway:
                 if self.closing:
                     raise
-                await ticket.wait()
+                await self.bell.wait(ticket)
 
     async def run_once(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
         """Do a piece of work that is no single transaction once per idempotency key.

@@ -1,5 +1,8 @@
 """What every store offers and raises: errors, its writer's load, whether it can be reached."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import msgspec
 import trio
 
@@ -87,6 +90,28 @@ class Away(msgspec.Struct, frozen=True):
             step=self.step,
             away_ms=for_ms,
         )
+
+
+class Followers:
+    """Who waits for commits: a store listens for those of other machines only meanwhile.
+
+    All of it is of the trio thread.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.on_arrival: Callable[[], None] = lambda: None
+        """What a store wants to have called when somebody begins to wait."""
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count somebody who waits inside."""
+        self.number += 1
+        self.on_arrival()
+        try:
+            yield
+        finally:
+            self.number -= 1
 
 
 class Availability:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..config import Loaded
 from ..domain.core.tx import Effect
-from .api import StoreRefused
+from .api import Followers, StoreRefused
 from .sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -16,14 +16,15 @@ def open_store(
     loaded: Loaded,
     on_commit: Callable[[list[Effect]], None],
     on_news: Callable[[], None],
+    followers: Followers,
     *,
     inline: bool = False,
     vfs: str | None = None,
 ) -> "SqliteStore | PostgresStore":
     """Open the store: the database file of this machine, or the server that several share.
 
-    ``on_news`` is called when another machine has committed something. Raises StoreRefused, which
-    says for a URL that is none where it comes from.
+    ``on_news`` is called when another machine has committed something, while ``followers`` wait for
+    it. Raises StoreRefused, which says for a URL that is none where it comes from.
     """
     config = loaded.config
     if not config.store:
@@ -33,7 +34,8 @@ def open_store(
     from .postgres.store import PostgresStore
 
     check_url(loaded)
-    return PostgresStore(config.store, config.database.parent, on_commit, on_news, inline=inline)
+    directory = config.database.parent
+    return PostgresStore(config.store, directory, on_commit, on_news, followers, inline=inline)
 
 
 def check_url(loaded: Loaded) -> None:

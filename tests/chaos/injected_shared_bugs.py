@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fleetd import __main__
-from fleetd.store.postgres import batch, connection, group_commit, server_clock
+from fleetd.store.postgres import (
+    batch,
+    commit_signal,
+    connection,
+    group_commit,
+    server_clock,
+)
 from tests.chaos.plant import plant
 
 MOMENT_S = 0.02
@@ -46,8 +52,10 @@ def no_lock() -> None:
 
 
 def no_notify() -> None:
-    """Commit without a word to other machines."""
-    plant(batch, "_RING", f"SELECT {batch.END}; COMMIT".encode())
+    """Commit without a word to other machines, and never look what they did."""
+    plant(commit_signal, "_NOTIFY", b"SELECT 1")
+    plant(commit_signal, "LOOK_S", 1_000)
+    plant(commit_signal, "HEARTBEAT_S", 1_000)
 
 
 def run_twice() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from fleetd.domain.core.tx import Effect, Ring, Tx
+from fleetd.store.api import Followers
 from fleetd.store.postgres.store import PostgresStore
 
 PATIENCE_S = 30
@@ -20,7 +21,8 @@ class Opened:
         self.effects: list[Effect] = []
         self.news = 0
         self._rung = trio.Event()
-        self.store = PostgresStore(url, directory, self.effects.extend, self._heard)
+        self.followers = Followers()
+        self.store = PostgresStore(url, directory, self.effects.extend, self._heard, self.followers)
 
     def _heard(self) -> None:
         self.news += 1
@@ -29,9 +31,15 @@ class Opened:
 
     async def hears(self, times: int) -> None:
         """Wait until the bell has rung so often."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(PATIENCE_S), self.followers.waiting():
             while self.news < times:
                 await self._rung.wait()
+
+    async def listens(self, *, listens: bool = True) -> None:
+        """Wait until the store listens for the commits of others, or does not."""
+        with trio.fail_after(PATIENCE_S):
+            while self.store._signal._listening is not listens:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.01)
 
     async def event(self, kind: str = "said") -> int:
         """Append an event, and return its number."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleetd.config import Config, Loaded, PathSettings
-from fleetd.store.api import StoreAway, StoreRefused
+from fleetd.store.api import Followers, StoreAway, StoreRefused
 from fleetd.store.open import open_store
 from fleetd.store.postgres.store import PostgresStore
 from tests.postgres.shared_stores import running
@@ -22,7 +22,7 @@ SECRET = "s3cr3t-Word"
 
 
 def opened(url: str, directory: Path) -> PostgresStore:
-    return PostgresStore(url, directory, lambda _: None, lambda: None, inline=True)
+    return PostgresStore(url, directory, lambda _: None, lambda: None, Followers(), inline=True)
 
 
 async def refusal(url: str, directory: Path) -> str:
@@ -229,14 +229,14 @@ async def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     places = PathSettings(database=str(tmp_path / "fleet.db"))
     config = Config(paths=places, store="postgresql:///fleet")
     with pytest.raises(StoreRefused, match=r"pip install '\.\[postgres\]'"):
-        open_store(Loaded(config, {}, tmp_path), lambda _: None, lambda: None)
+        open_store(Loaded(config, {}, tmp_path), lambda _: None, lambda: None, Followers())
 
 
 def test_a_url_that_is_none_says_where_it_was_set(tmp_path: Path) -> None:
     config = Config(paths=PathSettings(database=str(tmp_path / "fleet.db")), store="sqlite")
     origins = {"store": "environment FLEET_DATABASE_URL"}
     with pytest.raises(StoreRefused, match=r"It comes from the environment FLEET_DATABASE_URL\."):
-        open_store(Loaded(config, origins, tmp_path), lambda _: None, lambda: None)
+        open_store(Loaded(config, origins, tmp_path), lambda _: None, lambda: None, Followers())
 
 
 def store_seen(url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -261,7 +261,7 @@ async def _until_granted(engine: Engine, ticket: LockTicket) -> Lock:
         if turn.look_again_at is not None:
             nap = min(nap, max(0.001, (to_ms(turn.look_again_at) - engine.clock()) / 1000))
         with trio.move_on_after(nap):
-            await change.wait()
+            await engine.bell.wait(change)
 
 
 async def _report_timeout(

@@ -45,20 +45,18 @@ _QUEUE = (
     f" SET LOCAL lock_timeout = {TURN_MS}; SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}"
 )
 _COUNTED = f"{_QUEUE}; {LOCK}; SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
-# The channel is the schema's own, as the lock is.
-CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
 _PREPARED = f"""
     PREPARE take_turns AS {LOCK};
     PREPARE count_batch (text, bigint) AS {_COUNT};
-    PREPARE ring AS SELECT {END} AS reached, pg_notify({CHANNEL}, '')
+    PREPARE log_end AS SELECT {END} AS reached
 """.encode()
 _BEGIN = (
     f"{_QUEUE}; EXECUTE take_turns; SET LOCAL lock_timeout = {TABLE_MS};"
     f" SET LOCAL statement_timeout = {STATEMENT_MS}; EXECUTE count_batch ('%s', %d)"
 )
 _COMMIT = b"COMMIT"
-_RING = b"EXECUTE ring; COMMIT"
+_TELL_END = b"EXECUTE log_end; COMMIT"
 # Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
 _TURN_S = 0.25
 # Who had to wait for so long is one of many, and takes less.
@@ -151,22 +149,22 @@ def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
     return ends_connection(error) or is_read_only(error) or is_transient(error)
 
 
-def rings(done: list[tuple[Job, Any]]) -> bool:
-    """Whether anybody is to be woken by what was done."""
+def has_events(done: list[tuple[Job, Any]]) -> bool:
+    """Whether the log has gone on by what was done."""
     return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
 
 
-def commit(connection: ServerConnection, *, ring: bool) -> int:
-    """Commit, and ring every machine's bell; return how far the log has come, 0 if not asked.
+def commit(connection: ServerConnection, *, tell_end: bool) -> int:
+    """Commit; return how far the log has come, 0 if not asked.
 
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    results = connection.simple_query(_RING if ring else _COMMIT)
+    results = connection.simple_query(_TELL_END if tell_end else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
     if results[-1].command_status != b"COMMIT":
         raise psycopg.errors.TransactionRollback("the server rolled back")
-    return (_number(results[0]) or 0) if ring else 0
+    return (_number(results[0]) or 0) if tell_end else 0
 
 
 def counted(connection: ServerConnection, machine: str) -> int:

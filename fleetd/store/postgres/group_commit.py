@@ -134,7 +134,7 @@ class PostgresCommitter:
             connection.simple_query(b"ROLLBACK")
             return taken
         try:
-            if not self._commit(connection, number, ring=batch.rings(done)):
+            if not self._commit(connection, number, tell_end=batch.has_events(done)):
                 return 0
         except InDoubt as doubt:
             for job, _ in done:
@@ -145,10 +145,10 @@ class PostgresCommitter:
             job.succeed(value)
         return taken
 
-    def _commit(self, connection: ServerConnection, number: int, *, ring: bool) -> bool:
+    def _commit(self, connection: ServerConnection, number: int, *, tell_end: bool) -> bool:
         begun = time.perf_counter_ns()
         try:
-            end = batch.commit(connection, ring=ring)
+            end = batch.commit(connection, tell_end=tell_end)
         except psycopg.Error as error:
             if was_idle_too_long(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not

@@ -1,12 +1,9 @@
-"""Listens for the commits of other daemons, notices that the server is gone, and reconnects.
+"""Notices that the server is gone, and finds it again.
 
-Whoever may connect to the database may notify, and say what they like: a notification is a bell
-and no more. Connecting takes a thread, as it takes as long as a network likes.
+Connecting takes a thread, as it takes as long as a network likes.
 """
 
-import contextlib
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -17,56 +14,13 @@ import psycopg
 import trio
 
 from ..api import Availability, Away
-from .batch import CHANNEL
+from .commit_signal import CommitSignal
 from .connection import ServerConnection
 from .errors import ServerAway, ServerBehind, as_away
 from .server import PostgresServer
 
-_NAME = f"SELECT {CHANNEL}".encode()
-
-
-def listen(connection: ServerConnection, heard: Callable[[int], None]) -> None:
-    """Ask to be told of every commit, and by which process at the server.
-
-    ``heard`` is told what arrives while something else is asked.
-    """
-    row = connection.execute(_NAME).fetchone()
-    connection.add_notify_handler(lambda notice: heard(notice.pid))
-    connection.execute(f'LISTEN "{row[0] if row else ""}"'.encode())
-
-
-class NotificationListener:
-    """Waits for what the server says by itself on a connection that listens."""
-
-    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
-        self._connection = connection
-        self._heard = heard
-        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
-        # waiting for a number that means another file by then.
-        self._descriptor = os.dup(connection.fileno())
-
-    async def wait(self) -> None:
-        """Wait until something was said; raises psycopg.Error once the server is gone."""
-        await trio.lowlevel.wait_readable(self._descriptor)
-        pgconn = self._connection.pgconn
-        pgconn.consume_input()
-        while (notice := pgconn.notifies()) is not None:
-            self._heard(notice.be_pid)
-        if pgconn.status != psycopg.pq.ConnStatus.OK:
-            raise psycopg.OperationalError("the server closed the connection")
-
-    def close(self) -> None:
-        """Let go of the descriptor."""
-        with contextlib.suppress(OSError):
-            os.close(self._descriptor)
-
-
 T = TypeVar("T")
 log = logging.getLogger("fleetd")
-# The fleet's clock is looked at as often, and a server that went without a word is missed.
-HEARTBEAT_S = 10.0
-# How often the server is asked how far the log has come, while others commit.
-_FOLLOW_S = 0.25
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
@@ -76,18 +30,15 @@ async def on_abandonable_thread(work: Callable[[], T]) -> T:
 
 
 class Reconnector:
-    """Tells ``availability`` whether the server is there, and sees to it that it is again.
-
-    ``heard`` is called on the trio thread when anybody has committed.
-    """
+    """Tells ``availability`` whether the server is there, and sees to it that it is again."""
 
     def __init__(
-        self, availability: Availability, server: PostgresServer, heard: Callable[[], None]
+        self, availability: Availability, server: PostgresServer, signal: CommitSignal
     ) -> None:
         self._where = server.address
         self.availability = availability
         self._server = server
-        self._heard = heard
+        self._signal = signal
         self._attending: trio.CancelScope | None = None
         self._closed = threading.Event()
         self._handing = threading.Lock()
@@ -95,7 +46,6 @@ class Reconnector:
         """What a thread has connected and nobody has taken yet."""
         self._at_work = threading.Lock()
         self._left: ServerConnection | None = None
-        self._said = False
 
     def message(self, gone: ServerAway) -> str:
         """Return the sentence that names the server, the step and what was said."""
@@ -168,9 +118,11 @@ class Reconnector:
                 back()
                 log.warning("%s is back", self._where.name)
                 self.availability.regain()
-            self._heard()  # what was committed before we listened
-            await self._attend(connection)
+            self._signal.heard()  # of what was committed meanwhile
+            with trio.CancelScope() as self._attending:
+                await self._signal.attend(connection, partial(self._on_thread, connection))
         finally:
+            self._attending = None
             self._closing(connection)
 
     def _connect(self, bring: Callable[[], None] | None) -> ServerConnection:
@@ -179,7 +131,7 @@ class Reconnector:
             bring()  # the writer comes first: the schema may have to be made
         connection = self._server.open("listener")
         try:
-            listen(connection, self._overheard)
+            self._signal.take(connection)
             with self._handing:
                 if self._closed.is_set():
                     raise ServerAway("connecting", "fleetd stops")
@@ -192,42 +144,17 @@ class Reconnector:
             raise
         return connection
 
-    async def _attend(self, connection: ServerConnection) -> None:
-        ear = NotificationListener(connection, self._overheard)
-        beat, soon = trio.current_time() + HEARTBEAT_S, 0.0
-        rung = False
-        try:
-            with trio.CancelScope() as self._attending:
-                while True:
-                    await self._hear(ear, min(beat, soon) if rung else beat, soon)
-                    soon = trio.current_time() + _FOLLOW_S
-                    due = trio.current_time() >= beat
-                    ask = self._server.beat if due else self._server.lost_commits.follow
-                    await on_abandonable_thread(partial(self._look, connection, ask))
-                    if due:
-                        beat = trio.current_time() + HEARTBEAT_S
-                    rung = self._pass_on()
-        finally:
-            self._attending = None
-            ear.close()
+    async def _on_thread(
+        self, connection: ServerConnection, work: Callable[[ServerConnection], T]
+    ) -> T:
+        return await on_abandonable_thread(partial(self._work, connection, work))
 
-    async def _hear(self, ear: NotificationListener, until: float, soon: float) -> None:
-        """Ring for what others commit until it is time to look at the server.
-
-        That is soon once anybody has committed: what is read then must not be unknown here when a
-        server without it takes the place of this one.
-        """
-        with trio.CancelScope(deadline=until) as scope:
-            while True:
-                await ear.wait()
-                if self._pass_on():
-                    scope.deadline = min(scope.deadline, max(soon, trio.current_time()))
-
-    def _look(self, connection: ServerConnection, ask: Callable[[ServerConnection], None]) -> None:
+    def _work(self, connection: ServerConnection, work: Callable[[ServerConnection], T]) -> T:
         try:
             with self._at_work:
-                if self._left is not connection:
-                    ask(connection)
+                if self._left is connection:
+                    raise ServerAway("working", "fleetd stops")
+                return work(connection)
         finally:
             if self._left is connection:
                 connection.close()
@@ -238,17 +165,6 @@ class Reconnector:
         if self._at_work.acquire(blocking=False):
             connection.close()
             self._at_work.release()
-
-    def _overheard(self, pid: int) -> None:
-        """Note that others committed, on whatever thread; our writer has rung the bell itself."""
-        if pid != self._server.writer_pid:
-            self._said = True
-
-    def _pass_on(self) -> bool:
-        said, self._said = self._said, False
-        if said:
-            self._heard()
-        return said
 
 
 def _pauses() -> Iterator[float]:

@@ -100,8 +100,6 @@ class PostgresServer:
         self.schema = 0
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
-        self.writer_pid = 0
-        """The process at the server that works for our writer."""
         self.size = 0
         """The bytes of the database, as they were at the last look."""
 
@@ -127,7 +125,6 @@ class PostgresServer:
             with connection.without_timeout(_MIGRATION_S):
                 self.schema = migrate(connection, self.address.name)
             batch.prepare(connection)
-            self.writer_pid = connection.info.backend_pid
             self.size = checks.size_of(connection)
             self.version = shown_version(connection)
             self.address.name = name_of(connection)
@@ -137,13 +134,14 @@ class PostgresServer:
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
         self.lost_commits.look(connection, acts=purpose != "aside")
 
-    def beat(self, connection: ServerConnection) -> None:
-        """Look whether the server is there, what time it is there, and how far it has come.
+    def beat(self, connection: ServerConnection) -> bool:
+        """Look whether the server is there, what time it is there, and whether the log went on.
 
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
         self.clock.ask(connection)
-        self.lost_commits.follow(connection)
+        gone_on = self.lost_commits.follow(connection)
         self.size = checks.size_of(connection)
         if (found := version_of(connection)) != self.schema:
             raise ServerAway("reading", wrong_schema(found, self.schema), final=True)
+        return gone_on

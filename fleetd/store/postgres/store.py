@@ -1,6 +1,6 @@
 """The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
 
-Two connections work, a writer's and a reader's; a third one listens for the commits of others.
+Two connections work, a writer's and a reader's; a third one tells others of commits, and hears.
 """
 
 import logging
@@ -14,14 +14,15 @@ import psycopg
 import trio
 
 from ...domain.core.text import without_nul
-from ...domain.core.tx import Effect, Tx
+from ...domain.core.tx import Effect, Ring, Tx
 from ...host.clock import Uptime, wall_clock
 from ...protocol.errors import Unavailable
 from ...protocol.requests.system import Check
-from ..api import Availability, CopyRefused, Load, LostCommits, StoreRefused
+from ..api import Availability, CopyRefused, Followers, Load, LostCommits, StoreRefused
 from ..machine_identity import DaemonInstance, machine_id
 from ..worker_thread import Job, WorkerThread, pass_on_effects
 from . import checks
+from .commit_signal import CommitSignal
 from .connection import ServerConnection
 from .errors import ServerAway, translate
 from .group_commit import PostgresCommitter, PostgresReader
@@ -36,9 +37,9 @@ class PostgresStore:
     """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread, as a rule after those who waited have gone on; ``on_news`` is called there after each
-    commit of anybody. A server that is away is no failure of the store: ``availability`` tells of
-    it, and who comes meanwhile is refused at once.
+    thread, as a rule after those who waited have gone on; ``on_news`` is called there after commits
+    of other machines, as long as ``followers`` wait for them. A server that is away is no failure
+    of the store: ``availability`` tells of it, and who comes meanwhile is refused at once.
     """
 
     kind: Literal["postgresql"] = "postgresql"
@@ -52,6 +53,7 @@ class PostgresStore:
         directory: Path,
         on_commit: Callable[[list[Effect]], None],
         on_news: Callable[[], None],
+        followers: Followers,
         *,
         inline: bool = False,
     ) -> None:
@@ -72,11 +74,13 @@ class PostgresStore:
         self._reads = PostgresReader(self._slots[1], server.address)
         write = partial(self._work, self._committer.run)
         read = partial(self._work, self._reads.run)
+        self._on_commit = on_commit
         self._writer = WorkerThread(
-            "writer", write, partial(pass_on_effects, on_commit), inline=inline
+            "writer", write, partial(pass_on_effects, self._committed), inline=inline
         )
         self._reader = WorkerThread("reader", read, lambda _: None, inline=inline)
-        self._reconnector = Reconnector(self.availability, server, on_news)
+        self._signal = CommitSignal(server, on_news, followers)
+        self._reconnector = Reconnector(self.availability, server, self._signal)
         # What will not mend itself is refused, the rest is tried again later.
         try:
             self._connect()
@@ -102,6 +106,11 @@ class PostgresStore:
         """Hear of other machines' commits, and find the server again, until cancelled."""
         if not self._inline:
             await self._reconnector.run(self._connect, self._resume)
+
+    def _committed(self, effects: list[Effect]) -> None:
+        self._on_commit(effects)
+        if any(isinstance(effect, Ring) for effect in effects):
+            self._signal.committed()
 
     def _resume(self) -> None:
         self._gone = None
@@ -133,6 +142,7 @@ class PostgresStore:
     async def read(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         self._refuse_while_away()
+        self._signal.was_read()
         return await self._reader.submit(rule)
 
     def _refuse_while_away(self) -> None:

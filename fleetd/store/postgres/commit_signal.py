@@ -1,0 +1,205 @@
+"""Commit signal: tells other daemons of this one's commits, and hears of theirs.
+
+A commit tells nobody by itself. A NOTIFY within the transaction lets the whole server commit one at
+a time, each with its sync to disk, and wakes every listener of the database. So a daemon tells of
+its commits afterwards, a few times a second, and listens only while somebody follows. Whoever was
+not told, because a daemon was killed in between, finds out by looking at the log.
+
+Whoever may connect to the database may notify, and say what they like: a notification is a bell
+and no more.
+"""
+
+import contextlib
+import math
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import psycopg
+import trio
+
+from ..api import Followers
+from .connection import ServerConnection
+from .server import PostgresServer
+
+# The channel is the schema's own, as the lock of the writers is.
+CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
+_NAME = f"SELECT {CHANNEL}"
+_NOTIFY = f"SELECT pg_notify({CHANNEL}, '')".encode()
+_UNLISTEN = b"UNLISTEN *"
+# The fleet's clock is looked at as often, and a server that went without a word is missed.
+HEARTBEAT_S = 10.0
+# How often others are told of our commits at most.
+NOTIFY_S = 0.05
+# How often the log's end is asked for, while others tell of commits.
+_FOLLOW_S = 0.25
+# The same while nobody tells of any, and somebody follows or reads here.
+LOOK_S = 1.0
+
+OnThread = Callable[[Callable[[ServerConnection], bool]], Awaitable[bool]]
+
+
+class NotificationListener:
+    """Waits for what the server says by itself on a connection that listens."""
+
+    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
+        self._connection = connection
+        self._heard = heard
+        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
+        # waiting for a number that means another file by then.
+        self._descriptor = os.dup(connection.fileno())
+
+    async def wait(self) -> None:
+        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+        pgconn = self._connection.pgconn
+        pgconn.consume_input()
+        while (notice := pgconn.notifies()) is not None:
+            self._heard(notice.be_pid)
+        if pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+class CommitSignal:
+    """Tells, hears and looks on one connection; ``heard`` is called when others have committed.
+
+    But for ``take``, all of it is of the trio thread.
+    """
+
+    def __init__(
+        self, server: PostgresServer, heard: Callable[[], None], followers: Followers
+    ) -> None:
+        self.heard = heard
+        self._server = server
+        self._followers = followers
+        followers.on_arrival = self._arrived
+        self._hearing: trio.CancelScope | None = None
+        self._listen = b""
+        self._pid = 0
+        self._listening = False
+        self._followed = False
+        """Whether anybody has begun to follow since the last heartbeat."""
+        self._said = False
+        self._untold = False
+        """Whether others are to be told of a commit."""
+        self._notify_at = self._beat_at = self._looked_at = 0.0
+        self._look_at = math.inf
+
+    def take(self, connection: ServerConnection) -> None:
+        """Make a connection ready, on whatever thread; raises psycopg.Error."""
+        row = connection.execute(_NAME).fetchone()
+        self._listen = f'LISTEN "{row[0] if row else ""}"'.encode()
+        self._pid = connection.info.backend_pid
+        # What arrives while something else is asked.
+        connection.add_notify_handler(lambda notice: self._overheard(notice.pid))
+
+    def committed(self) -> None:
+        """Tell other machines soon that this one has committed."""
+        self._untold = True
+        self._wake()
+
+    def was_read(self) -> None:
+        """Look soon how far the log has come.
+
+        What is read must not be unknown here when a server without it takes the place of this one.
+        """
+        if self._look_at == math.inf:
+            self._look_at = trio.current_time() + LOOK_S
+            self._wake()
+
+    def _arrived(self) -> None:
+        self._followed = True
+        if not self._listening:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+
+    async def attend(self, connection: ServerConnection, on_thread: OnThread) -> None:
+        """Tell, hear and look until cancelled; raises psycopg.Error once the server is gone."""
+        ear = NotificationListener(connection, self._overheard)
+        begun = trio.current_time()
+        self._beat_at, self._look_at = begun + HEARTBEAT_S, begun + LOOK_S
+        self._listening, self._untold = False, True  # of what was committed without a connection
+        try:
+            while True:
+                await self._hear(ear)
+                await self._act(on_thread)
+        finally:
+            ear.close()
+
+    async def _hear(self, ear: NotificationListener) -> None:
+        """Pass on what others say until there is something to do."""
+        while True:
+            with trio.CancelScope(deadline=self._due_at()) as self._hearing:
+                await ear.wait()
+            self._hearing = None
+            if self._pass_on():
+                self._look_at = min(self._look_at, self._looked_at + _FOLLOW_S)
+            if self._due_at() <= trio.current_time():
+                return
+
+    def _due_at(self) -> float:
+        if self._followers.number and not self._listening:
+            return -math.inf
+        due = min(self._beat_at, self._look_at)
+        return min(due, self._notify_at) if self._untold else due
+
+    async def _act(self, on_thread: OnThread) -> None:
+        """Do what is due, in one visit to a thread."""
+        now = trio.current_time()
+        notify, beat = self._untold and now >= self._notify_at, now >= self._beat_at
+        look = beat or now >= self._look_at
+        listen = self._listens(beat=beat)
+        if notify:
+            self._untold = False
+            self._notify_at = now + NOTIFY_S
+        statements = [_NOTIFY] if notify else []
+        if listen != self._listening:
+            statements.append(self._listen if listen else _UNLISTEN)
+        gone_on = await on_thread(partial(self._ask, statements, beat=beat, look=look))
+        now = trio.current_time()
+        if beat:
+            self._beat_at = now + HEARTBEAT_S
+        if look:
+            self._looked_at = now
+            self._look_at = now + LOOK_S if listen else math.inf
+        # What was committed before we listened was told to others.
+        if (gone_on or listen > self._listening) and self._followers.number:
+            self._said = True
+        self._listening = listen
+        self._pass_on()
+
+    def _listens(self, *, beat: bool) -> bool:
+        """Whether to listen from now on: as long as anybody has followed since two heartbeats."""
+        if not beat:
+            return self._listening or self._followers.number > 0
+        followed, self._followed = self._followed, False
+        return followed or self._followers.number > 0
+
+    def _ask(
+        self, statements: list[bytes], connection: ServerConnection, *, beat: bool, look: bool
+    ) -> bool:
+        """Ask the server, on a thread; whether the log has gone on."""
+        if statements:
+            connection.simple_query(b"; ".join(statements))
+        if beat:
+            return self._server.beat(connection)
+        return look and self._server.lost_commits.follow(connection)
+
+    def _overheard(self, pid: int) -> None:
+        """Note that others have committed, on whatever thread; one hears oneself too."""
+        if pid != self._pid:
+            self._said = True
+
+    def _pass_on(self) -> bool:
+        said, self._said = self._said, False
+        if said:
+            self.heard()
+        return said
