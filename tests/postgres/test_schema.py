@@ -103,8 +103,13 @@ def found(connection: Any, where: str, question: str) -> dict[str, dict[str, Any
 def test_tables_columns_constraints_and_indices_are_the_same(
     connection: Any, question: str
 ) -> None:
-    ours = found(connection, "ours", question)
-    assert ours == found(connection, "expected", question)
+    ours, expected = (found(connection, schema, question) for schema in ("ours", "expected"))
+    if question is INDEXES:
+        # Without what changes with each event: there an update of it would write all indices.
+        name = "missions.idx_missions_status"
+        assert "(status, silent)" in ours[name].pop("definition")
+        assert "(status, silent, active_awake_ms)" in expected[name].pop("definition")
+    assert ours == expected
     assert any(thing.startswith("missions.") for thing in ours)
 
 

@@ -43,8 +43,9 @@ def note_outside(
     for path, tree in found:
         tx.run(
             "INSERT INTO outside_edits (agent_id, path, worktree, began_in, at, told)"
-            " SELECT id, :path, :tree, :began, :now, EXISTS (SELECT 1 FROM outside_edits o"
-            " WHERE o.agent_id = :agent AND o.worktree = :tree) FROM agents WHERE id = :agent"
+            " SELECT id, :path, :tree, :began, :now, CASE WHEN EXISTS (SELECT 1"
+            " FROM outside_edits o WHERE o.agent_id = :agent AND o.worktree = :tree)"
+            " THEN 1 ELSE 0 END FROM agents WHERE id = :agent"
             " ON CONFLICT (agent_id, path) DO UPDATE SET at = excluded.at",
             agent=agent_id,
             path=path,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -148,6 +149,8 @@ _PART = re.compile(
     r"|%",
     re.IGNORECASE | re.DOTALL,
 )
+# Rows of one message, of which a transaction may have several.
+_ROWS_AT_ONCE = 200
 # A rehearsal's: psycopg would forget all that is prepared when it sees one rolled back.
 _FRAMES = ("SAVEPOINT", "ROLLBACK", "RELEASE")
 
@@ -172,6 +175,14 @@ class _Text(StrDumper):
         return super().dump(obj.replace(NUL, SIGN_OF_NUL) if NUL in obj else obj)
 
 
+class _Integer(Int8Dumper):
+    """A number; in a literal, a cast binds closer than the sign."""
+
+    def quote(self, obj: int) -> Buffer:
+        """Return its digits."""
+        return str(obj).encode() if obj >= 0 else f"({obj})".encode()
+
+
 class _Truth(Dumper):
     """A truth value, which is 0 or 1 in every column."""
 
@@ -179,6 +190,10 @@ class _Truth(Dumper):
 
     def dump(self, obj: bool) -> Buffer | None:
         """Return its digit."""
+        return b"1" if obj else b"0"
+
+    def quote(self, obj: bool) -> Buffer:
+        """Return its digit: it is a number in a literal, too."""
         return b"1" if obj else b"0"
 
 
@@ -195,7 +210,7 @@ def adapt(connection: psycopg.Connection[Any]) -> None:
     """Have a connection pass values as the rules know them."""
     adapters = connection.adapters
     adapters.register_dumper(str, _Text)
-    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(int, _Integer)
     adapters.register_dumper(bool, _Truth)
     adapters.register_dumper(float, FloatDumper)
     adapters.register_loader("numeric", _Number)
@@ -208,6 +223,7 @@ class PostgresExecutor:
         self._connection = connection
         self._dicts = connection.cursor(row_factory=dict_row)
         self._tuples = connection.cursor(row_factory=tuple_row)
+        self._literals = psycopg.ClientCursor(connection)
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
@@ -233,8 +249,15 @@ class PostgresExecutor:
         return self._tuples.fetchall() if self._tuples.description else []
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
-        """Run a statement once for each set of parameters, without waiting for each answer."""
-        self._tuples.executemany(translated(sql), list(params))
+        """Run a statement once for each set of parameters, several in one message.
+
+        Not in a pipeline, as psycopg's cursors would: one of which a half arrives keeps the fleet's
+        turn, and no timeout of the server ends it.
+        """
+        rows, statement = iter(params), translated(sql)
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
+            texts = [self._literals.mogrify(statement, each).encode() for each in some]
+            self._connection.simple_query(b"; ".join(texts))
 
 
 CONNECT_S = 5
@@ -249,14 +272,20 @@ _OWN = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10 * _SECOND,
 }
-# Each is shorter than the next: a client that idles in the middle of a transaction lets go before
-# those who wait for him give up, the server gives up a statement before we hang up on it. The wait
-# for the fleet's turn has limits of its own (see batch.py).
+# The server's end of the connection notices as soon as ours that the network has gone: its own
+# default is two hours, and a machine that goes in the middle of a message may have the turn.
+# Of the others each is shorter than the next: a client that idles in the middle of a transaction
+# lets go before those who wait for him give up, the server gives up a statement before we hang up
+# on it. The wait for the fleet's turn has limits of its own (see batch.py).
 _SETTINGS = f"""
     SET idle_in_transaction_session_timeout = {4 * _SECOND};
     SET lock_timeout = {TABLE_MS};
     SET statement_timeout = {STATEMENT_MS};
     SET jit = off;
+    SET tcp_keepalives_idle = {_OWN["keepalives_idle"]};
+    SET tcp_keepalives_interval = {_OWN["keepalives_interval"]};
+    SET tcp_keepalives_count = {_OWN["keepalives_count"]};
+    SET tcp_user_timeout = {_OWN["tcp_user_timeout"]};
     SET standard_conforming_strings = on;
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off';

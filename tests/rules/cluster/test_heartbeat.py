@@ -186,6 +186,7 @@ async def test_processes_are_looked_at_again_when_the_store_is_back(machines, mo
     ]
 
 
+@pytest.mark.sqlite_only("there each daemon has a nonce, which tells them apart")
 async def test_computers_of_one_home_directory_do_not_pass_for_one_machine(
     tmp_path, machines, monkeypatch
 ):
