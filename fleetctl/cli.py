@@ -77,6 +77,7 @@ GROUPS = {
     "administration": {
         "config": "show the settings in force and their sources",
         "metrics": "print metrics for Prometheus",
+        "machines": "list the machines that share a store, and forget one",
         "migrate": "move the store between SQLite and PostgreSQL",
         "completions": "print or install completions for bash or zsh",
         "uninstall": "remove fleetd's service, hooks and servers",

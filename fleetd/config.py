@@ -102,6 +102,8 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     """Directories, as real paths, of which nothing is recorded."""
     store: str = ""
     """A PostgreSQL URL, for a store that several machines share; empty for one of our own."""
+    machine_name: Annotated[str, Meta(max_length=64, pattern=r"^[\w.@-]*$")] = ""
+    """What this machine is called in a shared store; empty for the name of the computer."""
     # False: that a prompt was submitted is recorded, and nothing of what it said.
     keep_prompts: bool = True
     projects: dict[str, list[str]] = {}

@@ -54,9 +54,11 @@ SHORT = {
 def exchanges() -> dict[str, tuple[str, Any]]:
     """Return the first request line of each method, and the reply to it; errors beside them.
 
-    What was refused stands under the kind of its error.
+    What was refused stands under the kind of its error, and under its method if no other request
+    of that was answered: some want a store that several machines share.
     """
     found: dict[str, tuple[str, Any]] = {}
+    refused: dict[str, tuple[str, Any]] = {}
     with _daemon() as (home, wire):
         known: dict[str, Any] = {"home": str(home), "project": str(home / "project")}
         plain = _Plain(home)
@@ -73,7 +75,9 @@ def exchanges() -> dict[str, tuple[str, Any]]:
             key = reply["error"]["data"]["kind"] if "error" in reply else method
             line = plain.line(json.dumps(request, ensure_ascii=False))
             found.setdefault(key, (line, plain.of(reply)))
-    return found
+            if "error" in reply:
+                refused.setdefault(method, (line, plain.of(reply)))
+    return refused | found
 
 
 def _settle(wire: Any) -> None:

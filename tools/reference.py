@@ -27,6 +27,7 @@ NOUNS = {
     "agent": "Agents",
     "attention": "What agents do and need",
     "session": "Sessions",
+    "machine": "Machines",
     "lock": "Locks",
     "commit": "Commits of Git",
     "message": "Messages",

@@ -235,4 +235,5 @@ STEPS: tuple[Step, ...] = (
     ("system.forget", {"project_dir": "{project}", "dry_run": True}),
     ("system.metrics", {}),
     ("rpc.discover", {}),
+    ("machine.forget", {"machine_id": "0f3a5c7e9b1d2468"}),
 )

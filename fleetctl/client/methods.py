@@ -45,6 +45,7 @@ METHODS = {
     "session.list": ("SessionList", False, False),
     "attention.list": ("AttentionList", False, False),
     "attention.conflicts": ("AttentionConflicts", False, False),
+    "machine.forget": ("MachineForget", True, False),
     "lock.acquire": ("LockAcquire", True, False),
     "lock.renew": ("LockRenew", True, False),
     "lock.release": ("LockRelease", True, False),
@@ -111,20 +112,20 @@ CheckpointDifference CheckpointPage CheckpointSummary CommandOutcome CommitVerdi
 Compared ConflictEdit ConflictPage ConnectionFigures ContextDigest Counts CurrentAgent
 CurrentMission CursorGap CursorPosition DeclaredCompliance DeclaredContext DeclaredDigest
 DeclaredHints DeclaredOutcome DeclaredStep Deleted Delivery Detection Doing EditConflict
-ErrorCheckpoint Event EventPage FieldChange Finding Findings FleetMoment Forgotten ForgottenMission
-ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEvent Hello HookReply HookStatus
-Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference MessagePage
-MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionAtMoment MissionBudget
-MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note NotePage
-OpenRpc OthersFile OutsideEdit Paths PendingMessage Place PlaceNow PlanStep ProgressNotification
-Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query Record Recovery
-RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats Registration Report
-ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted ReportOpen ReportPrompt
-ReportSortie Request RestoreResult Restored ResumeHints RunningWork SearchHit SearchMark SearchPage
-SelectedMission Session SessionPage Setting Settings Snapshot SnapshotContent SnapshotDocument
-SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage SortieState SourceDetail SpoolStatus
-Status StepState StoreStatus Subscription TableCheck Timeline TimelineBar TimelineMark TimelineRow
-Timing TodoCompliance TranscriptReading UnknownName UnknownUsage Unsubscribed UsageGroup UsageReport
-Validity WorkNote WriterFigures
+ErrorCheckpoint Event EventPage FieldChange Finding Findings FleetMoment Forgotten ForgottenMachine
+ForgottenMission ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEvent Hello HookReply
+HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference
+MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionAtMoment
+MissionBudget MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note
+NotePage OpenRpc OthersFile OutsideEdit Paths PendingMessage Place PlaceNow PlanStep
+ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
+Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats
+Registration Report ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted
+ReportOpen ReportPrompt ReportSortie Request RestoreResult Restored ResumeHints RunningWork
+SearchHit SearchMark SearchPage SelectedMission Session SessionPage Setting Settings Snapshot
+SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage
+SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck Timeline
+TimelineBar TimelineMark TimelineRow Timing TodoCompliance TranscriptReading UnknownName
+UnknownUsage Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

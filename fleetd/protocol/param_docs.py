@@ -27,6 +27,7 @@ _EVERYWHERE = {
     "last_action": "the last thing that the agent did",
     "limit": "the largest number of items to return",
     "lock_id": "the lock",
+    "machine_id": "the machine; `system.status` lists them",
     "max_chars": "the longest briefing, in characters; the daemon's setting by default",
     "message_id": "the message",
     "metadata": "an object of the caller's own, kept unchanged",

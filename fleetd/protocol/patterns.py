@@ -67,6 +67,7 @@ NoteOrigin = Literal["person", "agent", "fact"]
 # What a search finds: mail, notes, and what events tell of.
 SearchKind = Literal["event", "mail", "note", "prompt", "answer", "command", "file"]
 StoreKind = Literal["sqlite", "postgresql"]
+MACHINE_ID = r"^[0-9a-f]{16}$"
 MachineStatus = Literal["here", "left", "lost"]
 LockStatus = Literal["active", "released", "expired", "forced"]
 LockMode = Literal["exclusive", "shared"]

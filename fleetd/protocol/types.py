@@ -10,6 +10,7 @@ from .patterns import (
     AGENT_ID,
     CLEAN_PATH,
     EVENT_TYPE,
+    MACHINE_ID,
     RECORD_ID,
     RUN_ID,
     SNAPSHOT_ID,
@@ -28,6 +29,7 @@ PATTERN_MEANINGS = {
     RUN_ID: "the id of a run: 1-64 letters, digits or . _ - that begin neither with a dot nor with "
     "msn-",
     SNAPSHOT_ID: "the id of a snapshot such as cp_20260105T120000000Z_42",
+    MACHINE_ID: "the id of a machine, of 16 hex digits",
     TIMESTAMP: "a time in UTC such as 2026-01-05T12:00:00.000Z",
 }
 
@@ -43,6 +45,7 @@ HandoffId = RecordId
 AgentId = Annotated[str, Meta(pattern=AGENT_ID, examples=["specialist-1"])]
 RunId = Annotated[str, Meta(pattern=RUN_ID, examples=["777e68b4-1ad1-4f6c-9d81-64d0cae95a84"])]
 SnapshotId = Annotated[str, Meta(pattern=SNAPSHOT_ID, examples=["cp_20260105T120000000Z_42"])]
+MachineId = Annotated[str, Meta(pattern=MACHINE_ID, examples=["0f3a5c7e9b1d2468"])]
 Stream = Annotated[str, Meta(pattern=STREAM, examples=["mission:msn-1a2b3c4d"])]
 Timestamp = Annotated[str, Meta(pattern=TIMESTAMP, examples=["2026-01-05T12:00:00.000Z"])]
 EventType = Annotated[str, Meta(pattern=EVENT_TYPE, examples=["file_modified"])]

@@ -90,3 +90,30 @@ def test_a_lock_on_a_file_of_one_machine_says_on_which(home, done, shared):
 
     assert lines[1].endswith(" /srv/a.py on laptop")
     assert lines[2].endswith(" project:git.example/Widget:b.py")
+
+
+def test_the_machines_are_listed_and_one_is_forgotten(done, shared):
+    head, first, second = done("machines", "list").out.splitlines()
+    assert head.split()[:4] == ["MACHINE", "ID", "STATE", "AGENTS"]
+    assert first.split()[:4] == ["build-1", HERE, "here", "1"]
+    assert second.split()[:4] == ["laptop", THERE, "left", "1"]
+    assert [each["machine_id"] for each in done("machines", "list", "--json").json] == [HERE, THERE]
+
+    out = done("machines", "forget", "laptop", "--yes").out
+    assert out.splitlines() == ["Forgotten: laptop", "1 agent lost: spec-2"]
+    assert "laptop" not in done("machines", "list").out
+    assert done("agent", "show", "spec-2", "--json").json["status"] == "lost"
+
+
+def test_a_machine_at_work_or_unknown_is_not_forgotten(run, shared):
+    refused = run("machines", "forget", HERE, "--yes")
+    assert refused.status != 0
+    assert "Machine build-1 is at work" in refused.err
+    refused = run("machines", "forget", "nobody", "--yes")
+    assert refused.status != 0
+    assert "Machine not found: nobody" in refused.err
+    assert "fleetctl machines list" in refused.err
+
+
+def test_a_machine_by_itself_lists_none(done, daemon):
+    assert done("machines", "list").out == "This store belongs to this machine alone.\n"

@@ -8,8 +8,10 @@ work when their machine is back live on.
 from collections.abc import Sequence
 
 from ...protocol.display import duration
+from ...protocol.errors import InvalidState, NotFound
 from ...protocol.events import AgentReturned
 from ...protocol.requests.checkpoint import ErrorReport
+from ...protocol.requests.machine import ForgottenMachine, MachineForget
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.on_error import take_error_checkpoint
 from ..cluster.membership import stranded_agents, unheard_for
@@ -19,6 +21,7 @@ from ..core.event_log import emit
 from ..core.history import agent_changed, locks_change
 from ..core.mappers import lock_of
 from ..core.observers import agent_process_ended
+from ..core.registry import method
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.needs import UNFINISHED, Need, set_need
@@ -163,14 +166,59 @@ def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
         return False
     where = (one["machine"], one["mission_id"])
     rows = [row for row in stranded_agents(tx, ctx) if (row["machine"], row["mission_id"]) == where]
-    reason = f"machine {one['machine_name']} {unheard_for(ctx, one)}"
+    _lose_together(tx, ctx, rows, f"machine {one['machine_name']} {unheard_for(ctx, one)}")
+    return True
+
+
+@method(MachineForget)
+def forget_machine(tx: Tx, ctx: Context, request: MachineForget) -> ForgottenMachine:
+    """Forget a machine that left or is lost; its agents are lost, mission by mission."""
+    machine = tx.one("SELECT * FROM machines WHERE id = :id", id=request.machine_id)
+    if machine is None:
+        raise NotFound(
+            f"Machine not found: {request.machine_id}",
+            hint="fleetctl machines list shows the machines of a shared store.",
+            noun="machine",
+            id=request.machine_id,
+        )
+    if machine["id"] == ctx.machine:
+        raise InvalidState(
+            f"{machine['name']} is this machine; it cannot forget itself.",
+            hint="Stop fleetd here (fleetctl daemon stop), and forget it on another machine.",
+        )
+    if machine["status"] == "here":
+        silent = duration(ctx.awake_ms - machine["heard_awake_ms"])
+        raise InvalidState(
+            f"Machine {machine['name']} is at work: its last heartbeat was {silent} ago.",
+            hint="Stop fleetd there (fleetctl daemon stop), or wait until the machine is lost: 60 s"
+            " without a heartbeat.",
+            status=machine["status"],
+        )
+    rows = tx.all(
+        f"SELECT * FROM agents WHERE machine = :id AND status IN {LIVING} ORDER BY id",
+        id=machine["id"],
+    )
+    by_mission: dict[str | None, list[Row]] = {}
+    for row in rows:
+        by_mission.setdefault(row["mission_id"], []).append(row)
+    for together in by_mission.values():
+        _lose_together(tx, ctx, together, f"machine {machine['name']} was forgotten")
+    tx.run("DELETE FROM lock_waits WHERE machine = :id", id=machine["id"])
+    tx.run("DELETE FROM machines WHERE id = :id", id=machine["id"])
+    tx.after_commit(LogLine("WARNING", f"Machine {machine['name']} was forgotten"))
+    return ForgottenMachine(
+        machine_id=machine["id"], name=machine["name"], lost_agents=[row["id"] for row in rows]
+    )
+
+
+def _lose_together(tx: Tx, ctx: Context, rows: list[Row], reason: str) -> None:
+    """Lose the agents of a mission that were on one machine, and keep its state once."""
     for row in rows:
         if row["pid"] is not None:
             _orphan_locks(tx, ctx, row["id"])
         mark_lost(tx, ctx, row, reason)
     if at_work := [row for row in rows if row["status"] == "active"]:
         error_checkpoint(tx, ctx, at_work[0], reason, also=at_work[1:])
-    return True
 
 
 def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:

@@ -141,6 +141,8 @@ def machine_label(machine_id: str, name: str | None) -> str:
 
     One that the store does not know any more has its id alone.
     """
+    if name and name.endswith(f"({machine_id})"):  # it has a namesake
+        return name
     return f"{name} ({machine_id})" if name else machine_id or "another machine"
 
 

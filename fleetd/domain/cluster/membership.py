@@ -68,8 +68,9 @@ def heartbeat(
 ) -> HeartbeatResult:
     """Note that this machine is here, whatever it counted as before.
 
-    ``nonce`` is of this start of the daemon, ``earlier`` are those of the starts before it;
-    ``boot_id`` says where its pids mean something.
+    Where another machine has the same ``name``, this one is called by its id, too. ``nonce`` is of
+    this start of the daemon, ``earlier`` are those of the starts before it; ``boot_id`` says where
+    its pids mean something.
     """
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     # Another daemon of this id has beaten since, and still does.
@@ -84,7 +85,7 @@ def heartbeat(
         " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms,"
         " nonce = excluded.nonce, boot_id = excluded.boot_id",
         id=ctx.machine,
-        name=name,
+        name=with_id(name, ctx.machine) if _has_namesake(tx, ctx, name) else name,
         started=started_at,
         now=ctx.now,
         awake=ctx.awake_ms,
@@ -96,6 +97,20 @@ def heartbeat(
     if was_lost:
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
     return HeartbeatResult(was_lost=was_lost)
+
+
+def with_id(name: str, machine: str) -> str:
+    """Return what a machine is called whose name says too little."""
+    return f"{name} ({machine})"
+
+
+def _has_namesake(tx: Tx, ctx: Context, name: str) -> bool:
+    return tx.exists(
+        "SELECT 1 FROM machines WHERE id <> :id"
+        " AND (name = :name OR name = :name || ' (' || id || ')') LIMIT 1",
+        id=ctx.machine,
+        name=name,
+    )
 
 
 def _beats(ctx: Context, machine: Row) -> bool:

@@ -47,13 +47,18 @@ def host_name() -> str:
     return os.uname().nodename
 
 
+def machine_name(engine: Engine) -> str:
+    """Return what people call this machine."""
+    return engine.config.machine_name or host_name()
+
+
 async def _beat(engine: Engine) -> HeartbeatResult:
     own, started = engine.instance, iso(engine.started_ms)
     if own is None:
-        return await engine.write(membership.heartbeat, host_name(), started)
+        return await engine.write(membership.heartbeat, machine_name(engine), started)
     earlier = tuple(each.nonce for each in own.earlier)
     return await engine.write(
-        membership.heartbeat, host_name(), started, own.nonce, own.boot_id, earlier
+        membership.heartbeat, machine_name(engine), started, own.nonce, own.boot_id, earlier
     )
 
 
@@ -75,7 +80,7 @@ async def refuse_duplicate_id(engine: Engine) -> None:
 async def _is_duplicate(engine: Engine, own: DaemonInstance | None, found: IdHolder) -> bool:
     """Whether who was heard of just now is another daemon, and not this one's predecessor."""
     if own is None or not found.nonce:
-        return found.name != host_name()
+        return not _is_called(engine, found)
     if found.nonce == own.nonce:
         return False
     before = next((each for each in own.earlier if each.nonce == found.nonce), None)
@@ -84,7 +89,13 @@ async def _is_duplicate(engine: Engine, own: DaemonInstance | None, found: IdHol
     if found.boot_id == own.boot_id:
         # The predecessor in this directory is dead: it would keep its lock.
         return before.pid != os.getpid() and processes.same(before.pid, before.started)
-    return found.name != host_name() or await _beats_again(engine, found)
+    return not _is_called(engine, found) or await _beats_again(engine, found)
+
+
+def _is_called(engine: Engine, found: IdHolder) -> bool:
+    """Whether who was heard of has this machine's name."""
+    name = machine_name(engine)
+    return found.name in (name, membership.with_id(name, engine.machine))
 
 
 async def _beats_again(engine: Engine, found: IdHolder) -> bool:

@@ -263,14 +263,16 @@ class PostgresExecutor:
 CONNECT_S = 5
 OLDEST = 13
 _SECOND = 1_000
+# A network that has gone without a word is noticed after eleven seconds of silence, at both ends.
+_IDLE_S, _INTERVAL_S, _COUNT = 5, 2, 3
+_UNANSWERED_MS = 10 * _SECOND
 _OWN = {
     "connect_timeout": CONNECT_S,
     "client_encoding": "UTF8",
-    # A network that has gone without a word is noticed after eleven seconds of silence.
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10 * _SECOND,
+    "keepalives_idle": _IDLE_S,
+    "keepalives_interval": _INTERVAL_S,
+    "keepalives_count": _COUNT,
+    "tcp_user_timeout": _UNANSWERED_MS,
 }
 # The server's end of the connection notices as soon as ours that the network has gone: its own
 # default is two hours, and a machine that goes in the middle of a message may have the turn.
@@ -282,10 +284,10 @@ _SETTINGS = f"""
     SET lock_timeout = {TABLE_MS};
     SET statement_timeout = {STATEMENT_MS};
     SET jit = off;
-    SET tcp_keepalives_idle = {_OWN["keepalives_idle"]};
-    SET tcp_keepalives_interval = {_OWN["keepalives_interval"]};
-    SET tcp_keepalives_count = {_OWN["keepalives_count"]};
-    SET tcp_user_timeout = {_OWN["tcp_user_timeout"]};
+    SET tcp_keepalives_idle = {_IDLE_S};
+    SET tcp_keepalives_interval = {_INTERVAL_S};
+    SET tcp_keepalives_count = {_COUNT};
+    SET tcp_user_timeout = {_UNANSWERED_MS};
     SET standard_conforming_strings = on;
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off';

@@ -152,6 +152,7 @@ SHOWN = """
 status
 attention
 conflicts --agent a
+machines list
 conflicts
 stats recovery
 stats recovery --each

@@ -231,7 +231,11 @@ async def test_a_computer_that_was_started_anew_waits_until_nobody_beats_by_its_
     copy.boot_id = "on another computer"
     nursery.start_soon(timers.send_heartbeats, north.engine)
     copied = SimpleNamespace(
-        instance=copy, read=north.engine.read, outbox=north.engine.outbox, machine=NORTH
+        instance=copy,
+        read=north.engine.read,
+        outbox=north.engine.outbox,
+        config=north.engine.config,
+        machine=NORTH,
     )
     began = trio.current_time()
     with pytest.raises(StoreUnready, match=f"uses the id of this machine .{NORTH}."):

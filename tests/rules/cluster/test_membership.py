@@ -28,6 +28,7 @@ from fleetd.protocol.errors import InvalidState, NotFound
 from fleetd.protocol.requests.agent import AgentGet, AgentHeartbeat, AgentRegister
 from fleetd.protocol.requests.event import EventAppend
 from fleetd.protocol.requests.lock import LockAcquire
+from fleetd.protocol.requests.machine import MachineForget
 from fleetd.protocol.timestamps import to_ms
 from tests.support import shared_store
 from tests.support.fleet import MINUTE, SECOND, Clock, opened
@@ -189,6 +190,71 @@ async def test_a_machine_is_here_again_when_it_beats_again(machines):
     assert (await beat(south)).was_lost
     assert not (await beat(south)).was_lost
 
+    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+
+
+async def test_machines_of_one_name_are_called_by_their_ids_too(machines):
+    def names():
+        rows = north.sql("SELECT id, name FROM machines")
+        return {row["id"]: row["name"] for row in rows}
+
+    north, south = machines
+    await beat(north, "vm")
+    assert names() == {NORTH: "vm"}
+    await beat(south, "vm")
+    assert names() == {NORTH: "vm", SOUTH: f"vm ({SOUTH})"}
+    await beat(north, "vm")
+    assert names() == {NORTH: f"vm ({NORTH})", SOUTH: f"vm ({SOUTH})"}
+    # As soon as the other one has another name, the id says nothing.
+    await beat(south, "laptop")
+    await beat(north, "vm")
+    assert names() == {NORTH: "vm", SOUTH: "laptop"}
+
+
+async def test_a_machine_is_called_as_the_settings_say(tmp_path):
+    async with opened(tmp_path, machine=NORTH, machine_name="build-7") as north:
+        await touch(north)
+        assert north.sql("SELECT name FROM machines") == [{"name": "build-7"}]
+
+
+async def test_a_machine_that_is_forgotten_loses_its_agents_and_keeps_their_work(machines, mortal):
+    north, south = machines
+    mission, other = await north.mission(), await north.mission(title="Other")
+    await start(south, mission, "spec-1", mortal())
+    await start(south, mission, "spec-2", mortal())
+    await start(south, other, "spec-3", mortal())
+    await start(north, mission, "spec-4", mortal())
+    await south.do(LockAcquire("spec-1", "/srv/a.py"))
+    await settle_in(north, south)
+    await south.engine.write(membership.leave_cluster)
+
+    forgotten = await north.do(MachineForget(SOUTH))
+
+    assert (forgotten.machine_id, forgotten.lost_agents) == (SOUTH, ["spec-1", "spec-2", "spec-3"])
+    assert standing(north) == {NORTH: "here"}
+    assert await status(north, "spec-4") == "active"
+    assert sorted(await lost(north)) == ["spec-1", "spec-2", "spec-3"]
+    [event, _] = await north.events(mission, "agent_lost")
+    assert event.data["reason"] == f"machine {forgotten.name} was forgotten"
+    # Its state is kept once for each mission, and its locks wait for a recovery.
+    for each in (mission, other):
+        assert len(await north.checkpoint_ids(each, "error")) == 1
+    assert [lock.held_by for lock in await north.locks()] == ["spec-1"]
+    # It is a machine again as soon as it says so.
+    await touch(south)
+    assert standing(north) == {NORTH: "here", SOUTH: "here"}
+
+
+async def test_only_a_machine_that_is_not_at_work_is_forgotten(machines):
+    north, south = machines
+    await settle_in(north, south)
+    north.clock.pass_by(5 * SECOND)
+    with pytest.raises(InvalidState, match="is at work: its last heartbeat was 5s ago"):
+        await north.do(MachineForget(SOUTH))
+    with pytest.raises(InvalidState, match="is this machine"):
+        await north.do(MachineForget(NORTH))
+    with pytest.raises(NotFound, match="Machine not found: 00000000000000ff"):
+        await north.do(MachineForget("00000000000000ff"))
     assert standing(north) == {NORTH: "here", SOUTH: "here"}
 
 

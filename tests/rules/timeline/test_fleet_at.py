@@ -305,7 +305,7 @@ async def test_a_lock_held_for_longer_than_events_are_kept_is_in_each_moment(
         await fleet.do(LockRenew(locks["spec-2"].id, "spec-2"))
         saved: list[Saved] = []
         for day in range(4):
-            for _ in range(48):
+            for each in range(48):
                 fleet.clock.pass_by(30 * MINUTE)
                 for agent in ("spec-1", "spec-2", "spec-3"):
                     if agent == "spec-3" and day == 3:
@@ -313,10 +313,11 @@ async def test_a_lock_held_for_longer_than_events_are_kept_is_in_each_moment(
                     await fleet.do(
                         EventAppend("file_modified", data={"file": "/srv/b"}, agent_id=agent)
                     )
-                saved.append(await save(fleet))
+                if each % 4 == 0:
+                    saved.append(await save(fleet))
             await tidy(fleet.engine)
         known = [each for each in saved if to_ms(each.time) > fleet.clock() - 2 * DAY + HOUR]
-        assert len(known) > 80
+        assert len(known) > 20
         assert {len(each.said["locks"]) for each in known} == {2, 3}
         for each in known:
             assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said

@@ -1,0 +1,97 @@
+"""``fleetctl machines``: the machines that share a store."""
+
+from fleetd.protocol.errors import NotFound
+
+from ..args import Namespace, Subparsers, command, group, yes_option
+from ..client import Fleet
+from ..client.models import ForgottenMachine, MachineForget, MachineLine, Status, SystemStatus
+from ..output import console, tables
+from ..output.tables import Column
+from ..prompts import confirm_or_cancel
+
+COLUMNS = (
+    Column("MACHINE", cut="middle", least=12),
+    Column("ID", matters=2),
+    Column("STATE", styles=console.STATES),
+    Column("AGENTS", matters=1),
+    Column("HEARTBEAT", times="ago"),
+    Column("", matters=1),
+)
+ALONE = "This store belongs to this machine alone."
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group."""
+    actions = group(subparsers, "machines", "List the machines that share a store, or forget one.")
+    command(
+        actions,
+        "list",
+        _run_list,
+        "List the machines that share the store, with their agents at work.",
+        "  fleetctl machines list",
+    )
+    forget = command(
+        actions,
+        "forget",
+        _run_forget,
+        "Forget a machine that left or is lost. Its agents are lost, and others can resume their"
+        " work.",
+        "  fleetctl machines forget build-7\n  fleetctl machines forget 0f3a5c7e9b1d2468 --yes",
+        details="A machine that is at work is refused. One that returns is listed again with its"
+        " next heartbeat.",
+    )
+    forget.add_argument("machine", metavar="MACHINE", help="its name or its id")
+    yes_option(forget)
+
+
+def _run_list(args: Namespace) -> int:
+    with Fleet() as client:
+        status = client.call(SystemStatus())
+    return console.show(args, status.machines, lambda _: _show(status))
+
+
+def _show(status: Status) -> None:
+    if not status.machines:
+        console.line(ALONE)
+        return
+    rows = [
+        (
+            each.name,
+            each.machine_id,
+            each.status,
+            str(each.agents),
+            each.heard_at,
+            "this one" if each.machine_id == status.machine else "",
+        )
+        for each in status.machines
+    ]
+    tables.table(COLUMNS, rows)
+
+
+def _run_forget(args: Namespace) -> int:
+    with Fleet() as client:
+        machine = _find(client.call(SystemStatus()).machines, args.machine)
+        if not args.yes:
+            agents = console.plural(machine.agents, "agent")
+            confirm_or_cancel(
+                f"Forget {machine.name} ({machine.status}, {agents} at work)?",
+                "Nothing was forgotten.",
+            )
+        forgotten = client.call(MachineForget(machine_id=machine.machine_id))
+    return console.show(args, forgotten, _say)
+
+
+def _find(machines: list[MachineLine], wanted: str) -> MachineLine:
+    """Return the machine with an id or a name; raises NotFound."""
+    found = [each for each in machines if wanted in (each.machine_id, each.name)]
+    if len(found) == 1:
+        return found[0]
+    hint = "fleetctl machines list shows names and ids." if machines else ALONE
+    raise NotFound(f"Machine not found: {wanted}", hint=hint, noun="machine", id=wanted)
+
+
+def _say(forgotten: ForgottenMachine) -> None:
+    console.line(f"Forgotten: {forgotten.name}")
+    if forgotten.lost_agents:
+        lost = console.plural(len(forgotten.lost_agents), "agent")
+        console.line(f"{lost} lost: {', '.join(forgotten.lost_agents)}")
