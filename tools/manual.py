@@ -195,7 +195,8 @@ def _config() -> str:
 
 def _setting(key: str, field: msgspec.inspect.Field) -> tuple[str, str]:
     default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    shown = msgspec.json.encode(default).decode() if default != "" else "the platform's place"
+    place = "the platform's place" if key.startswith("paths.") else "none"
+    shown = msgspec.json.encode(default).decode() if default != "" else place
     term = f"{roff.bold(key.rpartition('.')[2])} = {roff.italic(_kind(field.type))}"
     return term, f"{texts.SETTINGS[key]} Default: {shown}."
 

@@ -134,8 +134,8 @@ SETTINGS = {
     "projects": "What projects are called on all machines of a shared store: a section with a "
     "line for each, the directories that it has on this machine. A project without a name here "
     "goes by the remotes of its Git repository.",
-    "machine_name": "What this machine is called where several share a store. The default is the"
-    " name of the computer.",
+    "machine_name": "What this machine is called where several share a store, in place of the name"
+    " of the computer.",
     "keep_prompts": "Whether what a user said to an agent is kept, or only that something was.",
     "paths.database": "The database.",
     "paths.checkpoints": "The directory of checkpoint files.",

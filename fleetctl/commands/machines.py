@@ -1,6 +1,9 @@
 """``fleetctl machines``: the machines that share a store."""
 
+import re
+
 from fleetd.protocol.errors import NotFound
+from fleetd.protocol.patterns import MACHINE_ID
 
 from ..args import Namespace, Subparsers, command, group, yes_option
 from ..client import Fleet
@@ -70,22 +73,21 @@ def _show(status: Status) -> None:
 
 def _run_forget(args: Namespace) -> int:
     with Fleet() as client:
-        machine = _find(client.call(SystemStatus()).machines, args.machine)
+        machine_id, what = _find(client.call(SystemStatus()).machines, args.machine)
         if not args.yes:
-            agents = console.plural(machine.agents, "agent")
-            confirm_or_cancel(
-                f"Forget {machine.name} ({machine.status}, {agents} at work)?",
-                "Nothing was forgotten.",
-            )
-        forgotten = client.call(MachineForget(machine_id=machine.machine_id))
+            confirm_or_cancel(f"Forget {what}?", "Nothing was forgotten.")
+        forgotten = client.call(MachineForget(machine_id=machine_id))
     return console.show(args, forgotten, _say)
 
 
-def _find(machines: list[MachineLine], wanted: str) -> MachineLine:
-    """Return the machine with an id or a name; raises NotFound."""
-    found = [each for each in machines if wanted in (each.machine_id, each.name)]
-    if len(found) == 1:
-        return found[0]
+def _find(machines: list[MachineLine], wanted: str) -> tuple[str, str]:
+    """Return the id of the machine that somebody means, and what it is; raises NotFound."""
+    for each in machines:
+        if wanted in (each.machine_id, each.name):
+            agents = console.plural(each.agents, "agent")
+            return each.machine_id, f"{each.name} ({each.status}, {agents} at work)"
+    if machines and re.fullmatch(MACHINE_ID, wanted):  # one that was lost long ago is not listed
+        return wanted, f"machine {wanted}"
     hint = "fleetctl machines list shows names and ids." if machines else ALONE
     raise NotFound(f"Machine not found: {wanted}", hint=hint, noun="machine", id=wanted)
 

@@ -105,6 +105,21 @@ def test_the_machines_are_listed_and_one_is_forgotten(done, shared):
     assert done("agent", "show", "spec-2", "--json").json["status"] == "lost"
 
 
+def test_a_machine_that_was_lost_long_ago_is_forgotten_by_its_id(done, shared, home):
+    store = page_checksums.opened(str(home / "data" / "squawk.db"))
+    store.set_busy_timeout(5_000)
+    try:
+        store.execute(
+            "UPDATE machines SET status = 'lost', heard_at = '2020-01-01T00:00:00.000Z'"
+            " WHERE id = ?",
+            (THERE,),
+        )
+    finally:
+        store.close()
+    assert "laptop" not in done("machines", "list").out
+    assert "Forgotten: laptop" in done("machines", "forget", THERE, "--yes").out
+
+
 def test_a_machine_at_work_or_unknown_is_not_forgotten(run, shared):
     refused = run("machines", "forget", HERE, "--yes")
     assert refused.status != 0

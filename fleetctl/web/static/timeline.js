@@ -663,7 +663,9 @@ function asAt(rows, fleet) {
   const agents = new Map(fleet.agents.map((agent) => [agent.agent_id, agent]));
   const groups = new Map();
   for (const row of rows) {
-    const { status = null, mission_id = row.mission_id, mission = row.mission } = agents.get(row.agent_id) ?? {};
+    const { status = null } = agents.get(row.agent_id) ?? {};
+    // A subagent works where the agent of its session does.
+    const { mission_id = row.mission_id, mission = row.mission } = agents.get(row.led_by ?? row.agent_id) ?? {};
     const key = `${row.machine ?? ""}/${mission_id ?? ""}`;
     groups.set(key, [...(groups.get(key) ?? []), { ...row, status, mission_id, mission }]);
   }

@@ -28,10 +28,11 @@ LEFT_MS = 300_000
 # Who did not beat for so long could not hear the others beat either; and who beats again has said
 # by then what waited on its machine until the store could be reached.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
+_LISTED = "status <> 'lost' OR heard_at >= :old"
 
 
 class HeartbeatResult(Record, frozen=True, kw_only=True):
-    """Says whether the machine had counted as lost, and with it its agents.
+    """Says whether the machine may have counted as lost, and with it its agents.
 
     ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
     did not count.
@@ -93,10 +94,10 @@ def heartbeat(
         nonce=nonce,
         boot=boot_id,
     )
-    was_lost = before is not None and before["status"] == "lost"
-    if was_lost:
+    if before is not None and before["status"] == "lost":
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
-    return HeartbeatResult(was_lost=was_lost)
+    # One that nobody knows may have been forgotten, and its agents are lost.
+    return HeartbeatResult(was_lost=before is None or before["status"] == "lost")
 
 
 def with_id(name: str, machine: str) -> str:
@@ -107,9 +108,11 @@ def with_id(name: str, machine: str) -> str:
 def _has_namesake(tx: Tx, ctx: Context, name: str) -> bool:
     return tx.exists(
         "SELECT 1 FROM machines WHERE id <> :id"
-        " AND (name = :name OR name = :name || ' (' || id || ')') LIMIT 1",
+        " AND (name = :name OR name = :name || ' (' || id || ')')"
+        f" AND ({_LISTED}) LIMIT 1",
         id=ctx.machine,
         name=name,
+        old=ctx.days_ago(ctx.config.retention.days),
     )
 
 
@@ -224,7 +227,7 @@ def machine_in_touch(tx: Tx, machine: str) -> Row | None:
 def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
     """Return the machines by name; a lost one for ``retention.days``."""
     rows = tx.all(
-        "SELECT * FROM machines WHERE status <> 'lost' OR heard_at >= :old ORDER BY name, id",
+        f"SELECT * FROM machines WHERE {_LISTED} ORDER BY name, id",
         old=ctx.days_ago(ctx.config.retention.days),
     )
     living = f"status <> 'gone' AND status IN {LIVING}"

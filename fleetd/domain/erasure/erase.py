@@ -143,7 +143,11 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
     tx.run(f"UPDATE lock_history SET mission_id = NULL WHERE mission_id IN ({m})", **params)
     agents = tx.all(f"SELECT id FROM agents WHERE mission_id IN ({m})", **params)
     agent_changed(tx, *(row["id"] for row in agents))
-    tx.run(f"UPDATE unconfirmed_asks SET text = NULL WHERE {theirs}", **params)
+    tx.run(
+        f"UPDATE unconfirmed_asks SET text = NULL WHERE {theirs}"
+        f" OR seq IN (SELECT seq FROM events WHERE mission_id IN ({m}))",
+        **params,
+    )
     tx.run(
         f"UPDATE running_work SET told = NULL, output = NULL WHERE {theirs} OR ({ended})",
         **params,

@@ -115,6 +115,8 @@ def drop_old_history(tx: Tx, ctx: Context) -> int:
         cut = oldest - 1  # the events in between are gone
     if cut == 0:
         return 0
+    # Of moments between the last event that went and the first that is kept nothing is known.
+    known_from = oldest or cut
     keep_leases(tx, cut, old)
     gone = len(
         tx.all(
@@ -139,10 +141,10 @@ def drop_old_history(tx: Tx, ctx: Context) -> int:
     if gone:
         known = int(tx.value("SELECT value FROM store_meta WHERE key = :key", key=KNOWN_FROM) or 0)
         tx.run(
-            "INSERT INTO store_meta (key, value) VALUES (:key, :cut)"
+            "INSERT INTO store_meta (key, value) VALUES (:key, :known_from)"
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             key=KNOWN_FROM,
-            cut=str(max(cut, known)),
+            known_from=str(max(known_from, known)),
         )
     return gone
 

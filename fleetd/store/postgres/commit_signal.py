@@ -25,7 +25,8 @@ from .server import PostgresServer
 # The channel is the schema's own, as the lock of the writers is.
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 _NAME = f"SELECT {CHANNEL}"
-_NOTIFY = f"SELECT pg_notify({CHANNEL}, '')".encode()
+# It tells of what is committed, and needs no sync of its own.
+_NOTIFY = f"SET LOCAL synchronous_commit = off; SELECT pg_notify({CHANNEL}, '')".encode()
 _UNLISTEN = b"UNLISTEN *"
 # The fleet's clock is looked at as often, and a server that went without a word is missed.
 HEARTBEAT_S = 10.0
@@ -36,7 +37,7 @@ _FOLLOW_S = 0.25
 # The same while nobody tells of any, and somebody follows or reads here.
 LOOK_S = 1.0
 
-OnThread = Callable[[Callable[[ServerConnection], bool]], Awaitable[bool]]
+OnThread = Callable[[Callable[[ServerConnection], int]], Awaitable[int]]
 
 
 class NotificationListener:
@@ -51,13 +52,24 @@ class NotificationListener:
 
     async def wait(self) -> None:
         """Wait until something was said; raises psycopg.Error once the server is gone."""
+        # What came right behind an answer is read already.
+        if self._drain():
+            await trio.lowlevel.checkpoint()
+            return
         await trio.lowlevel.wait_readable(self._descriptor)
         pgconn = self._connection.pgconn
         pgconn.consume_input()
-        while (notice := pgconn.notifies()) is not None:
-            self._heard(notice.be_pid)
+        self._drain()
         if pgconn.status != psycopg.pq.ConnStatus.OK:
             raise psycopg.OperationalError("the server closed the connection")
+
+    def _drain(self) -> bool:
+        """Pass on what was said; whether anything was."""
+        said = False
+        while (notice := self._connection.pgconn.notifies()) is not None:
+            self._heard(notice.be_pid)
+            said = True
+        return said
 
     def close(self) -> None:
         """Let go of the descriptor."""
@@ -89,12 +101,14 @@ class CommitSignal:
         """Whether others are to be told of a commit."""
         self._notify_at = self._beat_at = self._looked_at = 0.0
         self._look_at = math.inf
+        self._end = 0
+        """How far the log had come at the last look."""
 
     def take(self, connection: ServerConnection) -> None:
         """Make a connection ready, on whatever thread; raises psycopg.Error."""
         row = connection.execute(_NAME).fetchone()
         self._listen = f'LISTEN "{row[0] if row else ""}"'.encode()
-        self._pid = connection.info.backend_pid
+        self._pid, _ = connection.backend  # a pooler in between tells another one
         # What arrives while something else is asked.
         connection.add_notify_handler(lambda notice: self._overheard(notice.pid))
 
@@ -104,7 +118,7 @@ class CommitSignal:
         self._wake()
 
     def was_read(self) -> None:
-        """Look soon how far the log has come.
+        """Look soon how far the log has come, once somebody has read.
 
         What is read must not be unknown here when a server without it takes the place of this one.
         """
@@ -127,6 +141,7 @@ class CommitSignal:
         begun = trio.current_time()
         self._beat_at, self._look_at = begun + HEARTBEAT_S, begun + LOOK_S
         self._listening, self._untold = False, True  # of what was committed without a connection
+        self._end = 0
         try:
             while True:
                 await self._hear(ear)
@@ -163,17 +178,20 @@ class CommitSignal:
         statements = [_NOTIFY] if notify else []
         if listen != self._listening:
             statements.append(self._listen if listen else _UNLISTEN)
-        gone_on = await on_thread(partial(self._ask, statements, beat=beat, look=look))
+        if look:
+            self._look_at = math.inf  # who reads from here on wants another look
+        end = await on_thread(partial(self._ask, statements, beat=beat, look=look))
         now = trio.current_time()
         if beat:
             self._beat_at = now + HEARTBEAT_S
         if look:
             self._looked_at = now
-            self._look_at = now + LOOK_S if listen else math.inf
+        if listen and (look or not self._listening):
+            self._look_at = min(self._look_at, now + LOOK_S)
         # What was committed before we listened was told to others.
-        if (gone_on or listen > self._listening) and self._followers.number:
+        if end > self._end or listen > self._listening:
             self._said = True
-        self._listening = listen
+        self._end, self._listening = max(end, self._end), listen
         self._pass_on()
 
     def _listens(self, *, beat: bool) -> bool:
@@ -185,13 +203,13 @@ class CommitSignal:
 
     def _ask(
         self, statements: list[bytes], connection: ServerConnection, *, beat: bool, look: bool
-    ) -> bool:
-        """Ask the server, on a thread; whether the log has gone on."""
+    ) -> int:
+        """Ask the server, on a thread; return how far the log has come, 0 if not asked."""
         if statements:
             connection.simple_query(b"; ".join(statements))
         if beat:
             return self._server.beat(connection)
-        return look and self._server.lost_commits.follow(connection)
+        return self._server.lost_commits.follow(connection) if look else 0
 
     def _overheard(self, pid: int) -> None:
         """Note that others have committed, on whatever thread; one hears oneself too."""

@@ -93,12 +93,11 @@ class LostCommitDetector:
         )
         return CommitPosition(batch or 0, end, epoch)
 
-    def follow(self, connection: ServerConnection) -> bool:
-        """Keep up with what others commit, on a server that was looked at; whether they have."""
-        before = self._known.end if self._known else 0
+    def follow(self, connection: ServerConnection) -> int:
+        """Keep up with what others commit, on a server that was looked at; return the log's end."""
         found = self._ask(connection)
         self._advance(_of_others(found))
-        return found.end > before
+        return found.end
 
     def note(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""

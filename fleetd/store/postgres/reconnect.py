@@ -44,8 +44,6 @@ class Reconnector:
         self._handing = threading.Lock()
         self._connected: ServerConnection | None = None
         """What a thread has connected and nobody has taken yet."""
-        self._at_work = threading.Lock()
-        self._left: ServerConnection | None = None
 
     def message(self, gone: ServerAway) -> str:
         """Return the sentence that names the server, the step and what was said."""
@@ -111,7 +109,7 @@ class Reconnector:
 
     async def _once(self, bring: Callable[[], None], back: Callable[[], None]) -> None:
         connect = partial(self._connect, bring if self.availability.away else None)
-        connection = await on_abandonable_thread(connect)
+        listener = _ListenerConnection(await on_abandonable_thread(connect))
         self._connected = None
         try:
             if self.availability.away is not None:
@@ -120,10 +118,10 @@ class Reconnector:
                 self.availability.regain()
             self._signal.heard()  # of what was committed meanwhile
             with trio.CancelScope() as self._attending:
-                await self._signal.attend(connection, partial(self._on_thread, connection))
+                await self._signal.attend(listener.connection, listener.on_thread)
         finally:
             self._attending = None
-            self._closing(connection)
+            listener.leave()
 
     def _connect(self, bring: Callable[[], None] | None) -> ServerConnection:
         """Connect, on a thread that nobody may be waiting for any more."""
@@ -144,26 +142,34 @@ class Reconnector:
             raise
         return connection
 
-    async def _on_thread(
-        self, connection: ServerConnection, work: Callable[[ServerConnection], T]
-    ) -> T:
-        return await on_abandonable_thread(partial(self._work, connection, work))
 
-    def _work(self, connection: ServerConnection, work: Callable[[ServerConnection], T]) -> T:
+class _ListenerConnection:
+    """A connection that one thread at a time works on, and that closes when none does any more."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.connection = connection
+        self._at_work = threading.Lock()
+        self._left = False
+
+    async def on_thread(self, work: Callable[[ServerConnection], T]) -> T:
+        """Work on a thread, which goes on there when nobody waits for it any more."""
+        return await on_abandonable_thread(partial(self._work, work))
+
+    def _work(self, work: Callable[[ServerConnection], T]) -> T:
         try:
             with self._at_work:
-                if self._left is connection:
+                if self._left:
                     raise ServerAway("working", "fleetd stops")
-                return work(connection)
+                return work(self.connection)
         finally:
-            if self._left is connection:
-                connection.close()
+            if self._left:
+                self.connection.close()
 
-    def _closing(self, connection: ServerConnection) -> None:
-        """Close a connection, unless a thread still waits on it: then it closes when that ends."""
-        self._left = connection
+    def leave(self) -> None:
+        """Close the connection, unless a thread still waits on it: then it closes with that."""
+        self._left = True
         if self._at_work.acquire(blocking=False):
-            connection.close()
+            self.connection.close()
             self._at_work.release()
 
 

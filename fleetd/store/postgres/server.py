@@ -134,14 +134,14 @@ class PostgresServer:
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
         self.lost_commits.look(connection, acts=purpose != "aside")
 
-    def beat(self, connection: ServerConnection) -> bool:
-        """Look whether the server is there, what time it is there, and whether the log went on.
+    def beat(self, connection: ServerConnection) -> int:
+        """Look whether the server is there, and what time it is there; return the log's end.
 
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
         self.clock.ask(connection)
-        gone_on = self.lost_commits.follow(connection)
+        end = self.lost_commits.follow(connection)
         self.size = checks.size_of(connection)
         if (found := version_of(connection)) != self.schema:
             raise ServerAway("reading", wrong_schema(found, self.schema), final=True)
-        return gone_on
+        return end

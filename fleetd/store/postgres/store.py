@@ -142,8 +142,10 @@ class PostgresStore:
     async def read(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything."""
         self._refuse_while_away()
-        self._signal.was_read()
-        return await self._reader.submit(rule)
+        try:
+            return await self._reader.submit(rule)
+        finally:
+            self._signal.was_read()
 
     def _refuse_while_away(self) -> None:
         if self.availability.away is not None and not self._inline:

@@ -44,7 +44,12 @@ REVIEWED = {
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
     "domain/checkpoints/moments": {"_WHOLE", "inside_of('id', some)", "table"},
-    "domain/cluster/membership": {"' AND id = :id' if machine else ''", "agent", "living"},
+    "domain/cluster/membership": {
+        "_LISTED",
+        "' AND id = :id' if machine else ''",
+        "agent",
+        "living",
+    },
     "domain/core/event_log": {"holds", "rows", "seen"},
     "domain/core/history": {
         "', '.join(_LOCK)",

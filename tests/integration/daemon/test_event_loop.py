@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-# Whatever the disk is like, and with a count of what ran on the loop.
+# Whatever the disk and the load are like, and with a count of what ran on the loop.
 EAGER = """
 import sys, fleetd.__main__
 from fleetd.store.sqlite import group_commit
 group_commit.CommitPace.is_fast = property(lambda _: True)
+group_commit.LOOP_S = 60
 run_here, done = group_commit.SqliteCommitter.run_here, 0
 def counted(self, job):
     global done

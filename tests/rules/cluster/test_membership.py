@@ -240,9 +240,12 @@ async def test_a_machine_that_is_forgotten_loses_its_agents_and_keeps_their_work
     for each in (mission, other):
         assert len(await north.checkpoint_ids(each, "error")) == 1
     assert [lock.held_by for lock in await north.locks()] == ["spec-1"]
-    # It is a machine again as soon as it says so.
-    await touch(south)
+    # It is a machine again as soon as it says so, and finds its agents.
+    assert (await beat(south)).was_lost
     assert standing(north) == {NORTH: "here", SOUTH: "here"}
+    for process in await south.engine.read(agent_loss.lost_processes):
+        assert await south.engine.write(agent_loss.rejoin, process)
+    assert await status(north, "spec-1") == "active"
 
 
 async def test_only_a_machine_that_is_not_at_work_is_forgotten(machines):

@@ -292,6 +292,29 @@ async def test_the_history_is_kept_as_long_as_events(fleet: Fleet) -> None:
         assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said
 
 
+async def test_of_moments_whose_events_are_gone_nothing_is_said(tmp_path: Path) -> None:
+    async with opened(tmp_path, retention=Retention(event_days=2)) as fleet:
+        saved: list[Saved] = []
+        for _ in range(8):
+            await fleet.do(AgentRegister("spec-1", "specialist"))
+            await fleet.do(AgentDeregister("spec-1"))
+            fleet.clock.pass_by(12 * HOUR)
+            saved.append(await save(fleet))
+        fleet.clock.pass_by(SECOND)
+        await fleet.do(AgentRegister("spec-1", "specialist"))
+        saved.append(await save(fleet))
+        await tidy(fleet.engine)
+        kept = [row["timestamp"] for row in fleet.sql("SELECT timestamp FROM events ORDER BY seq")]
+        assert fleet.sql("SELECT timestamp FROM events WHERE timestamp < :old", old=kept[0]) == []
+        for each in saved:
+            if each.time < kept[0]:
+                with pytest.raises(InvalidState, match=f"known since {kept[0]}"):
+                    await fleet.do(FleetAt(time=each.time))
+            else:
+                assert said_by(await fleet.do(FleetAt(time=each.time))) == each.said
+        assert min(each.time for each in saved) < kept[0] < max(each.time for each in saved)
+
+
 async def test_a_lock_held_for_longer_than_events_are_kept_is_in_each_moment(
     tmp_path: Path,
 ) -> None:
