@@ -43,7 +43,9 @@ def register(subparsers: Subparsers) -> None:
         details="A machine that is at work is refused. One that returns is listed again with its"
         " next heartbeat.",
     )
-    forget.add_argument("machine", metavar="MACHINE", help="its name or its id")
+    forget.add_argument(
+        "machine", metavar="MACHINE", completes="machine.away", help="its name or its id"
+    )
     yes_option(forget)
 
 

@@ -76,6 +76,7 @@ STATUSES = {
     "lock.active": ("active",),
     "message.open": ("open",),
     "agent.lost": ("lost",),
+    "machine.away": ("lost", "left"),
 }
 # How many missions are looked into where no mission is the one of this directory.
 MISSIONS = 5
@@ -200,6 +201,11 @@ def _sessions(ask: Ask) -> Iterator[Completion]:
     yield from _runs(ask)
 
 
+def _machines(ask: Ask) -> Iterator[Completion]:
+    for each in ask("system.status").machines:
+        yield Completion(each.machine_id, f"{each.status}  {each.name}", each.status)
+
+
 def _when(timestamp: str) -> str:
     return times.ago(timestamp, console.now_ms())
 
@@ -216,6 +222,7 @@ SOURCES: dict[str, Callable[[Ask], Iterator[Completion]]] = {
     "thread": _threads,
     "note": _notes,
     "agent": _agents,
+    "machine": _machines,
 }
 KINDS = (*SOURCES, *STATUSES)
 
