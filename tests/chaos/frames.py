@@ -25,6 +25,8 @@ PATIENCE_S = 30.0
 CPU_MS, MEMORY = 50.0, 20 * MB
 # A line of the hook client may be sixteen times as long as any other, and is kept as text.
 LARGE_CPU_MS, LARGE_MEMORY = 400.0, 100 * MB
+# A list of what earlier frames left is long: as rows, as text, and as what waits to be sent.
+MEMORY_OF_REPLY = 10
 # Good requests that look at everything there is, as long as that takes.
 THOROUGH = (b"system.doctor", b".verify", b"system.forget", b".prune", b"mission.delete")
 # In the short form the machine is busy: what grows faster than the frame is seen all the same.
@@ -51,6 +53,7 @@ class FrameAnswer:
     """What came back for a frame."""
 
     replies: list[Any] = field(default_factory=list)
+    size: int = 0  # bytes
     fenced: bool = False
     closed: bool = False
 
@@ -99,7 +102,7 @@ class Probe:
     def _one(self, frame: Frame) -> None:
         gauge = self.gauge
         before = _state(gauge)
-        cpu, memory = self._cost(frame)
+        cpu, memory, replied = self._cost(frame)
         gauge.at_rest(self.sockets, patience_s=self.patience_s)
         gauge.well()
         if not any(map(_changes, frame.data.split(b"\n"))) and (now := _state(gauge)) != before:
@@ -112,21 +115,24 @@ class Probe:
         allowed, room = (LARGE_CPU_MS, LARGE_MEMORY) if large else (CPU_MS, MEMORY)
         if cpu > allowed * self.busy and not thorough:
             raise Red(f"it took {cpu:.0f} ms of CPU a line, {allowed:g} are promised")
+        room += MEMORY_OF_REPLY * replied
         if memory > room:
-            raise Red(f"it took {memory / MB:.0f} MB, {room // MB} are promised")
+            raise Red(f"it took {memory / MB:.0f} MB, {room / MB:.0f} are promised")
 
-    def _cost(self, frame: Frame) -> tuple[float, int]:
-        """Return the CPU time of a line in ms, of up to three tries the least, and the memory."""
-        cheapest, largest = float("inf"), 0
+    def _cost(self, frame: Frame) -> tuple[float, int, int]:
+        """Return a line's CPU ms, the least of up to three tries, and bytes: memory and replies."""
+        cheapest, largest, replied = float("inf"), 0, 0
         for _ in range(3):
             cpu, rss = self.gauge.cpu_ms(), self.gauge.rss()
             self.gauge.forget_peak()
-            _judge_answer(frame, exchange(self.gauge, frame, self.patience_s))
+            answered = exchange(self.gauge, frame, self.patience_s)
+            _judge_answer(frame, answered)
+            replied = max(replied, answered.size)
             cheapest = min(cheapest, (self.gauge.cpu_ms() - cpu) / frame.lines)
             largest = max(largest, self.gauge.peak() - rss)
             if cheapest <= CPU_MS:
                 break
-        return cheapest, largest
+        return cheapest, largest, replied
 
 
 def exchange(gauge: MeasuredDaemon, frame: Frame, patience_s: float) -> FrameAnswer:
@@ -157,6 +163,7 @@ def exchange(gauge: MeasuredDaemon, frame: Frame, patience_s: float) -> FrameAns
                             sock.shutdown(socket.SHUT_WR)
     finally:
         shut(sock)
+    answered.size = len(received)
     answered.fenced = b'"id":"fence"}\n' in received
     answered.replies = [_understood(each) for each in bytes(received).split(b"\n") if each]
     return answered

@@ -79,7 +79,8 @@ ROWS = (
     ),
     PromiseRow(
         "hostile frames: junk batches, depth 100,000, 100 MB lines, NaN, UTF-16, half lines",
-        "a typed error or a close, at most 50 ms of CPU and 20 MB each; others' p99 below 10 ms",
+        "a typed error or a close, at most 50 ms of CPU and 20 MB each (beside ten times its "
+        "reply); others' p99 below 10 ms",
         ("frames",),
     ),
     PromiseRow(
