@@ -23,7 +23,7 @@ from ..domain import rules  # noqa: F401 - registers them
 from ..domain.core.context import BatchSizes, Caller, Context, Facts
 from ..domain.core.event_log import settle
 from ..domain.core.idempotency import recall, remember
-from ..domain.core.registry import REGISTERED, may_use_reserve
+from ..domain.core.registry import REGISTERED, is_optimistic, may_use_reserve
 from ..domain.core.tx import (
     ConfirmAsks,
     Effect,
@@ -42,7 +42,7 @@ from ..host.paths import opencode_database
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Request
 from ..protocol.types import Noun
-from ..store.api import Availability, StoreAway
+from ..store.api import Availability, Optimistic, StoreAway
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import RecordFiles
 from ..store.open import open_store
@@ -466,6 +466,7 @@ class OnBehalf:
     async def _commit(self, work: Callable[[Tx], T], rule: Callable[..., Any]) -> T:
         try:
             frees_space = may_use_reserve(rule)
+            work = Optimistic(work) if is_optimistic(rule) else work
             return await self._engine.commit(work, _kind(rule), frees_space=frees_space)
         except FleetError as refusal:
             await self._engine.record_refusal(refusal, self._caller)
@@ -478,7 +479,7 @@ class OnBehalf:
         args, named, facts = engine.store.as_stored((args, named, self._facts))
 
         def work(tx: Tx) -> T:
-            ctx = engine.context(self._caller, facts, begun)
+            ctx = tx.context(partial(engine.context, self._caller, facts, begun))
             result = rule(tx, ctx, *args, **named)
             if tx.changes or tx.touched:
                 settle(tx, ctx)

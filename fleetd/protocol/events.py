@@ -551,7 +551,13 @@ def _leaves(cls: type[Payload]) -> list[type[Payload]]:
 PAYLOADS: dict[str, type[Payload]] = {cls.type: cls for cls in _leaves(Payload)}
 
 
+_COMPOUND = (msgspec.Struct, list, tuple, dict)
+
+
 def payload_data(payload: Payload) -> dict[str, Any]:
     """Return a payload as the ``data`` of its event; absent values are left out."""
-    fields: dict[str, Any] = msgspec.to_builtins(payload)
-    return {name: value for name, value in fields.items() if value is not None}
+    return {
+        name: msgspec.to_builtins(value) if isinstance(value, _COMPOUND) else value
+        for name, value in msgspec.structs.asdict(payload).items()
+        if value is not None
+    }

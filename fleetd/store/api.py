@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 import msgspec
 import trio
 
+from ..domain.core.tx import Tx
 from ..host.histogram import Histogram
 from ..protocol.display import duration
 from ..protocol.errors import Unavailable
+
+T = TypeVar("T")
 
 
 class StoreRefused(Exception):
@@ -90,6 +94,17 @@ class Away(msgspec.Struct, frozen=True):
             step=self.step,
             away_ms=for_ms,
         )
+
+
+class Optimistic(Generic[T]):
+    """A rule that may run before its turn, in a store that has turns: more than once then."""
+
+    def __init__(self, rule: Callable[[Tx], T]) -> None:
+        self._rule = rule
+
+    def __call__(self, tx: Tx) -> T:
+        """Run the rule."""
+        return self._rule(tx)
 
 
 class Followers:

@@ -20,6 +20,7 @@ import trio
 from ..host import trace
 from ..host.histogram import Histogram
 from ..protocol.errors import Unavailable
+from .api import Optimistic
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
@@ -41,15 +42,17 @@ class Job:
     """A function to run, the task that waits for it, and how it ended.
 
     Jobs of one ``kind`` take about as long; None for one that always goes to the thread.
+    ``optimistic`` ones may run before their turn, in a store that has turns.
     """
 
-    __slots__ = ("_task", "effects", "fn", "kind", "origin", "result", "took_us")
+    __slots__ = ("_task", "effects", "fn", "kind", "optimistic", "origin", "result", "took_us")
 
     def __init__(
         self, fn: Callable[..., Any], task: trio.lowlevel.Task | None, kind: Hashable = None
     ) -> None:
         self.fn = fn
         self.kind = kind
+        self.optimistic = isinstance(fn, Optimistic)
         self.took_us = 0
         self.result: outcome.Value[Any] | outcome.Error | None = None
         self.effects: list[Any] = []

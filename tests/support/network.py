@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-Cut = Literal["before", "after"]
+Cut = Literal["before", "half", "after"]
 _CHUNK = 1 << 16
 # A server that has its last message should not first hear that the client has gone.
 _LINGER_S = 0.05
@@ -42,7 +42,7 @@ class Network:
         self._process.communicate()
 
     def cut(self, way: int, when: Cut) -> None:
-        """Cut the connection that commits next, before or after the server has its COMMIT."""
+        """Cut the connection that commits next: the server has nothing, half or all of it then."""
         self._say(way, cut=when)
 
     def close(self, way: int) -> None:
@@ -134,8 +134,8 @@ class _Way:
         when, self.cut = self.cut, None
         _Way.cuts += 1
         _end(client)
-        if when == "after":
-            server.sendall(data)
+        if when != "before":
+            server.sendall(data[: len(data) // 2] if when == "half" else data)
             time.sleep(_LINGER_S)
 
 

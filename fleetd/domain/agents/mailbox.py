@@ -25,7 +25,7 @@ from ..core.context import Context
 from ..core.event_log import emit, emit_each
 from ..core.ids import find, fresh_id
 from ..core.mappers import message_of
-from ..core.registry import method
+from ..core.registry import method, optimistic
 from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..search import index as search_index
@@ -46,6 +46,7 @@ _INBOX = f"{_oldest('queued')} UNION ALL {_oldest('delivered')}"
 _INBOX_WITH_ACKED = f"{_INBOX} UNION ALL {_oldest('acked')}"
 
 
+@optimistic
 @method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
     """Post a message; an agent that is not there yet finds it later, one that left does not."""
@@ -192,6 +193,7 @@ def get(tx: Tx, ctx: Context, request: MessageGet) -> Message:
     return message_of(row, _deliveries_of(tx, [row])[row["id"]])
 
 
+@optimistic
 @method(MessageInbox)
 def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
     """Return an agent's mail, oldest first, and note that it has been delivered."""
@@ -237,6 +239,7 @@ def _deliver(
                 emit(tx, ctx, each, agent_id=reader)
 
 
+@optimistic
 @method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
     """Note that a recipient dealt with a message; of two that try, the second learns who did."""

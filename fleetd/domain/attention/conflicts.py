@@ -173,11 +173,11 @@ def note_reported_edit(tx: Tx, ctx: Context, agent_id: str, file: str) -> None:
 def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     """Return the line about others' edits that an agent is to read now, none without any."""
     rows = tx.all(
-        "UPDATE edit_conflicts SET told = 1 WHERE agent_id = :agent AND told = 0 RETURNING *",
-        agent=agent_id,
+        "SELECT * FROM edit_conflicts WHERE agent_id = :agent AND told = 0", agent=agent_id
     )
     if not rows:
         return []
+    tx.run("UPDATE edit_conflicts SET told = 1 WHERE agent_id = :agent", agent=agent_id)
     rows.sort(key=lambda row: (row["at"], row["file"], row["other_id"]), reverse=True)
     which = "; ".join(_met(tx, ctx, row) for row in rows[:NAMED])
     more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""

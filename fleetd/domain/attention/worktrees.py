@@ -71,9 +71,10 @@ def _bound(tx: Tx, agent_id: str) -> None:
 def take_notice(tx: Tx, agent_id: str) -> list[str]:
     """Return the lines about other work trees that an agent is to read now."""
     rows = tx.all(
-        "UPDATE outside_edits SET told = 1 WHERE agent_id = :agent AND told = 0 RETURNING *",
-        agent=agent_id,
+        "SELECT * FROM outside_edits WHERE agent_id = :agent AND told = 0", agent=agent_id
     )
+    if rows:
+        tx.run("UPDATE outside_edits SET told = 1 WHERE agent_id = :agent", agent=agent_id)
     of_tree = {row["worktree"]: row for row in sorted(rows, key=lambda row: str(row["path"]))}
     return [_told(agent_id, row) for row in of_tree.values()]
 

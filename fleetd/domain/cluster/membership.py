@@ -19,6 +19,7 @@ from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
 from ..core.context import Context
+from ..core.registry import optimistic
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 
@@ -58,6 +59,7 @@ class LostMachines(Record, frozen=True, kw_only=True):
     agents: list[str]
 
 
+@optimistic
 def heartbeat(
     tx: Tx,
     ctx: Context,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ...protocol.records import Record
+from .assigned import encode_json
 from .tx import Row, Tx
 
 
@@ -32,13 +33,12 @@ class Changes(msgspec.Struct, omit_defaults=True):
 
 # Of a note, the fields that can change.
 NOTE_CHANGES = ("pinned_at", "withdrawn_at", "withdrawn_by", "withdrawn_reason", "came_from")
-_encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Changes).decode
 
 
 def as_json(changes: Changes) -> str:
     """Return changes as the column of an event holds them."""
-    return _encode(changes).decode()
+    return encode_json(changes).decode()
 
 
 def _of(tx: Tx, mission_id: str) -> Changes:

@@ -17,6 +17,7 @@ from ...protocol.events import (
 from ...protocol.records import Event
 from ...protocol.types import AgentNeed
 from . import changes, history
+from .assigned import encode_json
 from .context import Context
 from .observers import events_appended
 from .tx import Ring, Row, Tx
@@ -40,7 +41,6 @@ _MARKS = {
 }
 # What these need is no haste: the agent has done what it was asked, or goes on by itself.
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
-_encode = msgspec.json.Encoder().encode
 # What an agent's row says of what it needs, when that is nothing.
 NO_NEED = "needs = NULL, needs_since = NULL, needs_text = NULL, needs_reset_at = NULL"
 # Behind every event that there ever will be.
@@ -143,7 +143,7 @@ def _insert(
             params[f"type{number}"] = kind
             params[f"stream{number}"] = _stream(mission_id, agent_id)
             params[f"agent{number}"] = agent_id
-            params[f"data{number}"] = _encode(data).decode()
+            params[f"data{number}"] = encode_json(data).decode()
             params[f"state{number}"] = changes.as_json(changed) if changed else None
             params[f"mark{number}"] = mark = mark_of(kind, data)
             params[f"marked{number}"] = ctx.now_ms if mark else None

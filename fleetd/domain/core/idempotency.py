@@ -7,6 +7,7 @@ import msgspec
 
 from ...protocol.errors import InvalidParams
 from ...protocol.request import BY_NAME_ONLY, Mutation, result_type
+from .assigned import encode_json
 from .context import Context
 from .registry import frees_space
 from .tx import Tx
@@ -53,7 +54,7 @@ def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
         method=request.method,
         key=request.idempotency_key,
         digest=_digest(request),
-        result=msgspec.json.encode(result).decode(),
+        result=encode_json(result).decode(),
         now=ctx.now,
     )
 

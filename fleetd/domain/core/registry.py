@@ -34,6 +34,7 @@ class Method(msgspec.Struct, frozen=True):
 REGISTERED: dict[type[Request[Any]], Method] = {}
 # Rules and services that may use the reserve of a full disk.
 _FREES_SPACE: set[Callable[..., Any]] = set()
+_OPTIMISTIC: set[Callable[..., Any]] = set()
 
 
 def method(
@@ -78,6 +79,20 @@ def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: 
         raise TypeError(
             f"{answer.__qualname__} must take request: {request.__name__} and return {result}"
         )
+
+
+def optimistic(rule: F) -> F:
+    """Let a rule run before its turn, in a store that several machines share.
+
+    For those that run all the time and read little: see store/postgres/speculation.py.
+    """
+    _OPTIMISTIC.add(rule)
+    return rule
+
+
+def is_optimistic(rule: Callable[..., Any]) -> bool:
+    """Return whether a rule may run before its turn."""
+    return rule in _OPTIMISTIC
 
 
 def frees_space(rule: F) -> F:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -76,6 +77,35 @@ class Execute(Protocol):
         ...
 
 
+C = TypeVar("C", bound=msgspec.Struct)
+
+
+class Repeat:
+    """Gives each run of a rule the context of its first: the same time, and the same ids.
+
+    For a store that runs a rule several times for one commit.
+    """
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._drawn: list[tuple[str, str]] = []
+
+    def context(self, make: Callable[[], C]) -> C:
+        """Return what ``make`` made the first time; its ``new_id`` draws the same ids again."""
+        if self._context is None:
+            self._context = make()
+        draw, drawn, at = self._context.new_id, self._drawn, count()
+
+        def new_id(prefix: str) -> str:
+            place = next(at)
+            if place == len(drawn) or drawn[place][0] != prefix:
+                drawn[place:] = [(prefix, draw(prefix))]
+            return drawn[place][1]
+
+        again: C = msgspec.structs.replace(self._context, new_id=new_id)
+        return again
+
+
 class Sized(Protocol):
     """A value that knows how much room it takes."""
 
@@ -102,8 +132,11 @@ class Tx:
     ``run`` is for statements whose rows nobody needs. Effects happen only after COMMIT.
     """
 
-    def __init__(self, execute: Execute, kept: Kept | None = None) -> None:
+    def __init__(
+        self, execute: Execute, kept: Kept | None = None, repeat: Repeat | None = None
+    ) -> None:
         self._execute = execute
+        self._repeat = repeat
         self._kept = kept
         self._effects: dict[Effect, None] = {}
         self.log_end = 0
@@ -114,6 +147,10 @@ class Tx:
         """The newest event of each mission that this transaction has written."""
         self.touched: dict[str, dict[Any, None]] = {}
         """The records whose history this transaction goes on with, by their tables."""
+
+    def context(self, make: Callable[[], C]) -> C:
+        """Return the context of the rule that runs: ``make``'s, or that of its first run."""
+        return self._repeat.context(make) if self._repeat else make()
 
     @property
     def effects(self) -> list[Effect]:

@@ -26,7 +26,7 @@ from ..core import event_log
 from ..core.context import Context
 from ..core.ids import find
 from ..core.observers import file_edited
-from ..core.registry import method
+from ..core.registry import method, optimistic
 from ..core.sql import Where, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_WORK, track_calls
@@ -69,6 +69,7 @@ class EventQuery(NamedTuple):
         }
 
 
+@optimistic
 @method(EventAppend)
 def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
     """Append an event of a client; the daemon's own types are refused."""
@@ -345,6 +346,7 @@ def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
     )
 
 
+@optimistic
 @method(CursorAdvance)
 def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.

@@ -360,22 +360,29 @@ def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = 
 
     An id that another lock has is drawn again.
     """
-    token, row = next_token(tx), None
-    while row is None:
-        row = tx.one(
+    row: Row = {
+        **to_builtins(wanted),
+        "held_by": wanted.agent_id,
+        "literal": literal_of(wanted.target.pattern),
+        "acquired_at": ctx.now,
+        "expires_at": ctx.at(wanted.timeout_ms),
+        "fencing_token": next_token(tx),
+        "status": "active",
+        "released_at": None,
+        "orphaned_at": None,
+    }
+    given = False
+    while not given:
+        row["id"] = ctx.new_id(ID_PREFIXES["lock"])
+        given = tx.exists(
             "INSERT INTO locks (id, file, normalized_path, directory, literal, mode, automatic,"
             " held_by, mission_id, purpose, acquired_at, expires_at, timeout_ms, fencing_token,"
             " granted_seq, status)"
             " VALUES (:id, :file, :normalized_path, :directory, :literal, :mode, :automatic,"
-            " :agent_id, :mission_id, :purpose, :now, :until, :timeout_ms, :token,"
-            f" {NEXT}, 'active')"
-            " ON CONFLICT (id) DO NOTHING RETURNING *",
-            id=ctx.new_id(ID_PREFIXES["lock"]),
-            now=ctx.now,
-            until=ctx.at(wanted.timeout_ms),
-            token=token,
-            literal=literal_of(wanted.target.pattern),
-            **to_builtins(wanted),
+            " :held_by, :mission_id, :purpose, :acquired_at, :expires_at, :timeout_ms,"
+            f" :fencing_token, {NEXT}, :status)"
+            " ON CONFLICT (id) DO NOTHING RETURNING id",
+            **row,
         )
     lock_changed(tx, row["mission_id"], row["id"], fields_of(lock_of(row)))
     shown = {name: row[name] for name in ("purpose", "fencing_token")}

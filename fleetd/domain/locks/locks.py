@@ -18,7 +18,7 @@ from ..cluster.membership import agent_label
 from ..core.context import Context
 from ..core.ids import find
 from ..core.mappers import lock_of
-from ..core.registry import method
+from ..core.registry import method, optimistic
 from ..core.sql import Where, named_params, starts_with
 from ..core.tx import Row, Tx
 from . import leases
@@ -26,6 +26,7 @@ from .keys import display_file, machine_key
 from .targets import target_of
 
 
+@optimistic
 def acquire(tx: Tx, ctx: Context, request: LockAcquire) -> Lock:
     """Take a lease on a file, a directory or a pattern now, or learn who holds it."""
     wanted = leases.lease_request(tx, ctx, request)
@@ -59,6 +60,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     return row
 
 
+@optimistic
 @method(LockRenew)
 def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     """Prolong one's own lease, with its old length or a new one."""
@@ -66,6 +68,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
     return lock_of(leases.prolong(tx, ctx, row, request.timeout_ms or row["timeout_ms"]))
 
 
+@optimistic
 @method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
     """Give one's own lock back; the next in line gets it in the same transaction."""

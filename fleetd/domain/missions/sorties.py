@@ -49,7 +49,7 @@ from ..core.history import agent_changed
 from ..core.ids import find, fresh_id
 from ..core.mappers import ended_as
 from ..core.observers import sortie_reported
-from ..core.registry import method
+from ..core.registry import method, optimistic
 from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
 from . import dependencies
@@ -309,6 +309,7 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
     """Register a rule for what an agent reports, of which the sortie's observers hear."""
 
     def register(rule: F) -> F:
+        @optimistic
         @method(request)
         @wraps(rule)
         def report(tx: Tx, ctx: Context, request: Any) -> Sortie:

@@ -16,7 +16,7 @@ import trio
 from ...domain.attention.running import leading_agent
 from ...domain.cluster.membership import agent_label
 from ...domain.core.context import Caller, Context, Facts
-from ...domain.core.registry import method
+from ...domain.core.registry import method, optimistic
 from ...domain.core.tx import Tx
 from ...domain.redaction.redact import redact
 from ...domain.redaction.requests import struct_without_secrets
@@ -293,6 +293,7 @@ async def record_clean(
     return await engine.on_behalf_of(caller, facts).write(_record_timed, clean, limit)
 
 
+@optimistic
 def _record_timed(tx: Tx, ctx: Context, clean: HookDelivery, limit: RecordingLimit) -> Recorded:
     """Record a delivery, and note how long that took."""
     begun = time.perf_counter_ns()

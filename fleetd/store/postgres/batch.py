@@ -40,16 +40,23 @@ _COUNT = (
     " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
     " RETURNING (SELECT version FROM schema_version)"
 )
+_NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
 _QUEUE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED;"
     f" SET LOCAL lock_timeout = {TURN_MS}; SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}"
 )
 _COUNTED = f"{_QUEUE}; {LOCK}; SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
+# The last two are for a batch that is one message: nobody looks at what they return.
 _PREPARED = f"""
     PREPARE take_turns AS {LOCK};
     PREPARE count_batch (text, bigint) AS {_COUNT};
-    PREPARE log_end AS SELECT {END} AS reached
+    PREPARE log_end AS SELECT {END} AS reached;
+    PREPARE count_expected (text, bigint, bigint) AS
+        WITH counted (version) AS ({_COUNT})
+        SELECT expect((SELECT json_agg(version) FROM counted), jsonb_build_array($3));
+    PREPARE be_in_time (bigint) AS
+        SELECT expect(json_build_array(({_NOW_MS}) <= $1), '[true]')
 """.encode()
 _BEGIN = (
     f"{_QUEUE}; EXECUTE take_turns; SET LOCAL lock_timeout = {TABLE_MS};"
@@ -152,6 +159,26 @@ def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
 def has_events(done: list[tuple[Job, Any]]) -> bool:
     """Whether the log has gone on by what was done."""
     return any(isinstance(effect, Ring) for job, _ in done for effect in job.effects)
+
+
+def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str]:
+    """Return the statements that begin a batch of one message, which ends before COMMIT.
+
+    They take the lock, and count the batch. It fails where ``begin`` would, and when its turn comes
+    later than at ``by_ms``, by the server's clock.
+    """
+    queue = (each.strip() for each in _QUEUE.split(";"))
+    return [
+        *queue,
+        "EXECUTE take_turns",
+        f"SET LOCAL lock_timeout = {TABLE_MS}",
+        f"SET LOCAL statement_timeout = {STATEMENT_MS}",
+        f"EXECUTE count_expected ('{machine}', {number}, {version})",
+        f"EXECUTE be_in_time ({by_ms})",
+    ]
+
+
+FLUSH_END = ("EXECUTE log_end", "COMMIT")
 
 
 def commit(connection: ServerConnection, *, tell_end: bool) -> int:

@@ -76,11 +76,16 @@ class ServerConnection(psycopg.Connection[Any]):
 
         Beside psycopg's cursors, which forget all that is prepared whenever one rolls back.
         """
+        results = self.outcomes(text)
+        if results[-1].status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(results[-1])
+        return results
+
+    def outcomes(self, text: bytes) -> list[PGresult]:
+        """Do the same, where the last may be an error of the server: of the one that failed."""
         with self.lock:
             self.pgconn.send_query(text)
             results: list[PGresult] = self.wait(execute(self.pgconn))
-        if results[-1].status == ExecStatus.FATAL_ERROR:
-            raise error_from_result(results[-1])
         return results
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _POLL_S, *_: Any) -> T:
@@ -139,7 +144,7 @@ class ServerConnection(psycopg.Connection[Any]):
 
 # A text, a name in quotes and a comment stay as they are, whatever is in them; two colons are
 # a cast.
-_PART = re.compile(
+PART = re.compile(
     r"'(?:[^']|'')*'"
     r'|"(?:[^"]|"")*"'
     r"|--[^\n]*"
@@ -158,7 +163,7 @@ _FRAMES = ("SAVEPOINT", "ROLLBACK", "RELEASE")
 @lru_cache(maxsize=2_000)
 def translated(sql: str) -> str:
     """Return a statement with ``%(name)s`` where it has ``:name``."""
-    return _PART.sub(_placed, sql)
+    return PART.sub(_placed, sql)
 
 
 def _placed(match: re.Match[str]) -> str:

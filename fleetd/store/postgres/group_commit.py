@@ -5,10 +5,15 @@ the middle of its COMMIT is looked up first: nothing is reported as done that is
 """
 
 import time
+from functools import partial
+from itertools import takewhile
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
+from ...domain.core.assigned import holds_assigned
 from ...domain.core.tx import Tx
 from ...host.histogram import Histogram
 from ..worker_thread import Job
@@ -28,7 +33,9 @@ from .errors import (
     translate,
     was_idle_too_long,
 )
+from .optimistic import ROUNDS, TOGETHER, Failed, Flush, OptimisticCommits
 from .server import ConnectionSlot, PostgresServer
+from .speculation import Lessons
 from .url import ServerAddress
 
 _TRIES = 4
@@ -48,7 +55,8 @@ class PostgresCommitter:
         self._where = server.address
         self._counted_on: ServerConnection | None = None
         self.commits = Histogram()
-        """How many microseconds each COMMIT of a change took."""
+        """How many microseconds each COMMIT took; of a batch of one message, all of it."""
+        self.optimistic = OptimisticCommits(server.clock.now_ms)
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result; raises ServerAway when some are left without.
@@ -59,7 +67,11 @@ class PostgresCommitter:
         alone = False
         while jobs:
             try:
-                jobs = jobs[self._turn(jobs[:1] if alone else jobs) :]
+                some = _alike(jobs)
+                if some[0].optimistic and not alone:
+                    jobs = self._optimistically(some) + jobs[len(some) :]
+                    continue
+                jobs = jobs[self._turn(jobs[:1] if alone else some) :]
             except InDoubt:
                 raise  # those whom it concerns were told
             except ServerAway:
@@ -98,6 +110,95 @@ class PostgresCommitter:
         self._fail(jobs, trouble)
         return len(jobs)
 
+    def _optimistically(self, jobs: list[Job]) -> list[Job]:
+        """Commit what can be without a turn that lasts; return the jobs that need theirs."""
+        waiting = jobs
+        lessons: Lessons = {}
+        for _ in range(ROUNDS):
+            connection = self._slot.get()
+            try:
+                self._count_on(connection)
+                send = partial(self._flush, connection)
+                waiting = self.optimistic.round(connection, waiting, lessons, send)
+            except psycopg.Error as error:
+                self._is_worth_another(connection, error)
+                break
+            except InDoubt:
+                raise
+            except BaseException:
+                self._slot.drop()
+                raise
+            if not waiting:
+                break
+        left = [job for job in jobs if job.result is None]
+        for job in left:
+            job.optimistic = False
+        return left
+
+    def _flush(self, connection: ServerConnection, flush: Flush, by_ms: int) -> None:
+        """Send a flush, and give its jobs their results; raises Failed, psycopg.Error, InDoubt."""
+        number = self._lost_commits.batch + 1
+        frame = batch.flush_frame(self._machine, number, self._server.schema, by_ms)
+        begun = time.perf_counter_ns()
+        try:
+            with connection.queued():
+                results = connection.outcomes(flush.message(frame))
+            if results[-1].status == ExecStatus.FATAL_ERROR:
+                self._refused(connection, results)
+        except psycopg.Error as error:
+            self._doubt(connection, flush, number, error)
+            return
+        [first, *_] = flush.scripts
+        if first.error is not None:
+            first.job.fail(first.error)
+            return
+        if results[-1].command_status != b"COMMIT":
+            raise psycopg.errors.TransactionRollback("the server rolled back")
+        self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+        self._lost_commits.note(number, int(results[-2].get_value(0, 0) or 0))
+        for script, value in zip(flush.scripts, flush.values(results), strict=True):
+            script.job.effects = script.effects
+            script.job.succeed(value)
+
+    def _refused(self, connection: ServerConnection, results: list[PGresult]) -> None:
+        """Roll back what the server refused; raises Failed, or its error for a lost connection."""
+        error = error_from_result(results[-1])
+        if ends_connection(error):
+            raise error
+        connection.simple_query(b"ROLLBACK")
+        raise Failed(len(results) - 1, error)
+
+    def _doubt(
+        self, connection: ServerConnection, flush: Flush, number: int, error: psycopg.Error
+    ) -> None:
+        """Find out what became of a flush that went with its connection; raises as ``_flush``."""
+        if not (connection.closed or ends_connection(error)):
+            raise error
+        self._slot.drop()
+        unknown = outcome_unknown(self._where.name, as_away(error, "committing").said)
+        try:
+            committed = self._was_committed(number, error)
+        except InDoubt:
+            for script in flush.scripts:
+                script.job.fail(unknown)
+            raise
+        if not committed:
+            raise error
+        for script in flush.scripts:
+            if holds_assigned(script.value):  # the numbers went with the connection
+                script.job.fail(unknown)
+            else:
+                script.job.effects = script.effects
+                script.job.succeed(script.value)
+
+    def _count_on(self, connection: ServerConnection) -> None:
+        """Learn the number of this machine's last batch, on a connection that is new."""
+        if connection is not self._counted_on:
+            # A daemon of this machine that was killed, or a connection that was lost, may have had
+            # a COMMIT under way that is counted only now.
+            self._lost_commits.note(batch.counted(connection, self._machine), 0)
+            self._counted_on = connection
+
     def _fail(self, jobs: list[Job], error: psycopg.Error) -> None:
         for job in jobs:
             job.effects = []
@@ -122,11 +223,7 @@ class PostgresCommitter:
 
     def _together(self, connection: ServerConnection, jobs: list[Job]) -> int:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
-        if connection is not self._counted_on:
-            # A daemon of this machine that was killed, or a connection that was lost, may have had
-            # a COMMIT under way that is counted only now.
-            self._lost_commits.note(batch.counted(connection, self._machine), 0)
-            self._counted_on = connection
+        self._count_on(connection)
         number = self._lost_commits.batch + 1
         turn_s = batch.begin(connection, self._machine, number, self._server.schema)
         taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
@@ -179,6 +276,13 @@ class PostgresCommitter:
                 if time.monotonic() > deadline or self._server.hurry.now:
                     raise InDoubt("committing", as_away(error, "committing").said) from trouble
             time.sleep(_DOUBT_PAUSE_S)
+
+
+def _alike(jobs: list[Job]) -> list[Job]:
+    """Return the first jobs, all of which are optimistic, or none."""
+    kind = jobs[0].optimistic
+    alike = list(takewhile(lambda job: job.optimistic == kind, jobs))
+    return alike[:TOGETHER] if kind else alike
 
 
 def _take_back(jobs: list[Job]) -> None:

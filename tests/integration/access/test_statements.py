@@ -188,6 +188,9 @@ REVIEWED = {
         "_INTERVAL_S",
         "_UNANSWERED_MS",
     },
+    "store/postgres/optimistic": {"count", "counter"},
+    # Clauses of this program's own statements.
+    "store/postgres/speculation": {"returned", "table.strip()", "where"},
     "store/sqlite/integrity_check": {"column", "key", "name", "table"},
     "store/sqlite/kept_sorties": {"what", "whose"},
     "store/sqlite/migrate": {"number"},

@@ -7,6 +7,23 @@ CREATE INDEX idx_locks_directory ON locks (directory, literal)
 -- Under the name that it has in SQLite.
 CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS 'SELECT strpos($1, $2)';
+-- Rows without the columns that activity moves all the time.
+CREATE FUNCTION without_activity(told JSONB) RETURNS JSONB LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(jsonb_agg(told_row - ARRAY['last_activity_at', 'last_activity_seq',
+        'last_deed_seq', 'active_awake_ms', 'silent', 'last_seen_at', 'seen_awake_ms']), '[]')
+    FROM jsonb_array_elements(told) AS told_row
+$$;
+-- Ends a transaction whose rule was given other rows than there are: a batch of one message.
+CREATE FUNCTION expect(present JSON, expected JSONB) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+BEGIN
+    present := coalesce(present, '[]');
+    IF present::jsonb <> expected
+        AND without_activity(present::jsonb) <> without_activity(expected) THEN
+        RAISE EXCEPTION 'rows have changed since they were read'
+            USING ERRCODE = 'FL001', DETAIL = present::text;
+    END IF;
+END $$;
 -- When an agent was seen last moves with each event. Few agents live: idx_agents_here finds them.
 DROP INDEX idx_agents_unwatched;
 -- So does when a mission was active last. An update that changes no indexed column writes no index

@@ -1,0 +1,174 @@
+"""Statements by name: prepared once for a connection, and run with literals, many in one message.
+
+A message of several statements has no parameters, so each value is a literal in it.
+"""
+
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psycopg
+
+from ...domain.core.assigned import Assigned, Unforeseen, placeholders
+from ...domain.core.text import NUL, SIGN_OF_NUL
+from ...domain.core.tx import Row
+from .connection import PART, ServerConnection
+
+# Of more the server would keep plans that hardly anybody uses.
+_MOST = 1_000
+Number = Callable[[Assigned], str]
+"""Gives the SQL of a number that is known at the commit only."""
+
+
+def no_number(number: Assigned) -> str:
+    """Refuse a number that is asked for before the commit."""
+    raise Unforeseen(f"{number!r} is asked for before the commit")
+
+
+def literal(value: Any, number: Number = no_number) -> str:
+    """Return a value as SQL; raises Unforeseen for one that has no literal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        text = _quoted(value)
+        for mark, assigned in placeholders(value).items():
+            text = f"replace({text}, {_quoted(mark)}, ({number(assigned)})::text)"
+        return text
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Assigned):
+        return number(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise Unforeseen(f"a value of {type(value).__name__} has no literal")
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes; the server reads a backslash as itself (see connection.py)."""
+    return "'" + text.replace(NUL, SIGN_OF_NUL).replace("'", "''") + "'"
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int | Assigned):
+        return "bigint"
+    return "double precision" if isinstance(value, float) else "unknown"
+
+
+def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with ``$1`` where it has ``:name``, and the names in their order."""
+    names: dict[str, int] = {}
+
+    def placed(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"${names.setdefault(match[1], len(names) + 1)}"
+        return match[0]
+
+    text = PART.sub(placed, sql)
+    return text, tuple(names)
+
+
+class Call:
+    """A statement by its name, with what it is to be given."""
+
+    __slots__ = ("_expected", "_name", "_values")
+
+    def __init__(self, name: str, values: tuple[Any, ...], expected: str | None) -> None:
+        self._name = name
+        self._values = values
+        self._expected = expected
+
+    def text(self, number: Number = no_number) -> str:
+        """Return the SQL that runs it."""
+        values = [literal(each, number) for each in self._values]
+        if self._expected is not None:
+            values.append(f"({literal(self._expected, number)})::jsonb")
+        return f"EXECUTE {self._name} ({', '.join(values)})" if values else f"EXECUTE {self._name}"
+
+
+class PreparedStatements:
+    """What is prepared on one connection, the most recently used of it."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._names: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
+        self._new: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._bad: set[tuple[str, tuple[str, ...]]] = set()
+        self._given = 0
+
+    def call(self, sql: str, params: Row, form: str = "SQL", expected: str | None = None) -> Call:
+        """Return a statement with its parameters, to be sent after ``prepare``.
+
+        In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
+        Raises Unforeseen for a statement that the server does not take by name.
+        """
+        text, names = _numbered(sql)
+        types = tuple(_type_of(params[name]) for name in names)
+        values = tuple(params[name] for name in names)
+        if expected is not None:
+            form, types = form.replace("EXPECTED", f"${len(names) + 1}"), (*types, "jsonb")
+        text = form.replace("SQL", text)
+        key = (text, types)
+        if key in self._bad:
+            raise Unforeseen("the server does not take this statement by name")
+        name = self._names.get(key) or self._new.get(key)
+        if name is None:
+            self._given += 1
+            self._new[key] = name = f"fleet_{self._given}"
+        elif key in self._names:
+            self._names.move_to_end(key)
+        return Call(name, values, expected)
+
+    def prepare(self) -> None:
+        """Prepare what is called for the first time; raises Unforeseen where that is refused."""
+        if not self._new:
+            return
+        texts = []
+        while len(self._names) + len(self._new) > _MOST and self._names:
+            texts.append(f"DEALLOCATE {self._names.popitem(last=False)[1]}")
+        new, self._new = self._new, {}
+        texts += [_prepare(name, *key) for key, name in new.items()]
+        try:
+            self._connection.simple_query("; ".join(texts).encode())
+        except psycopg.Error as error:
+            if self._connection.closed or error.sqlstate is None:
+                raise
+            self._find_bad(new)
+            raise Unforeseen("the server does not take a statement by name") from error
+        self._names |= new
+
+    def _find_bad(self, new: Mapping[tuple[str, tuple[str, ...]], str]) -> None:
+        """Prepare one after the other what could not be prepared together."""
+        for key in new:
+            self._given += 1
+            name = f"fleet_{self._given}"
+            try:
+                self._connection.simple_query(_prepare(name, *key).encode())
+            except psycopg.Error as error:
+                if self._connection.closed or error.sqlstate is None:
+                    raise
+                self._bad.add(key)
+            else:
+                self._names[key] = name
+
+
+def _prepare(name: str, text: str, types: tuple[str, ...]) -> str:
+    declared = f" ({', '.join(types)})" if types else ""
+    return f"PREPARE {name}{declared} AS {text}"
+
+
+_cache: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+
+def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    found = _cache.get(sql)
+    if found is None:
+        if len(_cache) > 2 * _MOST:
+            _cache.clear()
+        found = _cache[sql] = numbered(sql)
+    return found
