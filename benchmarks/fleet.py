@@ -32,7 +32,7 @@ class Fleet:
         self.socket = socket
         self.env = env
         self.client = Client(socket)
-        self._pid = pid
+        self.pid = pid
 
     def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
@@ -67,7 +67,7 @@ class Fleet:
     @property
     def memory_bytes(self) -> int:
         """How much memory the daemon has in use, as the kernel counts it (RSS)."""
-        status = Path(f"/proc/{self._pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 

@@ -26,8 +26,10 @@ from .crowd import Crowd, crowd
 from .daemons import alone, far, sharing
 from .hearing import Heard, hearing
 from .page import Distance, Shared, text, write
+from .spread import ALONE, Spread, spread
 
 RUNS, SECONDS, EVENTS = 60, 1.2, 80
+SPREAD_S = 4.0
 WHAT = ("event.append", "hook.deliver", "mission.get")
 DAEMONS, CLIENTS = (1, 2, 4, 8), (8, 64)
 # Of a network, in ms each way: the same building, the same region.
@@ -80,6 +82,7 @@ def _measure(options: argparse.Namespace) -> Shared:
                 crowds = _crowds(place, server, own, quick=quick)
                 heard = _hearings(place, server, own, quick=quick)
             distances = _distances(place, server, fsync, quick=quick)
+            spreads = _spreads(place, server, quick=quick)
             beside = Samples([timed(fsync) for _ in range(200)])
     return Shared(
         machine=machine,
@@ -91,6 +94,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         crowds=crowds,
         heard=heard,
         distances=distances,
+        spreads=spreads,
         seconds=round(time.monotonic() - begun, 1),
     )
 
@@ -125,13 +129,24 @@ def _distances(
     found = []
     names = (*FAR, *READ_FAR)
     for delay in DELAYS_MS[:2] if quick else DELAYS_MS:
-        with far(place, server, delay) as (fleet, network):
+        with far(place, server, delay) as ([fleet], network):
             asked = in_turn({"PostgreSQL": fleet}, fsync, 5 if quick else COUNTED, names)
             trips = {}
             if not delay:
                 trips = _trips(fleet, network, names)
             samples = {each.name: each.samples["PostgreSQL"] for each in asked}
             found.append(Distance(delay, samples, trips))
+    return found
+
+
+def _spreads(place: Path, server: LocalPostgres, *, quick: bool) -> list[Spread]:
+    found = []
+    number, clients, seconds, runs = (2, 4, 0.3, 3) if quick else (8, 64, SPREAD_S, ALONE)
+    for delay in DELAYS_MS[:2] if quick else DELAYS_MS:
+        with far(place, server, delay, number) as (fleets, network):
+            found.append(
+                spread(fleets, server, network, delay, clients=clients, seconds=seconds, runs=runs)
+            )
     return found
 
 

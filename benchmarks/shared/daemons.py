@@ -22,13 +22,17 @@ def sharing(place: Path, server: LocalPostgres, number: int) -> Iterator[list[Fl
 
 
 @contextmanager
-def far(place: Path, server: LocalPostgres, delay_ms: float) -> Iterator[tuple[Fleet, Network]]:
-    """Run a daemon whose every word to the server, and every answer, is under way for so long."""
+def far(
+    place: Path, server: LocalPostgres, delay_ms: float, number: int = 1
+) -> Iterator[tuple[list[Fleet], Network]]:
+    """Run daemons whose every word to the server, and every answer, is under way for so long."""
     database = server.new_database()
-    with Network(server.port, 1, delay_ms=delay_ms) as network:
-        url = f"postgresql://{OWNER}@127.0.0.1:{network.ports[0]}/{database}"
-        with _daemon(place / database, url) as fleet:
-            yield fleet, network
+    with Network(server.port, number, delay_ms=delay_ms) as network, ExitStack() as stack:
+        fleets = []
+        for n, port in enumerate(network.ports):
+            url = f"postgresql://{OWNER}@127.0.0.1:{port}/{database}"
+            fleets.append(stack.enter_context(_daemon(place / f"{database}-{n}", url)))
+        yield fleets, network
 
 
 @contextmanager

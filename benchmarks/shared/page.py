@@ -11,6 +11,7 @@ from ..measure import Samples
 from .asking import Asked
 from .crowd import Crowd
 from .hearing import Heard
+from .spread import Spread
 
 NAME = "shared"
 BEGIN, END = marks(NAME)
@@ -37,6 +38,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     crowds: list[Crowd]
     heard: list[Heard]
     distances: list[Distance]
+    spreads: list[Spread]
     seconds: float
 
 
@@ -65,6 +67,8 @@ def text(shared: Shared) -> str:
             _heard(shared.heard),
             "#### A server at a distance",
             _distances(shared.distances),
+            "#### Hooks of many agents, and a server at a distance",
+            _spreads(shared.spreads),
         ]
     )
 
@@ -150,6 +154,34 @@ def _distances(distances: Sequence[Distance]) -> str:
         for name in distances[0].samples
     ]
     return _table(head, rows)
+
+
+def _spreads(spreads: Sequence[Spread]) -> str:
+    used = list(spreads[0].cpu)
+    head = [
+        "ms each way",
+        "daemons",
+        "agents",
+        "hooks per second",
+        "p50 / p95 / p99, ms",
+        "hooks in a commit",
+        "one alone, p50 (p95)",
+        *(f"CPU of {name}, ms each" for name in used),
+    ]
+    rows = [
+        [
+            f"{each.delay_ms:g}",
+            str(each.crowd.daemons),
+            str(each.crowd.clients),
+            f"{each.crowd.per_s:,.0f}",
+            f"{each.crowd.p50_ms:.1f} / {each.crowd.p95_ms:.1f} / {each.crowd.p99_ms:.1f}",
+            f"{each.crowd.batch:.1f}",
+            f"{each.alone.p50:.1f} ({each.alone.p95:.1f})",
+            *(f"{each.cpu[name]:.2f}" for name in used),
+        ]
+        for each in spreads
+    ]
+    return _table(head, rows, words=0)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

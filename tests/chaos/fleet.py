@@ -144,7 +144,7 @@ class _Fleet:
             self._run.add("restarts of the server")
 
     def _cut_a_commit(self) -> None:
-        when = self._chance.choice(("before", "after"))
+        when = self._chance.choice(("before", "half", "after"))
         self._machines.network.cut(self._chance.randrange(MACHINES), when)
 
     def _part(self, machine: FleetMachine) -> None:
@@ -332,6 +332,13 @@ CAMPAIGN = Campaign(
     run=campaign,
     short=20,
     long=600,
-    planted={"no-lock": 15, "no-notify": 6, "run-twice": 60, "own-clock": 15, "believed": 20},
+    planted={
+        "no-lock": 15,
+        "no-compare": 15,
+        "no-notify": 6,
+        "run-twice": 60,
+        "own-clock": 15,
+        "believed": 20,
+    },
     shared=True,
 )

@@ -18,6 +18,8 @@ from fleetd.store.postgres import (
     connection,
     group_commit,
     server_clock,
+    speculation,
+    statements,
 )
 from tests.chaos.plant import plant
 
@@ -49,6 +51,16 @@ def no_lock() -> None:
         return rows
 
     run = plant(connection.PostgresExecutor, "__call__", slowly)
+
+
+def no_compare() -> None:
+    """Commit what was decided before the turn, whatever others have done meanwhile."""
+
+    def call(self: speculation.Speculation, step: speculation.Step) -> statements.Call:
+        time.sleep(MOMENT_S / 10)
+        return self.statements.call(step.sql, step.params)
+
+    plant(speculation.Speculation, "_call", call)
 
 
 def no_notify() -> None:
@@ -85,6 +97,7 @@ def own_clock() -> None:
 
 DEFECTS = {
     "no-lock": no_lock,
+    "no-compare": no_compare,
     "no-notify": no_notify,
     "run-twice": run_twice,
     "own-clock": own_clock,

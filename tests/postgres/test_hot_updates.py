@@ -39,7 +39,10 @@ async def test_hooks_update_rows_in_place(
             await hook(number, session, "SessionStart", source="startup")
         for number in range(ROUNDS * len(SESSIONS)):
             fleet.clock.pass_by(SECOND)
-            file = {"file_path": str(fleet.project / f"{number % 7}.py"), "content": "x"}
+            # Where agents meet in a file for the first time, a message is sent again: its updates
+            # count twice.
+            name = f"{number % len(SESSIONS)}-{number % 7}.py"
+            file = {"file_path": str(fleet.project / name), "content": "x"}
             await hook(
                 1_000 + number,
                 SESSIONS[number % len(SESSIONS)],

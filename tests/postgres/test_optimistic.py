@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -244,16 +245,16 @@ async def test_who_is_refused_again_and_again_has_a_turn(
 def _lying_at(wrong: int, times: int) -> Callable[[Speculation, Step], Call]:
     """Return what has a script expect other rows at its ``wrong``-th comparison, so many times."""
     real = Speculation._call
-    count = {"at": 0, "lies": 0}
+    told = {"at": 0, "lies": 0}
 
     def call(self: Speculation, step: Step) -> Call:
         if step.expected is None:
             return real(self, step)
-        at, count["at"] = count["at"], count["at"] + 1
-        if count["lies"] == times or at < wrong:
+        at, told["at"] = told["at"], told["at"] + 1
+        if told["lies"] == times or at < wrong:
             return real(self, step)
-        count["lies"] += 1
-        count["at"] = 0 if times > 1 else count["at"]
+        told["lies"] += 1
+        told["at"] = 0 if times > 1 else told["at"]
         other = Step(step.sql, step.params, [[("nobody", "knows")]], step.key, ())
         return real(self, other)
 
@@ -367,6 +368,22 @@ async def test_a_rule_that_counts_with_a_number_has_its_turn(
     async with running(postgres.url(database), tmp_path) as one:
         assert await one.store.write(Optimistic(counts)) == 2
         assert one.store._committer.optimistic.left == 1
+
+
+async def test_a_rule_that_looks_for_what_is_free_comes_to_an_end(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    def rule(tx: Tx) -> int:
+        names = (f"name-{number}" for number in count())
+        taken = "SELECT value FROM store_meta WHERE key = :key"
+        free = next(name for name in names if not tx.exists(taken, key=name))
+        tx.run("INSERT INTO store_meta (key, value) VALUES (:key, '')", key=free)
+        return int(free.partition("-")[2])
+
+    async with running(postgres.url(database), tmp_path) as one:
+        for number in range(40):
+            with trio.fail_after(30):
+                assert await one.store.write(Optimistic(rule)) == number
 
 
 async def test_a_number_may_stand_in_json_and_in_other_rows(

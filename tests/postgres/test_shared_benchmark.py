@@ -20,5 +20,10 @@ def test_it_measures_everything(tmp_path: Path) -> None:
     assert {each.daemons for each in shared.crowds} == {1, 2}
     assert all(each.per_s > 0 for each in shared.crowds)
     assert [each.delay_ms for each in shared.distances] == [0.0, 0.5]
-    # The lock, the statements, the commit: nothing is answered without asking the server.
-    assert all(trips >= 3 for trips in shared.distances[0].trips.values())
+    assert [each.delay_ms for each in shared.spreads] == [0.0, 0.5]
+    assert all(
+        min(each.crowd.per_s, each.cpu["server"], each.cpu["daemons"]) > 0
+        for each in shared.spreads
+    )
+    # What is read, then what is written: nothing is answered without asking the server.
+    assert all(trips >= 2 for trips in shared.distances[0].trips.values())

@@ -34,6 +34,11 @@ class Network:
         assert self._process.stdout is not None
         self.ports: list[int] = json.loads(self._process.stdout.readline())
 
+    @property
+    def pid(self) -> int:
+        """Return the process that carries."""
+        return self._process.pid
+
     def __enter__(self) -> "Network":
         return self
 

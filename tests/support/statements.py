@@ -30,8 +30,9 @@ class _Counted:
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of every statement that rules run from now on.
 
-    A transaction adds its beginning and its end.
+    A transaction adds its beginning and its end. Each rule runs once, in its turn.
     """
+    monkeypatch.setattr("fleetd.engine.engine.is_optimistic", lambda _: False)
     seen: list[str] = []
     real: Callable[..., None] = Tx.__init__
 

@@ -286,9 +286,13 @@ def _alike(jobs: list[Job]) -> list[Job]:
 
 
 def _take_back(jobs: list[Job]) -> None:
-    """Take back what jobs came to in a transaction that was lost."""
+    """Take back what jobs came to in a transaction that was lost.
+
+    What an optimistic one came to is committed, or was refused for good.
+    """
     for job in jobs:
-        job.result, job.effects = None, []
+        if not job.optimistic:
+            job.result, job.effects = None, []
 
 
 _BEGIN = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"

@@ -35,8 +35,13 @@ _PREVIEW = "SELECT coalesce(json_agg(q), '[]')::text FROM (SQL) q"
 _COMPARED = "SELECT expect((SELECT json_agg(q) FROM (SQL) q), EXPECTED)"
 _WRITTEN = "WITH q AS (SQL) SELECT expect((SELECT json_agg(q) FROM q), EXPECTED)"
 
-# Whoever asks for something new each time is left to the turn.
+# Whoever asks for something new each time is left to the turn, and so is whoever has much to do. A
+# rule that looks for a name which is free would look for ever, on guesses.
 _RUNS = 6
+_STEPS = 300
+_CHARACTERS = 500_000
+# Longer answers are not kept.
+_KEPT_BYTES = 4_096
 
 Pairs = list[tuple[str, Any]]
 """A row, with its columns in their order."""
@@ -198,6 +203,8 @@ class Attempt:
 
     def __init__(self, known: Callable[[Key, Own], list[Pairs]]) -> None:
         self._known = known
+        self._written: dict[str, list[str]] = {}
+        self._characters = 0
         self.steps: list[Step] = []
         self.counted: dict[Counter, int] = {}
 
@@ -226,7 +233,11 @@ class Attempt:
         if shape.kind in ("read", "returning"):
             if any(isinstance(value, Assigned) for value in key[1]):
                 raise Unforeseen("a number is looked for that is given at the commit")
-            own = tuple(each.sql for each in self.steps if shape_of(each.sql).writes in shape.reads)
+            own = tuple(
+                each
+                for table in sorted(self._written.keys() & shape.reads)
+                for each in self._written[table]
+            )
             rows = self._known(key, own)
             if rows and shape.changed:
                 raise Unforeseen(sql)
@@ -236,8 +247,16 @@ class Attempt:
             rows = [[(shape.column, self._next(shape.counter))] for _ in range(shape.numbers)]
         elif shape.kind == "unforeseen":
             raise Unforeseen(sql)
+        self._bound(params)
         self.steps.append(Step(sql, params, rows, key, own))
+        if shape.writes:
+            self._written.setdefault(shape.writes, []).append(sql)
         return rows or []
+
+    def _bound(self, params: Row) -> None:
+        self._characters += sum(len(each) for each in params.values() if isinstance(each, str))
+        if len(self.steps) == _STEPS or self._characters > _CHARACTERS:
+            raise Unforeseen("this is much for one message")
 
     def _next(self, counter: Counter) -> Assigned:
         place = self.counted[counter] = self.counted.get(counter, 0) + 1
@@ -266,7 +285,7 @@ class Foresight:
     Right or wrong, it decides only what is asked for in one message, and which tries are in vain.
     """
 
-    _MOST = 8_000
+    _MOST = 2_000
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Key, list[Pairs]] = OrderedDict()
@@ -353,8 +372,10 @@ class Speculation:
         text = "; ".join(call.text() for call in calls)
         results = self.connection.simple_query(text.encode())
         for key, result in zip(keys, results, strict=True):
-            answers[key] = rows = rows_of(result.get_value(0, 0) or b"[]")
-            self._foresight.note(key, rows)
+            data = result.get_value(0, 0) or b"[]"
+            answers[key] = rows = rows_of(data)
+            if len(data) <= _KEPT_BYTES:
+                self._foresight.note(key, rows)
 
     def _call(self, step: Step) -> Call:
         """Return a statement, which compares what it returns."""

@@ -1,0 +1,88 @@
+"""Hooks of many agents of many daemons at a distance: how many go through, and who computes.
+
+All of it shares the processors of one computer, so the figures stand beside who used them.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.support.network import Network
+from tests.support.postgres_server import LocalPostgres
+
+from ..fleet import Fleet
+from ..measure import Samples, timed
+from .asking import hook
+from .crowd import HOOK, Crowd, crowd
+
+ALONE = 40
+_TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """What the agents got with a server so many ms away, each way.
+
+    ``alone`` are the times of one hook at a time, in ms. ``cpu`` says how many ms of a processor
+    each hook took: of the server, the daemons, the clients, and the network between them, which is
+    a program here.
+    """
+
+    delay_ms: float
+    crowd: Crowd
+    alone: Samples
+    cpu: dict[str, float]
+
+
+def spread(
+    fleets: Sequence[Fleet],
+    server: LocalPostgres,
+    network: Network,
+    delay_ms: float,
+    *,
+    clients: int,
+    seconds: float,
+    runs: int,
+) -> Spread:
+    """Ask one hook at a time, then let all clients ask at once."""
+    ask = hook(fleets[0])
+    for _ in range(5):
+        ask()
+    alone = Samples([timed(ask) for _ in range(runs)])
+    time.sleep(0.2)
+    before, hooks = _used(fleets, server, network), _hooks(fleets[0])
+    found = crowd(HOOK, fleets, clients, seconds, server=server)
+    asked = _hooks(fleets[0]) - hooks
+    after = _used(fleets, server, network)
+    cpu = {name: (after[name] - before[name]) / asked for name in after}
+    return Spread(delay_ms, found, alone, cpu)
+
+
+def _hooks(fleet: Fleet) -> int:
+    return sum(each["deliveries"] for each in fleet.call("hook.status")["harnesses"])
+
+
+def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
+    """Return how many ms of a processor each has used."""
+    assert server.process is not None
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "server": _cpu_ms(server.process.pid, ended=True)
+        + sum(_cpu_ms(pid) for pid in _children(server.process.pid)),
+        "daemons": sum(_cpu_ms(fleet.pid) for fleet in fleets),
+        "clients": (children.ru_utime + children.ru_stime) * 1_000,
+        "network": _cpu_ms(network.pid),
+    }
+
+
+def _cpu_ms(pid: int, *, ended: bool = False) -> float:
+    """Return what a process has used, also its children that have ended if asked."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if ended else 13])) * _TICK_MS
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
