@@ -10,7 +10,8 @@ from fleetd.protocol.requests.hook import HookDeliver
 from tests.support.fleet import SECOND, opened
 from tests.support.postgres_server import LocalPostgres, run_sql
 
-ROUNDS = 60
+# Sessions that begin move between missions, which is in an index: of few hooks that would be much.
+ROUNDS = 120
 SESSIONS = tuple(name * 8 for name in ("a1", "b2", "c3", "d4"))
 COUNTS = """
     SELECT n_tup_upd AS updated, n_tup_hot_upd AS hot FROM pg_stat_user_tables
