@@ -58,13 +58,18 @@ def crowd(
     seconds: float,
     *,
     server: LocalPostgres | None,
+    warm_s: float | None = None,
 ) -> Crowd:
-    """Let so many clients in all ask their daemons, each again as soon as it is answered."""
+    """Let so many clients in all ask their daemons, each again as soon as it is answered.
+
+    What they ask in the first ``warm_s`` does not count.
+    """
+    warm_s = WARM * seconds if warm_s is None else warm_s
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
     each = _shares(clients, len(fleets))
     before, wal, hooks = [_batches(fleet) for fleet in fleets], _wal(server), _hooks(fleets[0])
     processes = [
-        _process(fleet, first, number, seconds, call)
+        _process(fleet, first, number, warm_s, seconds, call)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
     told = [json.loads(process.communicate()[0]) for process in processes]
@@ -116,15 +121,20 @@ def _hooks(fleet: Fleet) -> int:
 
 
 def _process(
-    fleet: Fleet, place: int, clients: int, seconds: float, call: dict[str, object]
+    fleet: Fleet,
+    place: int,
+    clients: int,
+    warm_s: float,
+    seconds: float,
+    call: dict[str, object],
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket), str(place)]
-    command += [str(clients), str(seconds), json.dumps(call)]
+    command += [str(clients), str(warm_s), str(seconds), json.dumps(call)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
 def ask(
-    path: Path, place: int, clients: int, seconds: float, request: bytes
+    path: Path, place: int, clients: int, warm_s: float, seconds: float, request: bytes
 ) -> tuple[int, list[float]]:
     """Ask over so many connections; return how often, and the times that count, in ms.
 
@@ -139,7 +149,7 @@ def ask(
             client.connect(str(path))
             own = request.replace(CLIENT.encode(), b"c%d-%d" % (place, number))
             selector.register(client, selectors.EVENT_READ, own)
-        begins = time.perf_counter() + WARM * seconds
+        begins = time.perf_counter() + warm_s
         ends = begins + seconds
         for key in tuple(selector.get_map().values()):
             sent[key.fileobj] = _send(key, numbers)  # type: ignore[index]
@@ -166,7 +176,7 @@ def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
 
 
 if __name__ == "__main__":
-    where, nth, number, length, what = sys.argv[1:]
+    where, nth, number, warm, length, what = sys.argv[1:]
     line = msgspec.json.encode(json.loads(what)) + b"\n"
-    count, took_ms = ask(Path(where), int(nth), int(number), float(length), line)
+    count, took_ms = ask(Path(where), int(nth), int(number), float(warm), float(length), line)
     print(json.dumps({"all": count, "ms": took_ms}))

@@ -156,6 +156,8 @@ class OptimisticCommits:
                     again.append(script.job)
                 else:
                     self._leave(script.job)
+            else:
+                self._speculation.committed(some)
             scripts = [each for each in scripts if each not in some]
         return again
 

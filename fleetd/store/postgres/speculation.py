@@ -42,6 +42,7 @@ _STEPS = 300
 _CHARACTERS = 500_000
 # Longer answers are not kept.
 _KEPT_BYTES = 4_096
+_FAILURES = 6
 
 Pairs = list[tuple[str, Any]]
 """A row, with its columns in their order."""
@@ -279,6 +280,15 @@ class Script(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
+class _Vain:
+    """How often tries failed in a row at one place, and how many are left out for that."""
+
+    __slots__ = ("failures", "skipped")
+
+    def __init__(self) -> None:
+        self.failures = self.skipped = 0
+
+
 class Foresight:
     """What rules asked for lately, and what they were told: it says what they will ask for.
 
@@ -291,6 +301,7 @@ class Foresight:
         self._answers: OrderedDict[Key, list[Pairs]] = OrderedDict()
         self._own: OrderedDict[tuple[Key, Own], list[Pairs]] = OrderedDict()
         self._last: dict[str, list[Pairs]] = {}
+        self._vain: dict[tuple[str, Own], _Vain] = {}
 
     def note(self, key: Key, rows: list[Pairs]) -> None:
         """Keep an answer."""
@@ -306,6 +317,29 @@ class Foresight:
         self._own[key, own] = rows
         if len(self._own) > self._MOST:
             self._own.popitem(last=False)
+
+    def failed(self, question: str, own: Own) -> None:
+        """Note that a rule read something else of what it had written than before the turn."""
+        vain = self._vain.setdefault((question, own), _Vain())
+        vain.failures = min(vain.failures + 1, _FAILURES)
+        vain.skipped = 2**vain.failures
+        if len(self._vain) > self._MOST:
+            self._vain.clear()
+
+    def succeeded(self, steps: Sequence[Step]) -> None:
+        """Note that a script was committed."""
+        if self._vain:
+            for step in steps:
+                if step.own:
+                    self._vain.pop((step.key[0], step.own), None)
+
+    def is_in_vain(self, question: str, own: Own) -> bool:
+        """Whether a try is not worth it, since the last ones failed here; sometimes it is again."""
+        vain = self._vain.get((question, own))
+        if vain is None or not vain.skipped:
+            return False
+        vain.skipped -= 1
+        return True
 
     def guess(self, key: Key) -> list[Pairs]:
         """Return what the answer may be: the last one to this question, else to one like it."""
@@ -385,6 +419,11 @@ class Speculation:
         rows = encode_json([dict(row) for row in step.expected]).decode()
         return self.statements.call(step.sql, step.params, form, rows)
 
+    def committed(self, scripts: Iterable[Script]) -> None:
+        """Note that scripts were committed."""
+        for script in scripts:
+            self._foresight.succeeded(script.steps)
+
     def learn(self, script: Script, place: int, found: str | None, lessons: Lessons) -> bool:
         """Keep what the ``place``-th statement of a script found; whether a new try may succeed.
 
@@ -394,6 +433,7 @@ class Speculation:
         if not step.own:
             return True
         lesson = (script.job, step.key[0], step.own)
+        self._foresight.failed(step.key[0], step.own)
         if found is None or lesson in lessons:
             return False
         lessons[lesson] = rows = rows_of(found)
@@ -421,6 +461,8 @@ class _Run:
                 learned = foresight.guess_own(key, own) if lesson is None else lesson
                 if learned is not None:
                     return learned
+                if foresight.is_in_vain(key[0], own):
+                    raise Unforeseen("such a rule reads what it has written")
             if (rows := answers.get(key)) is not None:
                 return rows
             wanted[key] = None

@@ -14,8 +14,7 @@ CREATE FUNCTION without_activity(told JSONB) RETURNS JSONB LANGUAGE sql IMMUTABL
     FROM jsonb_array_elements(told) AS told_row
 $$;
 -- Ends a transaction whose rule was given other rows than there are: a batch of one message.
-CREATE FUNCTION expect(present JSON, expected JSONB) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT AS $$
+CREATE FUNCTION expect(present JSON, expected JSONB) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     present := coalesce(present, '[]');
     IF present::jsonb <> expected
