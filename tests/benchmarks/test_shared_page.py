@@ -10,6 +10,7 @@ from benchmarks.shared.asking import Asked
 from benchmarks.shared.crowd import Crowd
 from benchmarks.shared.hearing import Heard
 from benchmarks.shared.page import BEGIN, END, Distance, Shared, text, write
+from benchmarks.shared.spread import Spread
 
 QUICK, SLOW = Samples([1.0, 1.0, 2.0]), Samples([3.0, 3.0, 4.0])
 MACHINE = Machine(
@@ -37,6 +38,9 @@ def shared() -> Shared:
             Distance(0.0, {"hook.deliver": QUICK}, {"hook.deliver": 28.0}),
             Distance(2.0, {"hook.deliver": SLOW}, {}),
         ],
+        spreads=[
+            Spread(0.5, crowd(8, 400), SLOW, {"server": 1.25, "daemons": 2.5, "network": 0.0})
+        ],
         seconds=100,
     )
 
@@ -55,6 +59,13 @@ def test_the_first_of_a_kind_is_of_a_store_of_one_s_own(shared: Shared) -> None:
 
 def test_a_distance_is_told_with_its_round_trips(shared: Shared) -> None:
     assert "| hook.deliver | 28.0 | 1.0 (2.0) | 3.0 (4.0) |" in text(shared)
+
+
+def test_hooks_at_a_distance_stand_beside_who_computed(shared: Shared) -> None:
+    told = text(shared)
+    assert "| one alone, p50 (p95) | CPU of server, ms each | CPU of daemons, ms each |" in told
+    row = "| 0.5 | 8 | 8 | 400 | 1.0 / 2.0 / 3.0 | 4.0 | 3.0 (4.0) | 1.25 | 2.50 | 0.00 |"
+    assert row in told
 
 
 def test_a_page_keeps_what_people_wrote(shared: Shared, tmp_path: Path) -> None:

@@ -71,7 +71,10 @@ class PostgresCommitter:
                 if some[0].optimistic and not alone:
                     jobs = self._optimistically(some) + jobs[len(some) :]
                     continue
-                jobs = jobs[self._turn(jobs[:1] if alone else some) :]
+                if alone:
+                    some = jobs[:1]
+                    some[0].optimistic = False
+                jobs = jobs[self._turn(some) :]
             except InDoubt:
                 raise  # those whom it concerns were told
             except ServerAway:

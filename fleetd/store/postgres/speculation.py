@@ -206,6 +206,8 @@ class Attempt:
         self._known = known
         self._written: dict[str, list[str]] = {}
         self._characters = 0
+        self.is_void = False
+        """Whether something was refused here; a rule that goes on all the same has its turn."""
         self.steps: list[Step] = []
         self.counted: dict[Counter, int] = {}
 
@@ -224,9 +226,17 @@ class Attempt:
 
     def limited(self, most_ms: int) -> AbstractContextManager[None]:
         """Refuse: a limit holds for the statements of a turn."""
+        self.is_void = True
         raise Unforeseen(f"a limit of {most_ms} ms")
 
     def _rows(self, sql: str, params: Row) -> list[Pairs]:
+        try:
+            return self._noted(sql, params)
+        except Exception:
+            self.is_void = True
+            raise
+
+    def _noted(self, sql: str, params: Row) -> list[Pairs]:
         shape = shape_of(sql)
         rows: list[Pairs] | None = None
         key: Key = (shape.question, tuple(params[name] for name in shape.names))
@@ -479,7 +489,7 @@ class _Run:
             self.error = refusal
         except Exception:  # noqa: BLE001 - a wrong guess, or a sum with a number that is not known
             ended = False
-        self.done = ended and not wanted
+        self.done = ended and not wanted and not self.attempt.is_void
         return wanted
 
 
