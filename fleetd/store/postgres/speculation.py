@@ -259,7 +259,7 @@ class Attempt:
         elif shape.kind == "unforeseen":
             raise Unforeseen(sql)
         self._bound(params)
-        self.steps.append(Step(sql, params, rows, key, own))
+        self.steps.append(Step(sql, dict(params), rows, key, own))  # a rule may change its own
         if shape.writes:
             self._written.setdefault(shape.writes, []).append(sql)
         return rows or []
