@@ -20,7 +20,7 @@ from fleetd.domain.core import assigned
 from fleetd.domain.core.assigned import Assigned, Unforeseen, encode_json
 from fleetd.domain.core.text import SIGN_OF_NUL
 from fleetd.domain.core.tx import Ring, Tx
-from fleetd.protocol.errors import InvalidState
+from fleetd.protocol.errors import InvalidState, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.event import CursorAdvance, EventAppend
 from fleetd.protocol.requests.hook import HookDeliver
@@ -33,6 +33,7 @@ from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.postgres.optimistic import ROUNDS, OptimisticCommits
 from fleetd.store.postgres.speculation import Speculation, Step, shape_of
 from fleetd.store.postgres.statements import Call, PreparedStatements, literal
+from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import appends, running
 from tests.support.fleet import SECOND, Clock, Fleet, opened
 from tests.support.postgres_server import LocalPostgres
@@ -386,6 +387,86 @@ async def test_a_rule_that_looks_for_what_is_free_comes_to_an_end(
                 assert await one.store.write(Optimistic(rule)) == number
 
 
+async def test_a_text_that_is_no_unicode_is_one_request_s_trouble(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    def keep(name: str) -> Callable[[Tx], None]:
+        def rule(tx: Tx) -> None:
+            tx.exists("SELECT 1 AS there FROM store_meta WHERE key = :key", key=name)
+            tx.run("INSERT INTO store_meta (key, value) VALUES (:key, '')", key=name)
+
+        return rule
+
+    failed: list[Exception] = []
+    async with running(postgres.url(database), tmp_path) as one:
+
+        async def write(name: str) -> None:
+            try:
+                await one.store.write(Optimistic(keep(name)))
+            except UnicodeEncodeError as error:
+                failed.append(error)
+
+        for number in range(2):
+            async with trio.open_nursery() as nursery:
+                for name in ("bad\udce9", f"good-{number}", f"fine-{number}"):
+                    nursery.start_soon(write, name)
+        assert len(failed) == 2
+        assert one.store.availability.away is None
+        keys = "SELECT key FROM store_meta WHERE key LIKE 'good%' OR key LIKE 'fine%'"
+        assert len(await one.store.read(lambda tx: tx.all(keys))) == 4
+
+
+@pytest.mark.parametrize("when", ["before", "after", "unnoticed"])
+async def test_a_message_that_is_lost_is_committed_once(
+    postgres: LocalPostgres, database: str, tmp_path: Path, when: Moment
+) -> None:
+    def keep(name: str) -> Callable[[Tx], str]:
+        def rule(tx: Tx) -> str:
+            appends(name)(tx)
+            return name
+
+        return rule
+
+    with Proxy(postgres.port) as proxy:
+        url = f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+        async with running(url, tmp_path) as one:
+            await one.store.write(Optimistic(keep("first")))
+            proxy.cut(b"COMMIT\0", when)
+            async with trio.open_nursery() as nursery:
+                for number in range(10):
+                    nursery.start_soon(one.store.write, Optimistic(keep(f"n{number}")))
+            assert proxy.cuts == 1
+            assert await one.store.write(Optimistic(keep("last"))) == "last"
+            found = await one.kinds()
+            assert len(found) == len(set(found)) == 12
+            assert one.effects == [Ring()] * 12
+
+
+async def test_a_number_that_went_with_its_connection_is_told_to_be_unknown(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    with Proxy(postgres.port) as proxy:
+        url = f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+        async with running(url, tmp_path) as one:
+            await one.store.write(Optimistic(appends("first")))
+            proxy.cut(b"COMMIT\0", "after")
+            with pytest.raises(Unavailable) as told:
+                await one.store.write(Optimistic(appends("second")))
+            assert told.value.data()["outcome"] == "unknown"
+            assert one.effects == [Ring()] * 2
+            assert await one.store.write(Optimistic(appends("third"))) == 3
+
+
+async def test_a_turn_that_comes_too_late_is_not_waited_for_again(
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetd.store.postgres.optimistic.IN_TIME_MS", -60_000)
+    async with running(postgres.url(database), tmp_path) as one:
+        assert await one.store.write(Optimistic(appends("late"))) == 1
+        done = one.store._committer.optimistic
+        assert (done.flushes, done.left) == (1, 1)
+
+
 async def test_a_number_may_stand_in_json_and_in_other_rows(
     postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
@@ -511,6 +592,11 @@ def test_numbers_are_stored_and_answered_and_nothing_else() -> None:
         *(True, False, True),
         1,
     )
+    inside = {"text": encode_json({"seq": one}).decode()}
+    with pytest.raises(Unforeseen):
+        assigned.placeholders(encode_json(inside).decode())
+    with pytest.raises(Unforeseen):
+        literal(f"{[one]}")
     for use in (str, "{}".format, lambda each: each + 1, lambda each: each < 3, lambda e: e == 3):
         with pytest.raises((Unforeseen, TypeError)):
             use(one)  # type: ignore[operator]

@@ -177,7 +177,9 @@ def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
     )
     if not rows:
         return []
-    tx.run("UPDATE edit_conflicts SET told = 1 WHERE agent_id = :agent", agent=agent_id)
+    tx.run(
+        "UPDATE edit_conflicts SET told = 1 WHERE agent_id = :agent AND told = 0", agent=agent_id
+    )
     rows.sort(key=lambda row: (row["at"], row["file"], row["other_id"]), reverse=True)
     which = "; ".join(_met(tx, ctx, row) for row in rows[:NAMED])
     more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""

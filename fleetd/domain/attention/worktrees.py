@@ -74,7 +74,9 @@ def take_notice(tx: Tx, agent_id: str) -> list[str]:
         "SELECT * FROM outside_edits WHERE agent_id = :agent AND told = 0", agent=agent_id
     )
     if rows:
-        tx.run("UPDATE outside_edits SET told = 1 WHERE agent_id = :agent", agent=agent_id)
+        tx.run(
+            "UPDATE outside_edits SET told = 1 WHERE agent_id = :agent AND told = 0", agent=agent_id
+        )
     of_tree = {row["worktree"]: row for row in sorted(rows, key=lambda row: str(row["path"]))}
     return [_told(agent_id, row) for row in of_tree.values()]
 

@@ -56,8 +56,8 @@ class Assigned:
         raise Unforeseen("an assigned number was written into a text")
 
     def __repr__(self) -> str:
-        """Return what it is."""
-        return f"Assigned({self.counter!r}, {self.place})"
+        """Return what it is; a text that holds this is not stored."""
+        return f"<{_MARK} {self.counter} {self.place}>"
 
     def __format__(self, spec: str) -> str:
         """Refuse, as ``__str__`` does."""
@@ -75,10 +75,15 @@ encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_placeholder
 
 
 def placeholders(text: str) -> dict[str, Assigned]:
-    """Return what stands in a JSON text for numbers that are not known yet."""
+    """Return what stands in a JSON text for numbers that are not known yet.
+
+    Raises Unforeseen for a text that tells one in any other way, such as JSON inside of JSON.
+    """
     if _MARK not in text:
         return {}
-    found = _PLACEHOLDER.finditer(text)
+    found = [*_PLACEHOLDER.finditer(text)]
+    if len(found) != text.count(_MARK):
+        raise Unforeseen("an assigned number was written into a text")
     return {each[0]: Assigned(each[1], int(each[2])) for each in found}  # type: ignore[arg-type]
 
 

@@ -309,7 +309,6 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
     """Register a rule for what an agent reports, of which the sortie's observers hear."""
 
     def register(rule: F) -> F:
-        @optimistic
         @method(request)
         @wraps(rule)
         def report(tx: Tx, ctx: Context, request: Any) -> Sortie:
@@ -319,6 +318,8 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
                 sortie_reported(tx, ctx, agent_id, before)
             return sortie
 
+        if request is SortieProgress:  # the others happen seldom
+            optimistic(report)
         return rule
 
     return register

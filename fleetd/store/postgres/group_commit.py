@@ -7,6 +7,7 @@ the middle of its COMMIT is looked up first: nothing is reported as done that is
 import time
 from functools import partial
 from itertools import takewhile
+from typing import NoReturn
 
 import psycopg
 from psycopg.errors import error_from_result
@@ -35,13 +36,17 @@ from .errors import (
 )
 from .optimistic import ROUNDS, TOGETHER, Failed, Flush, OptimisticCommits
 from .server import ConnectionSlot, PostgresServer
-from .speculation import Lessons
+from .speculation import Corrections
 from .url import ServerAddress
 
 _TRIES = 4
 # How long those whose COMMIT was lost are kept waiting for a server that could tell.
 _DOUBT_S = 5.0
 _DOUBT_PAUSE_S = 0.2
+
+
+class _FlushLost(Exception):
+    """The connection went with a flush; its jobs have their results if it was committed."""
 
 
 class PostgresCommitter:
@@ -116,13 +121,15 @@ class PostgresCommitter:
     def _optimistically(self, jobs: list[Job]) -> list[Job]:
         """Commit what can be without a turn that lasts; return the jobs that need theirs."""
         waiting = jobs
-        lessons: Lessons = {}
+        corrections: Corrections = {}
         for _ in range(ROUNDS):
             connection = self._slot.get()
             try:
                 self._count_on(connection)
                 send = partial(self._flush, connection)
-                waiting = self.optimistic.round(connection, waiting, lessons, send)
+                waiting = self.optimistic.round(connection, waiting, corrections, send)
+            except _FlushLost:
+                break
             except psycopg.Error as error:
                 self._is_worth_another(connection, error)
                 break
@@ -139,7 +146,10 @@ class PostgresCommitter:
         return left
 
     def _flush(self, connection: ServerConnection, flush: Flush, by_ms: int) -> None:
-        """Send a flush, and give its jobs their results; raises Failed, psycopg.Error, InDoubt."""
+        """Send a flush, and give its jobs their results.
+
+        Raises Failed, InDoubt, _FlushLost, psycopg.Error.
+        """
         number = self._lost_commits.batch + 1
         frame = batch.flush_frame(self._machine, number, self._server.schema, by_ms)
         begun = time.perf_counter_ns()
@@ -150,7 +160,6 @@ class PostgresCommitter:
                 self._refused(connection, results)
         except psycopg.Error as error:
             self._doubt(connection, flush, number, error)
-            return
         [first, *_] = flush.scripts
         if first.error is not None:
             first.job.fail(first.error)
@@ -173,11 +182,16 @@ class PostgresCommitter:
 
     def _doubt(
         self, connection: ServerConnection, flush: Flush, number: int, error: psycopg.Error
-    ) -> None:
-        """Find out what became of a flush that went with its connection; raises as ``_flush``."""
+    ) -> NoReturn:
+        """Give the jobs of a flush that went with its connection their results, if it came about.
+
+        Raises the error of a connection that is still there, InDoubt, else _FlushLost.
+        """
         if not (connection.closed or ends_connection(error)):
             raise error
         self._slot.drop()
+        if flush.scripts[0].error is not None:  # nothing of it was to be kept
+            raise _FlushLost from error
         unknown = outcome_unknown(self._where.name, as_away(error, "committing").said)
         try:
             committed = self._was_committed(number, error)
@@ -185,14 +199,13 @@ class PostgresCommitter:
             for script in flush.scripts:
                 script.job.fail(unknown)
             raise
-        if not committed:
-            raise error
-        for script in flush.scripts:
+        for script in flush.scripts if committed else ():
+            script.job.effects = script.effects
             if holds_assigned(script.value):  # the numbers went with the connection
                 script.job.fail(unknown)
             else:
-                script.job.effects = script.effects
                 script.job.succeed(script.value)
+        raise _FlushLost from error
 
     def _count_on(self, connection: ServerConnection) -> None:
         """Learn the number of this machine's last batch, on a connection that is new."""

@@ -16,7 +16,7 @@ from . import batch
 from .connection import ServerConnection
 from .errors import sqlstate
 from .lost_commits import END
-from .speculation import Foresight, Lessons, Script, Speculation
+from .speculation import Corrections, Foresight, Script, Speculation
 
 ROUNDS = 3
 # Of more in one message the others would wait for long.
@@ -116,7 +116,7 @@ class OptimisticCommits:
         self,
         connection: ServerConnection,
         jobs: Sequence[Job],
-        lessons: Lessons,
+        corrections: Corrections,
         send: Callable[[Flush, int], None],
     ) -> list[Job]:
         """Commit what can be; return the jobs that may try again, with what was learned.
@@ -128,7 +128,7 @@ class OptimisticCommits:
         if self._speculation is None or self._speculation.connection is not connection:
             self._speculation = Speculation(connection, self._foresight)
         by_ms = self._now_ms() + IN_TIME_MS
-        scripts, others = self._speculation.scripts(jobs, lessons)
+        scripts, others = self._speculation.scripts(jobs, corrections)
         for job in others:
             self._leave(job)
         try:
@@ -146,12 +146,14 @@ class OptimisticCommits:
             except Failed as failed:
                 self.conflicts += 1
                 script, place = flush.script_at(failed.at)
-                if script is None:  # the frame's: the turn came too late
-                    return [*again, *(each.job for each in scripts)]
+                if script is None:  # the frame's: the turn came too late, and would do so again
+                    for each in scripts:
+                        self._leave(each.job)
+                    return again
                 some = [script]
                 found = failed.error.diag.message_detail
                 if sqlstate(failed.error) == CONFLICT and self._speculation.learn(
-                    script, place, found, lessons
+                    script, place, found, corrections
                 ):
                     again.append(script.job)
                 else:

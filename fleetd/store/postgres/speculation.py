@@ -2,7 +2,7 @@
 
 The script has the statements of the rule, in its order. Where one returned rows, the server is to
 compare those that it finds in the turn with those that the rule was given, and to end the
-transaction where they differ: so what is committed is what the rule would have done in its turn.
+transaction where they differ: so what is decided is what the rule would have decided in its turn.
 
 A rule runs twice as a rule: on guesses first, to learn what it will ask for, then on the answers,
 which came in one message. What it asks for only then comes in another one.
@@ -10,8 +10,8 @@ which came in one message. What it asks for only then comes in another one.
 Numbers that the store gives out (``Assigned``) are put in by the server. A rule that needs more of
 them than to store and answer them is left to its turn, and so is whatever else cannot be foreseen.
 
-Columns of activity are not compared (see ``expect`` in the schema): they are written all the time,
-forward only, and no rule that runs here decides by them.
+Columns of activity are not compared (see ``expect`` in the schema): they are written all the time.
+A rule that decides by them must not run here.
 """
 
 import json
@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...domain.core.assigned import Assigned, Counter, Unforeseen, encode_json
+from ...domain.core.assigned import Assigned, Counter, Unforeseen, encode_json, holds_assigned
 from ...domain.core.tx import Effect, Repeat, Row, Tx
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
@@ -48,9 +48,9 @@ Pairs = list[tuple[str, Any]]
 """A row, with its columns in their order."""
 Key = tuple[str, tuple[Any, ...]]
 """A question: its SQL, and its parameters by the order of their names."""
-Own = tuple[str, ...]
+PriorWrites = tuple[str, ...]
 """Statements of a rule that have written what it reads then."""
-Lessons = dict[tuple[Job, str, Own], list[Pairs]]
+Corrections = dict[tuple[Job, str, PriorWrites], list[Pairs]]
 """What jobs that were refused would have read, by the question."""
 
 
@@ -188,7 +188,7 @@ class Step(msgspec.Struct, frozen=True):
     params: Row
     expected: list[Pairs] | None
     key: Key
-    own: Own
+    own: PriorWrites
 
 
 class _NotKnown(Exception):
@@ -202,7 +202,7 @@ class Attempt:
     given which statements of the rule have written what is asked for.
     """
 
-    def __init__(self, known: Callable[[Key, Own], list[Pairs]]) -> None:
+    def __init__(self, known: Callable[[Key, PriorWrites], list[Pairs]]) -> None:
         self._known = known
         self._written: dict[str, list[str]] = {}
         self._characters = 0
@@ -240,7 +240,7 @@ class Attempt:
         shape = shape_of(sql)
         rows: list[Pairs] | None = None
         key: Key = (shape.question, tuple(params[name] for name in shape.names))
-        own: Own = ()
+        own: PriorWrites = ()
         if shape.kind in ("read", "returning"):
             if any(isinstance(value, Assigned) for value in key[1]):
                 raise Unforeseen("a number is looked for that is given at the commit")
@@ -290,7 +290,7 @@ class Script(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class _Vain:
+class _Backoff:
     """How often tries failed in a row at one place, and how many are left out for that."""
 
     __slots__ = ("failures", "skipped")
@@ -302,16 +302,16 @@ class _Vain:
 class Foresight:
     """What rules asked for lately, and what they were told: it says what they will ask for.
 
-    Right or wrong, it decides only what is asked for in one message, and which tries are in vain.
+    Right or wrong, it decides only what is asked for in one message, and which tries are left out.
     """
 
     _MOST = 2_000
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Key, list[Pairs]] = OrderedDict()
-        self._own: OrderedDict[tuple[Key, Own], list[Pairs]] = OrderedDict()
+        self._own: OrderedDict[tuple[Key, PriorWrites], list[Pairs]] = OrderedDict()
         self._last: dict[str, list[Pairs]] = {}
-        self._vain: dict[tuple[str, Own], _Vain] = {}
+        self._backoff: dict[tuple[str, PriorWrites], _Backoff] = {}
 
     def note(self, key: Key, rows: list[Pairs]) -> None:
         """Keep an answer."""
@@ -322,33 +322,33 @@ class Foresight:
         if len(self._last) > self._MOST:
             self._last.clear()
 
-    def note_own(self, key: Key, own: Own, rows: list[Pairs]) -> None:
+    def note_own(self, key: Key, own: PriorWrites, rows: list[Pairs]) -> None:
         """Keep what a rule would have read after it had written."""
         self._own[key, own] = rows
         if len(self._own) > self._MOST:
             self._own.popitem(last=False)
 
-    def failed(self, question: str, own: Own) -> None:
+    def failed(self, question: str, own: PriorWrites) -> None:
         """Note that a rule read something else of what it had written than before the turn."""
-        vain = self._vain.setdefault((question, own), _Vain())
-        vain.failures = min(vain.failures + 1, _FAILURES)
-        vain.skipped = 2**vain.failures
-        if len(self._vain) > self._MOST:
-            self._vain.clear()
+        backoff = self._backoff.setdefault((question, own), _Backoff())
+        backoff.failures = min(backoff.failures + 1, _FAILURES)
+        backoff.skipped = 2**backoff.failures
+        if len(self._backoff) > self._MOST:
+            self._backoff.clear()
 
     def succeeded(self, steps: Sequence[Step]) -> None:
         """Note that a script was committed."""
-        if self._vain:
+        if self._backoff:
             for step in steps:
                 if step.own:
-                    self._vain.pop((step.key[0], step.own), None)
+                    self._backoff.pop((step.key[0], step.own), None)
 
-    def is_in_vain(self, question: str, own: Own) -> bool:
+    def backs_off(self, question: str, own: PriorWrites) -> bool:
         """Whether a try is not worth it, since the last ones failed here; sometimes it is again."""
-        vain = self._vain.get((question, own))
-        if vain is None or not vain.skipped:
+        backoff = self._backoff.get((question, own))
+        if backoff is None or not backoff.skipped:
             return False
-        vain.skipped -= 1
+        backoff.skipped -= 1
         return True
 
     def guess(self, key: Key) -> list[Pairs]:
@@ -357,7 +357,7 @@ class Foresight:
             raise _NotKnown
         return rows
 
-    def guess_own(self, key: Key, own: Own) -> list[Pairs] | None:
+    def guess_own(self, key: Key, own: PriorWrites) -> list[Pairs] | None:
         """Return what the answer was the last time that a rule had written the same before."""
         return self._own.get((key, own))
 
@@ -370,13 +370,15 @@ class Speculation:
         self._foresight = foresight
         self.statements = PreparedStatements(connection)
 
-    def scripts(self, jobs: Sequence[Job], lessons: Lessons) -> tuple[list[Script], list[Job]]:
+    def scripts(
+        self, jobs: Sequence[Job], corrections: Corrections
+    ) -> tuple[list[Script], list[Job]]:
         """Return the scripts of those jobs that can be foreseen, and the other jobs.
 
-        ``lessons`` are of earlier tries. Raises psycopg.Error when the connection is gone.
+        ``corrections`` are of earlier tries. Raises psycopg.Error when the connection is gone.
         """
-        runs = [_Run(job, Repeat(), lessons) for job in jobs]
-        answers: dict[Key, list[Pairs]] = {}
+        runs = [_Run(job, Repeat(), corrections) for job in jobs]
+        answers: dict[Key, list[Pairs] | None] = {}
         for _ in range(_RUNS):
             wanted: dict[Key, None] = {}
             for run in runs:
@@ -384,10 +386,7 @@ class Speculation:
                     wanted |= run.once(self._foresight, answers)
             if not wanted:
                 break
-            try:
-                self._ask([*wanted], answers)
-            except Unforeseen:
-                break
+            self._ask([*wanted], answers)
         scripts = [script for run in runs if (script := self._script(run)) is not None]
         foreseen = {id(script.job) for script in scripts}
         return scripts, [job for job in jobs if id(job) not in foreseen]
@@ -398,26 +397,36 @@ class Speculation:
             return None
         try:
             calls = [self._call(step) for step in run.attempt.steps]
-        except Unforeseen:
+            holds_assigned(run.value)  # once it is committed nothing may fail
+        except Exception:  # noqa: BLE001 - such as a text that is no Unicode
             return None
         effects = [] if run.error else run.tx.effects
         steps, counted = run.attempt.steps, run.attempt.counted
         return Script(run.job, steps, calls, counted, run.value, effects, run.error)
 
-    def _ask(self, keys: list[Key], answers: dict[Key, list[Pairs]]) -> None:
-        """Ask the server, all in one message."""
-        if not keys:
+    def _ask(self, keys: list[Key], answers: dict[Key, list[Pairs] | None]) -> None:
+        """Ask the server, all in one message; None is the answer to what cannot be asked."""
+        calls: dict[Key, Call] = {}
+        for key in keys:
+            params = dict(zip(names_of(key[0]), key[1], strict=True))
+            try:
+                calls[key] = self.statements.call(key[0], params, _PREVIEW)
+            except Unforeseen:
+                answers[key] = None
+        try:
+            self.statements.prepare()
+        except Unforeseen:  # the next time it is known which one is refused
+            answers.update(dict.fromkeys(keys))
             return
-        calls = []
-        for question, values in keys:
-            params = dict(zip(names_of(question), values, strict=True))
-            calls.append(self.statements.call(question, params, _PREVIEW))
-        self.statements.prepare()
-        text = "; ".join(call.text() for call in calls)
+        if not calls:
+            return
+        text = "; ".join(call.text() for call in calls.values())
         results = self.connection.simple_query(text.encode())
-        for key, result in zip(keys, results, strict=True):
+        for key, result in zip(calls, results, strict=True):
             data = result.get_value(0, 0) or b"[]"
-            answers[key] = rows = rows_of(data)
+            rows = rows_of(data)
+            # Of two columns of one name only one would be compared.
+            answers[key] = rows if all(len(dict(row)) == len(row) for row in rows) else None
             if len(data) <= _KEPT_BYTES:
                 self._foresight.note(key, rows)
 
@@ -434,7 +443,9 @@ class Speculation:
         for script in scripts:
             self._foresight.succeeded(script.steps)
 
-    def learn(self, script: Script, place: int, found: str | None, lessons: Lessons) -> bool:
+    def learn(
+        self, script: Script, place: int, found: str | None, corrections: Corrections
+    ) -> bool:
         """Keep what the ``place``-th statement of a script found; whether a new try may succeed.
 
         What a rule reads of its own writes is not there before they are.
@@ -442,11 +453,11 @@ class Speculation:
         step = script.steps[place]
         if not step.own:
             return True
-        lesson = (script.job, step.key[0], step.own)
+        correction = (script.job, step.key[0], step.own)
         self._foresight.failed(step.key[0], step.own)
-        if found is None or lesson in lessons:
+        if found is None or len(found) > _KEPT_BYTES or correction in corrections:
             return False
-        lessons[lesson] = rows = rows_of(found)
+        corrections[correction] = rows = rows_of(found)
         self._foresight.note_own(step.key, step.own, rows)
         return True
 
@@ -454,26 +465,30 @@ class Speculation:
 class _Run:
     """A job that runs before its turn, until all that it asks for is known."""
 
-    def __init__(self, job: Job, repeat: Repeat, lessons: Lessons) -> None:
+    def __init__(self, job: Job, repeat: Repeat, corrections: Corrections) -> None:
         self.job = job
         self._repeat = repeat
-        self._lessons = lessons
+        self._corrections = corrections
         self.done = False
         """Whether it came to an end, by what the store holds."""
 
-    def once(self, foresight: Foresight, answers: Mapping[Key, list[Pairs]]) -> dict[Key, None]:
+    def once(
+        self, foresight: Foresight, answers: Mapping[Key, list[Pairs] | None]
+    ) -> dict[Key, None]:
         """Run the job; return what it asked for that has no answer, where it went on by guesses."""
         wanted: dict[Key, None] = {}
 
-        def known(key: Key, own: Own) -> list[Pairs]:
+        def known(key: Key, own: PriorWrites) -> list[Pairs]:
             if own:
-                lesson = self._lessons.get((self.job, key[0], own))
-                learned = foresight.guess_own(key, own) if lesson is None else lesson
+                correction = self._corrections.get((self.job, key[0], own))
+                learned = foresight.guess_own(key, own) if correction is None else correction
                 if learned is not None:
                     return learned
-                if foresight.is_in_vain(key[0], own):
+                if foresight.backs_off(key[0], own):
                     raise Unforeseen("such a rule reads what it has written")
-            if (rows := answers.get(key)) is not None:
+            if key in answers:
+                if (rows := answers[key]) is None:
+                    raise Unforeseen("this cannot be asked before the turn")
                 return rows
             wanted[key] = None
             return foresight.guess(key)

@@ -7,6 +7,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -18,6 +19,8 @@ from .connection import PART, ServerConnection
 
 # Of more the server would keep plans that hardly anybody uses.
 _MOST = 1_000
+# What is refused for what it is, and not for a lock that somebody has, say.
+_REFUSED = ("42", "0A")
 Number = Callable[[Assigned], str]
 """Gives the SQL of a number that is known at the commit only."""
 
@@ -49,6 +52,10 @@ def literal(value: Any, number: Number = no_number) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotes; the server reads a backslash as itself (see connection.py)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Unforeseen("a text is no Unicode") from error
     return "'" + text.replace(NUL, SIGN_OF_NUL).replace("'", "''") + "'"
 
 
@@ -76,19 +83,27 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
 class Call:
     """A statement by its name, with what it is to be given."""
 
-    __slots__ = ("_expected", "_name", "_values")
+    __slots__ = ("_name", "_values")
 
     def __init__(self, name: str, values: tuple[Any, ...], expected: str | None) -> None:
         self._name = name
-        self._values = values
-        self._expected = expected
+        self._values = [_argument(each) for each in values]
+        if expected is not None:
+            told = _argument(expected)
+            self._values.append(lambda number: f"({told(number)})::jsonb")
 
     def text(self, number: Number = no_number) -> str:
         """Return the SQL that runs it."""
-        values = [literal(each, number) for each in self._values]
-        if self._expected is not None:
-            values.append(f"({literal(self._expected, number)})::jsonb")
-        return f"EXECUTE {self._name} ({', '.join(values)})" if values else f"EXECUTE {self._name}"
+        values = ", ".join(each(number) for each in self._values)
+        return f"EXECUTE {self._name} ({values})" if values else f"EXECUTE {self._name}"
+
+
+def _argument(value: Any) -> Callable[[Number], str]:
+    """Return what gives the SQL of a value; raises Unforeseen for one that has none."""
+    text = literal(value, lambda _: "0")
+    if isinstance(value, Assigned) or (isinstance(value, str) and placeholders(value)):
+        return partial(literal, value)
+    return lambda _: text
 
 
 class PreparedStatements:
@@ -138,7 +153,8 @@ class PreparedStatements:
         except psycopg.Error as error:
             if self._connection.closed or error.sqlstate is None:
                 raise
-            self._find_bad(new)
+            if error.sqlstate.startswith(_REFUSED):
+                self._find_bad(new)
             raise Unforeseen("the server does not take a statement by name") from error
         self._names |= new
 
@@ -152,7 +168,8 @@ class PreparedStatements:
             except psycopg.Error as error:
                 if self._connection.closed or error.sqlstate is None:
                     raise
-                self._bad.add(key)
+                if error.sqlstate.startswith(_REFUSED):
+                    self._bad.add(key)
             else:
                 self._names[key] = name
 
