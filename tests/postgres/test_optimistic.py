@@ -439,6 +439,7 @@ async def test_a_message_that_is_lost_is_committed_once(
             assert await one.store.write(Optimistic(keep("last"))) == "last"
             found = await one.kinds()
             assert len(found) == len(set(found)) == 12
+            one.store.settle()
             assert one.effects == [Ring()] * 12
 
 
@@ -453,6 +454,7 @@ async def test_a_number_that_went_with_its_connection_is_told_to_be_unknown(
             with pytest.raises(Unavailable) as told:
                 await one.store.write(Optimistic(appends("second")))
             assert told.value.data()["outcome"] == "unknown"
+            one.store.settle()
             assert one.effects == [Ring()] * 2
             assert await one.store.write(Optimistic(appends("third"))) == 3
 
