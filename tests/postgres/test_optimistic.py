@@ -49,6 +49,12 @@ class Trips:
         self.sent = self.held = 0
 
 
+@pytest.fixture(autouse=True)
+def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not make a turn come too late."""
+    monkeypatch.setattr("fleetd.store.postgres.optimistic.IN_TIME_MS", 60_000)
+
+
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     counted, real = Trips(), ServerConnection.wait
