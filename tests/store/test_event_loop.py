@@ -387,6 +387,7 @@ async def test_a_worker_without_that_way_runs_everything_on_its_thread() -> None
 
 
 @pytest.mark.usefixtures("fast")
+@pytest.mark.usefixtures("fast")
 async def test_the_daemon_itself_never_works_on_the_loop(tmp_path: Path) -> None:
     async def settled(way: Callable[..., Any]) -> set[str]:
         seen = set()
