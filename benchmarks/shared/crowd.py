@@ -67,7 +67,8 @@ def crowd(
     warm_s = WARM * seconds if warm_s is None else warm_s
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
     each = _shares(clients, len(fleets))
-    before, wal, hooks = [_batches(fleet) for fleet in fleets], _wal(server), _hooks(fleets[0])
+    before, wal = [_batches(fleet) for fleet in fleets], _wal(server)
+    hooks = hooks_taken(fleets[0])
     processes = [
         _process(fleet, first, number, warm_s, seconds, call)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
@@ -75,7 +76,7 @@ def crowd(
     told = [json.loads(process.communicate()[0]) for process in processes]
     written = _wal(server) - wal
     asked = sum(one["all"] for one in told)
-    if what == HOOK and (taken := _hooks(fleets[0]) - hooks) != asked:
+    if what == HOOK and (taken := hooks_taken(fleets[0]) - hooks) != asked:
         raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
     samples = Samples([took for one in told for took in one["ms"]])
@@ -116,7 +117,8 @@ def _wal(server: LocalPostgres | None) -> int:
     return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])
 
 
-def _hooks(fleet: Fleet) -> int:
+def hooks_taken(fleet: Fleet) -> int:
+    """Return how many hooks the store has taken."""
     return sum(each["deliveries"] for each in fleet.call("hook.status")["harnesses"])
 
 

@@ -13,11 +13,12 @@ import msgspec
 
 from tests.support.network import Network
 from tests.support.postgres_server import LocalPostgres
+from tests.support.process_family import family
 
 from ..fleet import Fleet
 from ..measure import Samples, timed
 from .asking import hook
-from .crowd import HOOK, Crowd, crowd
+from .crowd import HOOK, Crowd, crowd, hooks_taken
 
 ALONE = 40
 _TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
@@ -53,19 +54,15 @@ def spread(
         ask()
     alone = Samples([timed(ask) for _ in range(runs)])
     time.sleep(0.2)
-    before, hooks = _used(fleets, server, network), _hooks(fleets[0])
+    before, hooks = _used(fleets, server, network), hooks_taken(fleets[0])
     # A session that begins takes some sixty round trips in its turn.
     warm_s = seconds + clients * (0.1 + 0.12 * delay_ms)
     found = crowd(HOOK, fleets, clients, seconds, server=server, warm_s=warm_s)
-    asked = _hooks(fleets[0]) - hooks
+    asked = hooks_taken(fleets[0]) - hooks
     after = _used(fleets, server, network)
     # Of all that were asked, the beginnings among them.
     cpu = {name: (after[name] - before[name]) / asked for name in after}
     return Spread(delay_ms, found, alone, cpu)
-
-
-def _hooks(fleet: Fleet) -> int:
-    return sum(each["deliveries"] for each in fleet.call("hook.status")["harnesses"])
 
 
 def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
@@ -74,7 +71,7 @@ def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> d
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "server": _cpu_ms(server.process.pid, ended=True)
-        + sum(_cpu_ms(pid) for pid in _children(server.process.pid)),
+        + sum(_cpu_ms(pid) for pid in family(server.process.pid)[1:]),
         "daemons": sum(_cpu_ms(fleet.pid) for fleet in fleets),
         "clients": (children.ru_utime + children.ru_stime) * 1_000,
         "network": _cpu_ms(network.pid),
@@ -85,7 +82,3 @@ def _cpu_ms(pid: int, *, ended: bool = False) -> float:
     """Return what a process has used, also its children that have ended if asked."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if ended else 13])) * _TICK_MS
-
-
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
