@@ -42,10 +42,19 @@ _COUNT = (
 )
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
 _QUEUE = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED;"
-    f" SET LOCAL lock_timeout = {TURN_MS}; SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}"
+    "BEGIN ISOLATION LEVEL READ COMMITTED",
+    f"SET LOCAL lock_timeout = {TURN_MS}",
+    f"SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}",
 )
-_COUNTED = f"{_QUEUE}; {LOCK}; SELECT max(batch) FROM writers WHERE machine = '%s'; ROLLBACK"
+_TAKE_TURN = (
+    *_QUEUE,
+    "EXECUTE take_turns",
+    f"SET LOCAL lock_timeout = {TABLE_MS}",
+    f"SET LOCAL statement_timeout = {STATEMENT_MS}",
+)
+_COUNTED = "; ".join(
+    (*_QUEUE, LOCK, "SELECT max(batch) FROM writers WHERE machine = '%s'", "ROLLBACK")
+)
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
 # The last two are for a batch that is one message: nobody looks at what they return.
 _PREPARED = f"""
@@ -58,10 +67,7 @@ _PREPARED = f"""
     PREPARE be_in_time (bigint) AS
         SELECT expect(json_build_array(({_NOW_MS}) <= $1), '[true]')
 """.encode()
-_BEGIN = (
-    f"{_QUEUE}; EXECUTE take_turns; SET LOCAL lock_timeout = {TABLE_MS};"
-    f" SET LOCAL statement_timeout = {STATEMENT_MS}; EXECUTE count_batch ('%s', %d)"
-)
+_BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"
 _TELL_END = b"EXECUTE log_end; COMMIT"
 # Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
@@ -167,12 +173,8 @@ def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str
     They take the lock, and count the batch. It fails where ``begin`` would, and when its turn comes
     later than at ``by_ms``, by the server's clock.
     """
-    queue = (each.strip() for each in _QUEUE.split(";"))
     return [
-        *queue,
-        "EXECUTE take_turns",
-        f"SET LOCAL lock_timeout = {TABLE_MS}",
-        f"SET LOCAL statement_timeout = {STATEMENT_MS}",
+        *_TAKE_TURN,
         f"EXECUTE count_expected ('{machine}', {number}, {version})",
         f"EXECUTE be_in_time ({by_ms})",
     ]

@@ -10,14 +10,15 @@ guess.
 import os
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 import psycopg
-from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.abc import AdaptContext
+from psycopg.adapt import AdaptersMap, Buffer, Dumper, Loader, Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
@@ -211,9 +212,26 @@ class _Number(Loader):
         return float(text) if "." in text else int(text)
 
 
-def adapt(connection: psycopg.Connection[Any]) -> None:
+class _Unconnected:
+    """Stands for a connection where values are only written down."""
+
+    connection = None
+
+    def __init__(self) -> None:
+        self.adapters = AdaptersMap(psycopg.adapters)
+
+
+def literal_writer() -> Callable[[Any], Buffer]:
+    """Return what writes a value down as SQL, as a connection of ours would."""
+    context = _Unconnected()
+    adapt(context)
+    write: Callable[[Any], Buffer] = Transformer(context).as_literal
+    return write
+
+
+def adapt(context: AdaptContext) -> None:
     """Have a connection pass values as the rules know them."""
-    adapters = connection.adapters
+    adapters = context.adapters
     adapters.register_dumper(str, _Text)
     adapters.register_dumper(int, _Integer)
     adapters.register_dumper(bool, _Truth)

@@ -5,7 +5,8 @@ A job whose rows have changed since it read them waits for the next round; the o
 without it. After a few rounds, and for what cannot be foreseen, the turn itself is left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -60,16 +61,9 @@ class Flush:
             count = _COUNTERS[counter]
             texts.append(f"SELECT set_config('fleetd.{counter}', ({count})::text, true)")
         self._first = len(texts)
-        before: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)
-
-        def number(assigned: Assigned) -> str:
-            place = before[assigned.counter] + assigned.place
-            return f"current_setting('fleetd.{assigned.counter}')::bigint + {place}"
-
-        for script in self.scripts:
+        for script, before in self._counted_from(dict.fromkeys(_COUNTERS, 0)):
+            number = partial(_number, before)
             texts += [call.text(number) for call in script.calls]
-            for counter, times in script.counted.items():
-                before[counter] += times
         end = ["ROLLBACK"] if self.scripts[0].error else batch.FLUSH_END
         return "; ".join([*texts, *end]).encode()
 
@@ -88,16 +82,27 @@ class Flush:
     def values(self, results: Sequence[PGresult]) -> list[object]:
         """Return what the jobs came to, with the numbers that the server gave."""
         found = results[self._first - len(self._counters) : self._first]
-        before: dict[Counter, int] = {
+        start: dict[Counter, int] = {
             counter: int(result.get_value(0, 0) or 0)
             for counter, result in zip(self._counters, found, strict=True)
         }
-        values = []
+        return [with_numbers(each.value, before) for each, before in self._counted_from(start)]
+
+    def _counted_from(
+        self, start: dict[Counter, int]
+    ) -> Iterator[tuple[Script, dict[Counter, int]]]:
+        """Yield each script with how far the counters are before it, the first at ``start``."""
+        before = dict(start)
         for script in self.scripts:
-            values.append(with_numbers(script.value, before))
+            yield script, before
             for counter, times in script.counted.items():
                 before[counter] += times
-        return values
+
+
+def _number(before: dict[Counter, int], assigned: Assigned) -> str:
+    """Return the SQL of a number: where its counter stood, and how many were given since."""
+    place = before[assigned.counter] + assigned.place
+    return f"current_setting('fleetd.{assigned.counter}')::bigint + {place}"
 
 
 class OptimisticCommits:

@@ -4,8 +4,8 @@ The script has the statements of the rule, in its order. Where one returned rows
 compare those that it finds in the turn with those that the rule was given, and to end the
 transaction where they differ: so what is decided is what the rule would have decided in its turn.
 
-A rule runs twice as a rule: on guesses first, to learn what it will ask for, then on the answers,
-which came in one message. What it asks for only then comes in another one.
+A rule usually runs twice. It runs first on guesses, to learn what it reads. One message reads all
+of that, and the rule runs again on the answers. Further reads need another message.
 
 Numbers that the store gives out (``Assigned``) are put in by the server. A rule that needs more of
 them than to store and answer them is left to its turn, and so is whatever else cannot be foreseen.
@@ -28,20 +28,22 @@ from ...domain.core.assigned import Assigned, Counter, Unforeseen, encode_json, 
 from ...domain.core.tx import Effect, Repeat, Row, Tx
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
-from .connection import PART, ServerConnection
-from .statements import Call, PreparedStatements
+from .connection import ServerConnection
+from .statements import Call, PreparedStatements, numbered
 
 _PREVIEW = "SELECT coalesce(json_agg(q), '[]')::text FROM (SQL) q"
 _COMPARED = "SELECT expect((SELECT json_agg(q) FROM (SQL) q), EXPECTED)"
 _WRITTEN = "WITH q AS (SQL) SELECT expect((SELECT json_agg(q) FROM q), EXPECTED)"
 
-# Whoever asks for something new each time is left to the turn, and so is whoever has much to do. A
-# rule that looks for a name which is free would look for ever, on guesses.
+# Limits of one job: how often its rule runs, its statements, and the characters of their
+# parameters. A rule that exceeds one runs in its turn. On guesses, a search for a free name could
+# go on for ever.
 _RUNS = 6
 _STEPS = 300
 _CHARACTERS = 500_000
-# Longer answers are not kept.
+# Longer answers are not remembered.
 _KEPT_BYTES = 4_096
+# After more failures in a row, tries are not spaced out further: 2 to the power of this.
 _FAILURES = 6
 
 Pairs = list[tuple[str, Any]]
@@ -80,7 +82,6 @@ class Shape(msgspec.Struct, frozen=True):
 _TOKEN = re.compile(
     r"'(?:[^']|'')*'|[()]|\b(?:WHERE|RETURNING|FROM|SET|VALUES|ON)\b", re.IGNORECASE
 )
-
 _WORD = re.compile(r"\w+")
 _WRITES = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 
@@ -90,7 +91,7 @@ def shape_of(sql: str) -> Shape:
     """Return what a statement of a rule is."""
     word = sql.lstrip().partition(" ")[0].upper()
     if word in ("SELECT", "WITH"):
-        return Shape("read", sql, names_of(sql), reads=frozenset(_WORD.findall(sql)))
+        return Shape("read", sql, numbered(sql)[1], reads=frozenset(_WORD.findall(sql)))
     written = _WRITES.match(sql)
     if written is None:
         return Shape("unforeseen")
@@ -112,12 +113,7 @@ def _written(sql: str, word: str) -> Shape:
     question = f"SELECT {returned} FROM {table.strip()} {where}"
     changed = word == "UPDATE" and "*" in returned
     reads = frozenset(_WORD.findall(question))
-    return Shape("returning", question, names_of(question), reads=reads, changed=changed)
-
-
-def names_of(sql: str) -> tuple[str, ...]:
-    """Return the parameters of a statement, in their order."""
-    return tuple(dict.fromkeys(each[1] for each in PART.finditer(sql) if each[1]))
+    return Shape("returning", question, numbered(question)[1], reads=reads, changed=changed)
 
 
 def _clauses(sql: str) -> dict[str, int]:
@@ -408,7 +404,7 @@ class Speculation:
         """Ask the server, all in one message; None is the answer to what cannot be asked."""
         calls: dict[Key, Call] = {}
         for key in keys:
-            params = dict(zip(names_of(key[0]), key[1], strict=True))
+            params = dict(zip(numbered(key[0])[1], key[1], strict=True))
             try:
                 calls[key] = self.statements.call(key[0], params, _PREVIEW)
             except Unforeseen:

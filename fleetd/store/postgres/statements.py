@@ -7,20 +7,20 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import psycopg
 
 from ...domain.core.assigned import Assigned, Unforeseen, placeholders
-from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row
-from .connection import PART, ServerConnection
+from .connection import PART, ServerConnection, literal_writer
 
 # Of more the server would keep plans that hardly anybody uses.
 _MOST = 1_000
 # What is refused for what it is, and not for a lock that somebody has, say.
 _REFUSED = ("42", "0A")
+_written = literal_writer()
 Number = Callable[[Assigned], str]
 """Gives the SQL of a number that is known at the commit only."""
 
@@ -32,31 +32,20 @@ def no_number(number: Assigned) -> str:
 
 def literal(value: Any, number: Number = no_number) -> str:
     """Return a value as SQL; raises Unforeseen for one that has no literal."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, str):
-        text = _quoted(value)
-        for mark, assigned in placeholders(value).items():
-            text = f"replace({text}, {_quoted(mark)}, ({number(assigned)})::text)"
-        return text
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, Assigned):
         return number(value)
-    if isinstance(value, float) and math.isfinite(value):
-        return repr(value)
-    raise Unforeseen(f"a value of {type(value).__name__} has no literal")
-
-
-def _quoted(text: str) -> str:
-    """Return a text in quotes; the server reads a backslash as itself (see connection.py)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unforeseen(f"{value} has no literal")
+    if value is not None and not isinstance(value, str | int | float):
+        raise Unforeseen(f"a value of {type(value).__name__} has no literal")
     try:
-        text.encode()
+        text = bytes(_written(value)).decode()
     except UnicodeEncodeError as error:
         raise Unforeseen("a text is no Unicode") from error
-    return "'" + text.replace(NUL, SIGN_OF_NUL).replace("'", "''") + "'"
+    if isinstance(value, str):
+        for mark, assigned in placeholders(value).items():
+            text = f"replace({text}, '{mark}', ({number(assigned)})::text)"
+    return text
 
 
 def _type_of(value: Any) -> str:
@@ -67,6 +56,7 @@ def _type_of(value: Any) -> str:
     return "double precision" if isinstance(value, float) else "unknown"
 
 
+@lru_cache(maxsize=4_000)
 def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
     """Return a statement with ``$1`` where it has ``:name``, and the names in their order."""
     names: dict[str, int] = {}
@@ -122,7 +112,7 @@ class PreparedStatements:
         In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
         Raises Unforeseen for a statement that the server does not take by name.
         """
-        text, names = _numbered(sql)
+        text, names = numbered(sql)
         types = tuple(_type_of(params[name]) for name in names)
         values = tuple(params[name] for name in names)
         if expected is not None:
@@ -177,15 +167,3 @@ class PreparedStatements:
 def _prepare(name: str, text: str, types: tuple[str, ...]) -> str:
     declared = f" ({', '.join(types)})" if types else ""
     return f"PREPARE {name}{declared} AS {text}"
-
-
-_cache: dict[str, tuple[str, tuple[str, ...]]] = {}
-
-
-def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    found = _cache.get(sql)
-    if found is None:
-        if len(_cache) > 2 * _MOST:
-            _cache.clear()
-        found = _cache[sql] = numbered(sql)
-    return found
