@@ -119,7 +119,7 @@ def test_a_server_that_ended_is_told_with_the_next_step(open_page: Open, site: S
 def test_the_token_leaves_the_address_and_works_once(open_page: Open, site: Site) -> None:
     link = site.link()
     page = open_page(link=link)
-    assert page.url == f"{site.origin}/#/now"
+    expect(page).to_have_url(f"{site.origin}/#/now")
     assert page.evaluate("history.length") <= 2
     token = link.partition("#token=")[2]
     assert page.evaluate("sessionStorage.getItem('fleet-key')") != token

@@ -1,11 +1,12 @@
 """What other pages in the same browser can do with the server: nothing."""
 
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import another
 from tests.web.conftest import Open
@@ -107,7 +108,7 @@ def test_a_wrong_token_and_a_wrong_key_are_refused(browser: Browser, site: Site)
     page = context.new_page()
     page.goto(f"{site.origin}/#token=wrong")
     page.get_by_role("heading", name="This page needs a new link").wait_for()
-    assert page.url.endswith("#/now")
+    expect(page).to_have_url(re.compile("#/now$"))
     for path, headers in (
         ("/key", {"X-Fleet-Token": "wrong"}),
         ("/key", {}),
