@@ -11,7 +11,7 @@ from fleetctl.client import Fleet
 from tests.agents.packages import NotHere, Package, fetched
 from tests.web.conftest import Open
 from tests.web.filled import Filled, fill, views
-from tests.web.views import show
+from tests.web.views import close_dialog, show
 
 AXE = Package("axe-core", "axe-core@4.10.3", "4.10.3", ("axe-core", "axe.min.js"))
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -59,7 +59,7 @@ def test_no_view_has_a_violation(axe: str, filled: Filled, open_page: Open, sche
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     assert violations(page, axe) == []
-    page.keyboard.press("Escape")
+    close_dialog(page)
     show(page, "#/now?event=5")
     expect(page.locator("dialog .around")).to_be_visible()
     assert violations(page, axe) == []
@@ -107,10 +107,7 @@ def test_everything_is_reached_with_the_keyboard(filled: Filled, open_page: Open
     page.locator(".excerpt").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_be_hidden()
-    # A browser tells of a closed dialog a moment after it has gone.
-    expect(page).not_to_have_url(re.compile("event="))
+    close_dialog(page)
 
 
 def waiting(page: Page) -> str:
@@ -141,7 +138,7 @@ def test_single_keys_can_be_turned_off(open_page: Open) -> None:
     page = open_page()
     page.keyboard.press("?")
     page.get_by_role("checkbox").uncheck()
-    page.keyboard.press("Escape")
+    close_dialog(page)
     page.keyboard.press("2")
     expect(page.get_by_role("heading", name="Now", exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile("#/now$"))

@@ -10,7 +10,7 @@ from fleetctl.client import Fleet
 from fleetd.protocol.timestamps import to_ms
 from tests.web.conftest import Open
 from tests.web.filled import fill
-from tests.web.views import show
+from tests.web.views import close_dialog, show
 
 
 def span(page: Page) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def test_a_click_opens_the_event(open_page: Open, fleet: Fleet, project: Path) -
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("ada met an error: pytest: 2 failed")
     expect(dialog).to_contain_text("error_reported")
-    page.keyboard.press("Escape")
+    close_dialog(page)
     # The same by the keyboard.
     chart = page.get_by_role("application")
     chart.focus()

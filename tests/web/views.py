@@ -1,6 +1,8 @@
 """The views of the page, and when they are drawn."""
 
-from playwright.sync_api import Page
+import re
+
+from playwright.sync_api import Page, expect
 
 
 def show(page: Page, view: str) -> None:
@@ -16,3 +18,10 @@ def show(page: Page, view: str) -> None:
         })""",
         view,
     )
+
+
+def close_dialog(page: Page) -> None:
+    """Close the dialog by the keyboard; the browser tells of that a moment after the key."""
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("event="))
