@@ -6,19 +6,19 @@ itself in a row of its machine, which says later whether it was committed.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from ...domain.core.tx import Ring, Tx
+from ...domain.core.tx import Execute, Ring, Tx
 from ..worker_thread import Job
 from .connection import (
     STATEMENT_MS,
     TABLE_MS,
     TURN_MS,
-    PostgresExecutor,
     ServerConnection,
 )
 from .errors import (
@@ -109,17 +109,20 @@ def _number(result: PGresult) -> int | None:
 
 
 def requests(
-    connection: ServerConnection, jobs: list[Job], where: str, turn_s: float
+    connection: ServerConnection,
+    jobs: list[Job],
+    where: str,
+    turn_s: float,
+    executor: Callable[[Job], Execute],
 ) -> tuple[int, list[tuple[Job, Any]]]:
-    """Run each job in a savepoint of its own, as many as there is time for.
+    """Run each job in a savepoint of its own, as many as there is time for, by its executor.
 
     Returns how many, and those of them that are to be committed, with their results; who raises is
     given his error. Raises psycopg.Error when all of the batch is lost.
     """
-    execute = connection.executor
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
-        _one(connection, jobs[0], execute, done, where)
+        _one(connection, jobs[0], executor, done, where)
         return 1, done
     until = time.monotonic() + turn_s
     for number, job in enumerate(jobs):
@@ -128,7 +131,7 @@ def requests(
         connection.simple_query(
             b"RELEASE request; SAVEPOINT request" if number else b"SAVEPOINT request"
         )
-        if not _one(connection, job, execute, done, where):
+        if not _one(connection, job, executor, done, where):
             connection.simple_query(b"ROLLBACK TO request")
     return len(jobs), done
 
@@ -136,11 +139,11 @@ def requests(
 def _one(
     connection: ServerConnection,
     job: Job,
-    execute: PostgresExecutor,
+    executor: Callable[[Job], Execute],
     done: list[tuple[Job, Any]],
     where: str,
 ) -> bool:
-    tx = Tx(execute)
+    tx = Tx(executor(job))
     try:
         value = job.run(tx)
         if connection.pgconn.transaction_status != TransactionStatus.INTRANS:

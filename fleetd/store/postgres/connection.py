@@ -271,6 +271,11 @@ class PostgresExecutor:
         self._tuples.execute(translated(sql), params)
         return self._tuples.fetchall() if self._tuples.description else []
 
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns that ``tuples`` last returned."""
+        return [each.name for each in self._tuples.description or ()]
+
     def many(self, sql: str, params: Iterable[Row]) -> None:
         """Run a statement once for each set of parameters, several in one message.
 

@@ -122,7 +122,9 @@ class PostgresCommitter:
         """Commit what can be without a turn that lasts; return the jobs that need theirs."""
         waiting = jobs
         corrections: Corrections = {}
-        for _ in range(ROUNDS):
+        in_vain = 0
+        while waiting and in_vain < ROUNDS:
+            before = len(waiting)
             connection = self._slot.get()
             try:
                 self._count_on(connection)
@@ -138,8 +140,7 @@ class PostgresCommitter:
             except BaseException:
                 self._slot.drop()
                 raise
-            if not waiting:
-                break
+            in_vain = 0 if len(waiting) < before else in_vain + 1
         left = [job for job in jobs if job.result is None]
         for job in left:
             job.optimistic = False
@@ -242,7 +243,8 @@ class PostgresCommitter:
         self._count_on(connection)
         number = self._lost_commits.batch + 1
         turn_s = batch.begin(connection, self._machine, number, self._server.schema)
-        taken, done = batch.requests(connection, jobs, self._where.name, turn_s)
+        executor = partial(self.optimistic.executor, connection)
+        taken, done = batch.requests(connection, jobs, self._where.name, turn_s, executor)
         if not done:
             connection.simple_query(b"ROLLBACK")
             return taken

@@ -1,8 +1,9 @@
 """Optimistic commit: the transactions of jobs as one message, without a turn that lasts.
 
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
-A job whose rows have changed since it read them waits for the next round; the others are sent again
-without it. After a few rounds, and for what cannot be foreseen, the turn itself is left.
+When the rows of a job have changed since it read them, those before it are sent again, and the job
+and those behind it wait for the next round: they may have changed by what is before them. After a
+few rounds in vain, and for what cannot be foreseen, the turn itself is left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +13,17 @@ import psycopg
 from psycopg.pq.abc import PGresult
 
 from ...domain.core.assigned import Assigned, Counter, Unforeseen, with_numbers
+from ...domain.core.tx import Execute
+from ..api import Optimistic
 from ..worker_thread import Job
 from . import batch
 from .connection import ServerConnection
 from .errors import sqlstate
+from .foresight import Foresight, Witness
 from .lost_commits import END
-from .speculation import Corrections, Foresight, Script, Speculation
+from .speculation import Corrections, Script, Speculation
 
+# So many rounds in which nothing is committed.
 ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
@@ -155,7 +160,6 @@ class OptimisticCommits:
                     for each in scripts:
                         self._leave(each.job)
                     return again
-                some = [script]
                 found = failed.error.diag.message_detail
                 if sqlstate(failed.error) == CONFLICT and self._speculation.learn(
                     script, place, found, corrections
@@ -163,10 +167,23 @@ class OptimisticCommits:
                     again.append(script.job)
                 else:
                     self._leave(script.job)
+                at = some.index(script)
+                again += [each.job for each in some[at + 1 :]]
+                some = some[at:]
             else:
                 self._speculation.committed(some)
-            scripts = [each for each in scripts if each not in some]
+            done = {id(each) for each in some}
+            scripts = [each for each in scripts if id(each) not in done]
         return again
+
+    def executor(self, connection: ServerConnection, job: Job) -> Execute:
+        """Return what runs the statements of a job in its turn.
+
+        What one reads there that had to have its turn helps to foretell what the next one reads.
+        """
+        if isinstance(job.fn, Optimistic):
+            return Witness(connection.executor, self._foresight)
+        return connection.executor
 
     def _leave(self, job: Job) -> None:
         job.optimistic = False
