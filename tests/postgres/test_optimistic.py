@@ -202,8 +202,8 @@ async def _compared(work: Work, name: str) -> int:
     act = await getattr(work, name)()
     real = Speculation.scripts
 
-    def noted(self: Speculation, *given: Any) -> Any:
-        scripts, others = real(self, *given)
+    def noted(self: Speculation, *given: Any, **named: Any) -> Any:
+        scripts, others = real(self, *given, **named)
         seen.append(sum(step.expected is not None for each in scripts for step in each.steps))
         return scripts, others
 
@@ -295,8 +295,8 @@ def in_between(fleet: Fleet, other: Fleet, request: Any) -> Iterator[None]:
     real = Speculation.scripts
     done: list[Any] = []
 
-    def scripts(self: Speculation, *given: Any) -> Any:
-        made = real(self, *given)
+    def scripts(self: Speculation, *given: Any, **named: Any) -> Any:
+        made = real(self, *given, **named)
         if not done and self is commits(fleet)._speculation:
             done.append(request)
             run_at_once(other.do(request))

@@ -104,8 +104,8 @@ class Three:
         real = Speculation.scripts
         done: list[Request[Any]] = []
 
-        def scripts(speculation: Speculation, *given: Any) -> Any:
-            made = real(speculation, *given)
+        def scripts(speculation: Speculation, *given: Any, **named: Any) -> Any:
+            made = real(speculation, *given, **named)
             if request is not None and not done and self._is_of_flush(speculation):
                 done.append(request)
                 before, self.ids.request = self.ids.request, number

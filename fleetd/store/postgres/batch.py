@@ -13,6 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from ...domain.core.assigned import Counter
 from ...domain.core.tx import Execute, Ring, Tx
 from ..worker_thread import Job
 from .connection import (
@@ -40,6 +41,7 @@ _COUNT = (
     " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
     " RETURNING (SELECT version FROM schema_version)"
 )
+_LAST_FENCING = "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)"
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
 _QUEUE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -55,12 +57,21 @@ _TAKE_TURN = (
 _COUNTED = "; ".join(
     (*_QUEUE, LOCK, "SELECT max(batch) FROM writers WHERE machine = '%s'", "ROLLBACK")
 )
+
+
+def _kept(counter: Counter, stands: str) -> str:
+    """Return what tells where a counter stands, and keeps that until COMMIT (``number_after``)."""
+    return f"SELECT set_config('fleetd.{counter}', ({stands})::text, true)"
+
+
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
-# The last two are for a batch that is one message: nobody looks at what they return.
+# Of the last two, which are for a batch that is one message, nobody looks at what they return.
 _PREPARED = f"""
     PREPARE take_turns AS {LOCK};
     PREPARE count_batch (text, bigint) AS {_COUNT};
     PREPARE log_end AS SELECT {END} AS reached;
+    PREPARE events_before AS {_kept("events", END)};
+    PREPARE fencing_before AS {_kept("fencing", _LAST_FENCING)};
     PREPARE count_expected (text, bigint, bigint) AS
         WITH counted (version) AS ({_COUNT})
         SELECT expect((SELECT json_agg(version) FROM counted), jsonb_build_array($3));
@@ -171,7 +182,7 @@ def has_events(done: list[tuple[Job, Any]]) -> bool:
 
 
 def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str]:
-    """Return the statements that begin a batch of one message, which ends before COMMIT.
+    """Return the statements that begin a batch of one message.
 
     They take the lock, and count the batch. It fails where ``begin`` would, and when its turn comes
     later than at ``by_ms``, by the server's clock.
@@ -183,7 +194,9 @@ def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str
     ]
 
 
-FLUSH_END = ("EXECUTE log_end", "COMMIT")
+def number_after(counter: Counter, times: int) -> str:
+    """Return the SQL of the number that a counter has given out after so many more of a batch."""
+    return f"current_setting('fleetd.{counter}')::bigint + {times}"
 
 
 def commit(connection: ServerConnection, *, tell_end: bool) -> int:

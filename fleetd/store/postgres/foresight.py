@@ -6,13 +6,13 @@ given.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.core.assigned import encode_json
+from ...domain.core.assigned import Counter, encode_json, with_numbers
 from ...domain.core.tx import Row
 from .connection import PostgresExecutor
 from .shape import Shape, shape_of
@@ -22,8 +22,22 @@ Pairs = list[tuple[str, Any]]
 Key = tuple[str, tuple[Any, ...]]
 """A question: its SQL, and its parameters by the order of their names."""
 
+# Columns that are written all the time; ``expect`` in the schema does not compare them.
+ACTIVITY = frozenset(
+    (
+        "last_activity_at",
+        "last_activity_seq",
+        "last_deed_seq",
+        "active_awake_ms",
+        "silent",
+        "last_seen_at",
+        "seen_awake_ms",
+    )
+)
 # Longer answers are not remembered.
-KEPT_BYTES = 4_096
+KEPT_BYTES, _CELLS = 4_096, 200
+# What was foretold right so often in a row is not asked for.
+_SURE = 8
 _MOST = 2_000
 # After more failures in a row, tries are not spaced out further: 2 to the power of this.
 _FAILURES = 6
@@ -32,20 +46,20 @@ _SHORT, _SMALL = 3, 100
 
 
 class Write(NamedTuple):
-    """A statement by which a rule has written what it reads then."""
+    """A statement of a rule that has written what is read then."""
 
     sql: str
     params: Row
 
 
 PriorWrites = tuple[Write, ...]
-OwnRead = tuple[str, tuple[str, ...]]
-"""A question, and what its rule has written before of what is asked for, as SQL only."""
+ReadAfter = tuple[str, tuple[str, ...]]
+"""A question, and what was written before of what it asks for, as SQL only."""
 
 
-def own_read(key: Key, own: PriorWrites) -> OwnRead:
-    """Return what a rule reads of its own writes."""
-    return key[0], tuple(write.sql for write in own)
+def read_after(key: Key, writes: PriorWrites) -> ReadAfter:
+    """Return what is read after some writes."""
+    return key[0], tuple(write.sql for write in writes)
 
 
 class OwnWrites:
@@ -59,10 +73,16 @@ class OwnWrites:
         if shape.writes:
             self._written.setdefault(shape.writes, []).append(Write(sql, params))
 
-    def read_by(self, shape: Shape) -> PriorWrites:
-        """Return the statements that have written what this one reads."""
+    def read_by(self, shape: Shape, before: Mapping[Counter, int] | None = None) -> PriorWrites:
+        """Return the statements that have written what this one reads.
+
+        Once they are committed, their numbers are known by what the counters were ``before``.
+        """
         tables = sorted(self._written.keys() & shape.reads)
-        return tuple(each for table in tables for each in self._written[table])
+        found = tuple(each for table in tables for each in self._written[table])
+        if before is None:
+            return found
+        return tuple(Write(sql, with_numbers(params, before)) for sql, params in found)
 
 
 class NotKnown(Exception):
@@ -70,41 +90,79 @@ class NotKnown(Exception):
 
 
 class _Cell(msgspec.Struct, frozen=True):
-    """A value of a row: that of a parameter, of a write or of the question, else always ``value``.
+    """Where a value of a row comes from.
 
-    ``write`` is the place of the write, and ``name`` its parameter's; for the question, ``write``
-    is None, and ``name`` the place of its parameter.
+    From a parameter, of the ``write``-th write or, where that is None, of the question; else, with
+    ``same``, from the row before the writes; else it is always ``value``.
     """
 
     column: str
     value: Any
+    same: bool = False
     name: str | int | None = None
     write: int | None = None
 
 
 class _Template:
-    """Rows that a rule reads after it has written them, by what it wrote."""
+    """Rows that are read after some writes, by the parameters of these and the rows before them."""
 
-    def __init__(self, key: Key, own: PriorWrites, rows: Iterable[Pairs]) -> None:
-        places: dict[Any, tuple[str | int, int | None]] = {}
-        for at, write in enumerate(own):
-            for name, value in write.params.items():
-                if _tells(value):
-                    places.setdefault(value, (name, at))
-        for place, value in enumerate(key[1]):
-            if _tells(value):
-                places.setdefault(value, (place, None))
-        self._rows = [
+    def __init__(self, cells: list[list[_Cell]]) -> None:
+        self.cells = cells
+
+    @property
+    def has_old_activity(self) -> bool:
+        """Whether a column of activity is not told by the writes."""
+        return any(
+            cell.write is None for row in self.cells for cell in row if cell.column in ACTIVITY
+        )
+
+    def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
+        """Return the rows; raises IndexError where there were fewer before."""
+        return [
             [
-                _Cell(column, value, *(places.get(value, ()) if _tells(value) else ()))
-                for column, value in row
+                (cell.column, _value(cell, key, writes, before, (at, place)))
+                for place, cell in enumerate(row)
             ]
-            for row in rows
+            for at, row in enumerate(self.cells)
         ]
 
-    def rows(self, key: Key, own: PriorWrites) -> list[Pairs]:
-        """Return the rows for other parameters."""
-        return [[(cell.column, _value(cell, key, own)) for cell in row] for row in self._rows]
+
+def _template(
+    key: Key, writes: PriorWrites, before: list[Pairs], rows: list[Pairs], old: _Template | None
+) -> _Template:
+    """Return what would have foretold ``rows``; what ``old`` foretold right stays as it was."""
+    sources: dict[Any, tuple[str | int, int | None]] = {}
+    for place, value in enumerate(key[1]):
+        if _tells(value):
+            sources[value] = (place, None)
+    for at, write in enumerate(writes):
+        for name, value in write.params.items():
+            if _tells(value):
+                sources[value] = (name, at)
+    try:
+        foretold = old.rows(key, writes, before) if old else []
+    except IndexError:
+        foretold = []
+
+    def cell(at: int, place: int, column: str, value: Any) -> _Cell:
+        told = (column, value)
+        if old is not None and len(foretold) == len(rows) and _is_at(foretold, at, place, told):
+            return old.cells[at][place]
+        if len(before) == len(rows) and _is_at(before, at, place, told):
+            return _Cell(column, value, same=True)
+        name, write = sources.get(value, (None, None)) if _tells(value) else (None, None)
+        return _Cell(column, value, name=name, write=write)
+
+    return _Template(
+        [
+            [cell(at, place, column, value) for place, (column, value) in enumerate(row)]
+            for at, row in enumerate(rows)
+        ]
+    )
+
+
+def _is_at(rows: list[Pairs], at: int, place: int, told: tuple[str, Any]) -> bool:
+    return place < len(rows[at]) and rows[at][place] == told
 
 
 def _tells(value: Any) -> bool:
@@ -114,96 +172,177 @@ def _tells(value: Any) -> bool:
     return type(value) is int and abs(value) > _SMALL
 
 
-def _value(cell: _Cell, key: Key, own: PriorWrites) -> Any:
-    if cell.write is not None and isinstance(cell.name, str):
-        return own[cell.write].params[cell.name]
-    return key[1][cell.name] if isinstance(cell.name, int) else cell.value
+def _value(
+    cell: _Cell, key: Key, writes: PriorWrites, before: list[Pairs], at: tuple[int, int]
+) -> Any:
+    if isinstance(cell.name, str) and cell.write is not None:
+        return writes[cell.write].params[cell.name]
+    if isinstance(cell.name, int):
+        return key[1][cell.name]
+    return before[at[0]][at[1]][1] if cell.same else cell.value
+
+
+class _Answer(NamedTuple):
+    """What a question was answered, and what this daemon has written since of what it reads."""
+
+    rows: list[Pairs]
+    writes: PriorWrites
 
 
 class _Prediction:
-    """What foretells a read of what the same rule has written, and how that went.
+    """What foretells what is read after some writes, and how that went.
 
-    Without a template it is what the store holds before the rule writes. ``failures`` came in a
-    row; so many tries are ``skipped`` for that.
+    Without a template, nothing is changed by them. It was ``right`` so many times in a row, or
+    ``failures`` came in a row; so many tries are ``skipped`` for that.
     """
 
-    __slots__ = ("failures", "skipped", "template")
+    __slots__ = ("failures", "right", "skipped", "template")
 
     def __init__(self) -> None:
-        self.failures = self.skipped = 0
+        self.right = self.failures = self.skipped = 0
         self.template: _Template | None = None
+
+    def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
+        """Return what is foretold."""
+        if self.template is None:
+            return before
+        try:
+            return self.template.rows(key, writes, before)
+        except IndexError:
+            return before
+
+    def learn(self, key: Key, writes: PriorWrites, before: list[Pairs], rows: list[Pairs]) -> None:
+        """Change so that the rows would have been foretold."""
+        same = rows == before
+        self.template = None if same else _template(key, writes, before, rows, self.template)
 
 
 class Foresight:
     """What rules asked for lately, and what they were told."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[Key, list[Pairs]] = OrderedDict()
+        self._answers: OrderedDict[Key, _Answer] = OrderedDict()
         self._last: dict[str, list[Pairs]] = {}
-        self._own: OrderedDict[OwnRead, _Prediction] = OrderedDict()
+        self._new: dict[str, int] = {}
+        """How often in a row a question with new parameters had the answer of the one before."""
+        self._predictions: OrderedDict[ReadAfter, _Prediction] = OrderedDict()
 
     def note(self, key: Key, rows: list[Pairs]) -> None:
-        """Keep an answer."""
-        self._answers[key] = self._last[key[0]] = rows
+        """Keep an answer, and what it says of the foresight."""
+        if (old := self._answers.get(key)) is None:
+            right = self._last.get(key[0]) == rows
+            self._new[key[0]] = self._new.get(key[0], 0) + 1 if right else 0
+        else:
+            prediction = self._prediction(key, old.writes)
+            right = prediction.rows(key, old.writes, old.rows) == rows
+            prediction.right = prediction.right + 1 if right else 0
+            if old.writes and not right:
+                prediction.learn(key, old.writes, old.rows, rows)
+        self._keep(key, _Answer(rows, ()))
+
+    def committed(self, key: Key, rows: list[Pairs], writes: PriorWrites) -> None:
+        """Keep an answer, and what its rule has written after that."""
+        if sum(map(len, rows)) <= _CELLS:
+            self._keep(key, _Answer(rows, writes))
+
+    def _keep(self, key: Key, answer: _Answer) -> None:
+        self._answers[key] = answer
         self._answers.move_to_end(key)
+        self._last[key[0]] = answer.rows
         if len(self._answers) > _MOST:
             self._answers.popitem(last=False)
         if len(self._last) > _MOST:
             self._last.clear()
+            self._new.clear()
 
     def guess(self, key: Key) -> list[Pairs]:
-        """Return what the answer may be: the last one to this question, else to one like it.
+        """Return what the answer may be: by the last one to this question, else to one like it.
 
         Raises NotKnown.
         """
-        if (rows := self._answers.get(key)) is None and (rows := self._last.get(key[0])) is None:
+        if (answer := self._answers.get(key)) is not None:
+            return self._prediction(key, answer.writes).rows(key, answer.writes, answer.rows)
+        if (rows := self._last.get(key[0])) is None:
             raise NotKnown
         return rows
 
+    def trusted(self, key: Key) -> list[Pairs] | None:
+        """Return what the answer is where that was always right lately, else None.
+
+        Columns of activity, which nobody compares, have to be of this daemon's last write.
+        """
+        if (answer := self._answers.get(key)) is None:
+            rows = self._last.get(key[0])
+            is_sure = rows is not None and self._new.get(key[0], 0) >= _SURE
+            return rows if is_sure and not _has_activity(rows) else None
+        prediction = self._prediction(key, answer.writes)
+        if prediction.right < _SURE:
+            return None
+        if prediction.template is None:
+            return None if _has_activity(answer.rows) else answer.rows
+        if prediction.template.has_old_activity:
+            return None
+        return prediction.rows(key, answer.writes, answer.rows)
+
+    def missed(self, key: Key) -> None:
+        """Note that the answer to a question was another one at the commit."""
+        self._new[key[0]] = 0
+        if (answer := self._answers.get(key)) is not None:
+            self._prediction(key, answer.writes).right = 0
+
     def guess_own(self, key: Key, own: PriorWrites) -> list[Pairs] | None:
         """Return what a rule may read of its own writes; None if these seem to change nothing."""
-        read = self._own.get(own_read(key, own))
-        if read is None or read.template is None:
+        prediction = self._predictions.get(read_after(key, own))
+        if prediction is None or prediction.template is None:
             return None
-        return read.template.rows(key, own)
+        return prediction.rows(key, own, self._before(key))
 
     def backs_off(self, key: Key, own: PriorWrites) -> bool:
         """Whether a try is not worth it, since the last ones failed here; sometimes it is again."""
-        read = self._own.get(own_read(key, own))
-        if read is None or not read.skipped:
+        prediction = self._predictions.get(read_after(key, own))
+        if prediction is None or not prediction.skipped:
             return False
-        read.skipped -= 1
+        prediction.skipped -= 1
         return True
 
     def saw_own(self, key: Key, own: PriorWrites, rows: list[Pairs]) -> None:
         """Keep what a rule read of its own writes in its turn."""
-        before = self._answers.get(key)
-        same = rows == before if before is not None else not rows
-        read = self._read(key, own)
-        if not same and read.template is None:
-            read.failures = read.skipped = 0
-        read.template = None if same else _Template(key, own, rows)
+        prediction = self._prediction(key, own)
+        had_template = prediction.template is not None
+        prediction.learn(key, own, self._before(key), rows)
+        if prediction.template is not None and not had_template:
+            prediction.failures = prediction.skipped = 0
 
     def failed(self, key: Key, own: PriorWrites, rows: list[Pairs] | None) -> None:
         """Note that a rule read something else of its own writes than was foretold, if known."""
-        read = self._read(key, own)
-        read.failures = min(read.failures + 1, _FAILURES)
-        read.skipped = 2**read.failures
-        by_store = not rows or (read.template is not None and read.failures > 1)
-        read.template = None if rows is None or by_store else _Template(key, own, rows)
+        prediction = self._prediction(key, own)
+        prediction.failures = min(prediction.failures + 1, _FAILURES)
+        prediction.skipped = 2**prediction.failures
+        if rows is None or (prediction.template is not None and prediction.failures > 1):
+            prediction.template = None
+        else:
+            prediction.learn(key, own, self._before(key), rows)
 
     def succeeded(self, key: Key, own: PriorWrites) -> None:
         """Note that a rule read of its own writes what was foretold."""
-        if read := self._own.get(own_read(key, own)):
-            read.failures = read.skipped = 0
+        if prediction := self._predictions.get(read_after(key, own)):
+            prediction.failures = prediction.skipped = 0
 
-    def _read(self, key: Key, own: PriorWrites) -> _Prediction:
-        kind = own_read(key, own)
-        read = self._own.setdefault(kind, _Prediction())
-        self._own.move_to_end(kind)
-        if len(self._own) > _MOST:
-            self._own.popitem(last=False)
-        return read
+    def _before(self, key: Key) -> list[Pairs]:
+        answer = self._answers.get(key)
+        return [] if answer is None else answer.rows
+
+    def _prediction(self, key: Key, writes: PriorWrites) -> _Prediction:
+        kind = read_after(key, writes)
+        prediction = self._predictions.setdefault(kind, _Prediction())
+        self._predictions.move_to_end(kind)
+        if len(self._predictions) > _MOST:
+            self._predictions.popitem(last=False)
+        return prediction
+
+
+def _has_activity(rows: Iterable[Pairs] | None) -> bool:
+    return any(column in ACTIVITY for row in rows or () for column, _ in row)
 
 
 class Witness:

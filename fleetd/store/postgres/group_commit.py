@@ -129,7 +129,8 @@ class PostgresCommitter:
             try:
                 self._count_on(connection)
                 send = partial(self._flush, connection)
-                waiting = self.optimistic.round(connection, waiting, corrections, send)
+                first = waiting is jobs
+                waiting = self.optimistic.round(connection, waiting, corrections, send, first=first)
             except _FlushLost:
                 break
             except psycopg.Error as error:
@@ -146,7 +147,7 @@ class PostgresCommitter:
             job.optimistic = False
         return left
 
-    def _flush(self, connection: ServerConnection, flush: Flush, by_ms: int) -> None:
+    def _flush(self, connection: ServerConnection, by_ms: int, flush: Flush) -> None:
         """Send a flush, and give its jobs their results.
 
         Raises Failed, InDoubt, _FlushLost, psycopg.Error.
@@ -168,8 +169,9 @@ class PostgresCommitter:
         if results[-1].command_status != b"COMMIT":
             raise psycopg.errors.TransactionRollback("the server rolled back")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self._lost_commits.note(number, int(results[-2].get_value(0, 0) or 0))
-        for script, value in zip(flush.scripts, flush.values(results), strict=True):
+        values = flush.values(results)
+        self._lost_commits.note(number, flush.log_end)
+        for script, value in zip(flush.scripts, values, strict=True):
             script.job.effects = script.effects
             script.job.succeed(value)
 

@@ -8,6 +8,7 @@ few rounds in vain, and for what cannot be foreseen, the turn itself is left.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import get_args
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -20,7 +21,6 @@ from . import batch
 from .connection import ServerConnection
 from .errors import sqlstate
 from .foresight import Foresight, Witness
-from .lost_commits import END
 from .speculation import Corrections, Script, Speculation
 
 # So many rounds in which nothing is committed.
@@ -31,11 +31,7 @@ TOGETHER = 32
 IN_TIME_MS = 2_000
 CONFLICT = "FL001"
 """The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""
-# Where a counter stood before a flush. A setting of the same name holds it until COMMIT.
-_COUNTERS: dict[Counter, str] = {
-    "events": END,
-    "fencing": "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)",
-}
+_COUNTERS: tuple[Counter, ...] = get_args(Counter)
 
 
 class Failed(Exception):
@@ -55,6 +51,7 @@ class Flush:
         self._counters = [each for each in _COUNTERS if any(each in one.counted for one in scripts)]
         self._first = 0
         """The place of the first script's first statement in the message."""
+        self._start: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)
 
     def message(self, frame: Sequence[str]) -> bytes:
         """Return the message; ``frame`` takes the turn, and stands before the scripts.
@@ -62,15 +59,13 @@ class Flush:
         Of jobs that refuse it keeps nothing: they come one by one.
         """
         texts = list(frame)
-        for counter in self._counters:
-            count = _COUNTERS[counter]
-            texts.append(f"SELECT set_config('fleetd.{counter}', ({count})::text, true)")
+        texts += [f"EXECUTE {counter}_before" for counter in self._counters]
         self._first = len(texts)
         for script, before in self._counted_from(dict.fromkeys(_COUNTERS, 0)):
             number = partial(_number, before)
             texts += [call.text(number) for call in script.calls]
-        end = ["ROLLBACK"] if self.scripts[0].error else batch.FLUSH_END
-        return "; ".join([*texts, *end]).encode()
+        texts.append("ROLLBACK" if self.scripts[0].error else "COMMIT")
+        return "; ".join(texts).encode()
 
     def script_at(self, place: int) -> tuple[Script | None, int]:
         """Return the script of the message's ``place``-th statement, and its place in there.
@@ -87,11 +82,19 @@ class Flush:
     def values(self, results: Sequence[PGresult]) -> list[object]:
         """Return what the jobs came to, with the numbers that the server gave."""
         found = results[self._first - len(self._counters) : self._first]
-        start: dict[Counter, int] = {
-            counter: int(result.get_value(0, 0) or 0)
-            for counter, result in zip(self._counters, found, strict=True)
-        }
-        return [with_numbers(each.value, before) for each, before in self._counted_from(start)]
+        for counter, result in zip(self._counters, found, strict=True):
+            self._start[counter] = int(result.get_value(0, 0) or 0)
+        return [with_numbers(each.value, before) for each, before in self.counted()]
+
+    @property
+    def log_end(self) -> int:
+        """Return how far the log has come by it once it is committed, 0 if it appended nothing."""
+        added = sum(each.counted.get("events", 0) for each in self.scripts)
+        return self._start["events"] + added if added else 0
+
+    def counted(self) -> Iterator[tuple[Script, dict[Counter, int]]]:
+        """Yield each script with how far the counters were before it, once it is committed."""
+        return self._counted_from(self._start)
 
     def _counted_from(
         self, start: dict[Counter, int]
@@ -105,9 +108,8 @@ class Flush:
 
 
 def _number(before: dict[Counter, int], assigned: Assigned) -> str:
-    """Return the SQL of a number: where its counter stood, and how many were given since."""
-    place = before[assigned.counter] + assigned.place
-    return f"current_setting('fleetd.{assigned.counter}')::bigint + {place}"
+    """Return the SQL of a number, given how many came before its script in the message."""
+    return batch.number_after(assigned.counter, before[assigned.counter] + assigned.place)
 
 
 class OptimisticCommits:
@@ -127,18 +129,20 @@ class OptimisticCommits:
         connection: ServerConnection,
         jobs: Sequence[Job],
         corrections: Corrections,
-        send: Callable[[Flush, int], None],
+        send: Callable[[int, Flush], None],
+        *,
+        first: bool,
     ) -> list[Job]:
         """Commit what can be; return the jobs that may try again, with what was learned.
 
-        ``send`` commits a flush by a time, gives its jobs their results, or raises Failed.
-        A job that cannot be foreseen is no longer ``optimistic``. Raises psycopg.Error for a
-        connection that is gone.
+        In their ``first`` round, jobs need not ask for what is known as well. ``send`` commits a
+        flush by a time, gives its jobs their results, or raises Failed. A job that cannot be
+        foreseen is no longer ``optimistic``. Raises psycopg.Error for a connection that is gone.
         """
         if self._speculation is None or self._speculation.connection is not connection:
             self._speculation = Speculation(connection, self._foresight)
         by_ms = self._now_ms() + IN_TIME_MS
-        scripts, others = self._speculation.scripts(jobs, corrections)
+        scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
             self._leave(job)
         try:
@@ -149,32 +153,41 @@ class OptimisticCommits:
         while scripts:
             # What is refused goes alone, after what is kept: nothing of it may be.
             some = [each for each in scripts if each.error is None] or scripts[:1]
-            flush = Flush(some)
-            self.flushes += 1
-            try:
-                send(flush, by_ms)
-            except Failed as failed:
-                self.conflicts += 1
-                script, place = flush.script_at(failed.at)
-                if script is None:  # the frame's: the turn came too late, and would do so again
-                    for each in scripts:
-                        self._leave(each.job)
-                    return again
-                found = failed.error.diag.message_detail
-                if sqlstate(failed.error) == CONFLICT and self._speculation.learn(
-                    script, place, found, corrections
-                ):
-                    again.append(script.job)
-                else:
-                    self._leave(script.job)
-                at = some.index(script)
-                again += [each.job for each in some[at + 1 :]]
-                some = some[at:]
-            else:
-                self._speculation.committed(some)
-            done = {id(each) for each in some}
+            tried, retried = self._send(self._speculation, some, corrections, partial(send, by_ms))
+            again += [each.job for each in retried]
+            done = {id(each) for each in tried}
             scripts = [each for each in scripts if id(each) not in done]
         return again
+
+    def _send(
+        self,
+        speculation: Speculation,
+        scripts: list[Script],
+        corrections: Corrections,
+        send: Callable[[Flush], None],
+    ) -> tuple[list[Script], list[Script]]:
+        """Send a flush; return those with whom this round is over, and which of them try again."""
+        flush = Flush(scripts)
+        self.flushes += 1
+        try:
+            send(flush)
+        except Failed as failed:
+            self.conflicts += 1
+            script, place = flush.script_at(failed.at)
+            if script is None:  # the frame's: the turn came too late, and would do so again
+                for each in scripts:
+                    self._leave(each.job)
+                return scripts, []
+            at = scripts.index(script)
+            found = failed.error.diag.message_detail
+            changed = sqlstate(failed.error) == CONFLICT
+            if changed and speculation.learn(script, place, found, corrections):
+                return scripts[at:], scripts[at:]
+            self._leave(script.job)
+            return scripts[at:], scripts[at + 1 :]
+        for each, before in flush.counted():
+            speculation.committed(each, before)
+        return scripts, []
 
     def executor(self, connection: ServerConnection, job: Job) -> Execute:
         """Return what runs the statements of a job in its turn.

@@ -4,8 +4,9 @@ The script has the statements of the rule, in its order. Where one returned rows
 compare those that it finds in the turn with those that the rule was given, and to end the
 transaction where they differ: so what is decided is what the rule would have decided in its turn.
 
-A rule usually runs twice. It runs first on guesses, to learn what it reads. One message reads all
-of that, and the rule runs again on the answers. Further reads need another message.
+A rule runs first on guesses, to learn what it reads. One message reads all of that, but for what
+was always foretold right lately. Where a guess was wrong the rule runs again on the answers.
+Further reads need another message.
 
 Numbers that the store gives out (``Assigned``) are put in by the server. A rule that needs more of
 them than to store and answer them is left to its turn, and so is whatever else cannot be foreseen.
@@ -15,7 +16,7 @@ A rule that decides by them must not run here.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -26,7 +27,16 @@ from ...domain.core.tx import Effect, Repeat, Row, Tx
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .connection import ServerConnection
-from .foresight import KEPT_BYTES, Foresight, Key, OwnRead, OwnWrites, Pairs, PriorWrites, own_read
+from .foresight import (
+    KEPT_BYTES,
+    Foresight,
+    Key,
+    OwnWrites,
+    Pairs,
+    PriorWrites,
+    ReadAfter,
+    read_after,
+)
 from .shape import shape_of
 from .statements import Call, PreparedStatements, numbered
 
@@ -41,7 +51,7 @@ _RUNS = 6
 _STEPS = 300
 _CHARACTERS = 500_000
 
-Corrections = dict[tuple[Job, OwnRead], list[Pairs]]
+Corrections = dict[tuple[Job, ReadAfter], list[Pairs]]
 """What jobs that were refused would have read of their own writes."""
 
 
@@ -67,7 +77,7 @@ class Attempt:
 
     def __init__(self, known: Callable[[Key, PriorWrites], list[Pairs]]) -> None:
         self._known = known
-        self._own = OwnWrites()
+        self.own = OwnWrites()
         self._characters = 0
         self.is_void = False
         """Whether something was refused here; a rule that goes on all the same has its turn."""
@@ -107,7 +117,7 @@ class Attempt:
         if shape.kind in ("read", "returning"):
             if any(isinstance(value, Assigned) for value in key[1]):
                 raise Unforeseen("a number is looked for that is given at the commit")
-            own = self._own.read_by(shape)
+            own = self.own.read_by(shape)
             rows = self._known(key, own)
             if rows and shape.changed:
                 raise Unforeseen(sql)
@@ -120,7 +130,7 @@ class Attempt:
         self._bound(params)
         given = dict(params)  # a rule may change its own
         self.steps.append(Step(sql, given, rows, key, own))
-        self._own.note(shape, sql, given)
+        self.own.note(shape, sql, given)
         return rows or []
 
     def _bound(self, params: Row) -> None:
@@ -137,13 +147,15 @@ class Script(msgspec.Struct, frozen=True):
     """What a job wants committed: its statements, its result and what follows a commit.
 
     ``counted`` says how many numbers of each counter it needs. A job that refuses has an ``error``:
-    its statements are compared, and nothing of them is kept.
+    its statements are compared, and nothing of them is kept. ``sure`` is what it did not ask for.
     """
 
     job: Job
     steps: list[Step]
     calls: list[Call]
     counted: dict[Counter, int]
+    own: OwnWrites
+    sure: Container[Key] = ()
     value: Any = None
     effects: list[Effect] = []
     error: Exception | None = None
@@ -158,22 +170,25 @@ class Speculation:
         self.statements = PreparedStatements(connection)
 
     def scripts(
-        self, jobs: Sequence[Job], corrections: Corrections
+        self, jobs: Sequence[Job], corrections: Corrections, *, trusting: bool
     ) -> tuple[list[Script], list[Job]]:
         """Return the scripts of those jobs that can be foreseen, and the other jobs.
 
-        ``corrections`` are of earlier tries. Raises psycopg.Error when the connection is gone.
+        ``corrections`` are of earlier tries. ``trusting`` leaves out what need not be asked for.
+        Raises psycopg.Error when the connection is gone.
         """
-        runs = [_Run(job, Repeat(), corrections) for job in jobs]
         answers: dict[Key, list[Pairs] | None] = {}
+        runs = [_Run(job, self._foresight, corrections, answers, trusting=trusting) for job in jobs]
         for _ in range(_RUNS):
             wanted: dict[Key, None] = {}
             for run in runs:
                 if not run.done:
-                    wanted |= run.once(self._foresight, answers)
+                    wanted |= dict.fromkeys(run.once())
             if not wanted:
                 break
             self._ask([*wanted], answers)
+            for run in runs:
+                run.confirm()
         scripts = [script for run in runs if (script := self._script(run)) is not None]
         foreseen = {id(script.job) for script in scripts}
         return scripts, [job for job in jobs if id(job) not in foreseen]
@@ -188,8 +203,18 @@ class Speculation:
         except Exception:  # noqa: BLE001 - such as a text that is no Unicode
             return None
         effects = [] if run.error else run.tx.effects
-        steps, counted = run.attempt.steps, run.attempt.counted
-        return Script(run.job, steps, calls, counted, run.value, effects, run.error)
+        attempt = run.attempt
+        return Script(
+            run.job,
+            attempt.steps,
+            calls,
+            attempt.counted,
+            attempt.own,
+            run.sure,
+            run.value,
+            effects,
+            run.error,
+        )
 
     def _ask(self, keys: list[Key], answers: dict[Key, list[Pairs] | None]) -> None:
         """Ask the server, all in one message; None is the answer to what cannot be asked."""
@@ -225,12 +250,15 @@ class Speculation:
         rows = encode_json([dict(row) for row in step.expected]).decode()
         return self.statements.call(step.sql, step.params, form, rows)
 
-    def committed(self, scripts: Iterable[Script]) -> None:
-        """Note that scripts were committed."""
-        for script in scripts:
+    def committed(self, script: Script, before: Mapping[Counter, int]) -> None:
+        """Note that a script was committed, and how far the counters were before it."""
+        if script.error is None:
             for step in script.steps:
                 if step.own:
                     self._foresight.succeeded(step.key, step.own)
+                elif step.expected is not None and step.key[0]:
+                    writes = script.own.read_by(shape_of(step.sql), before)
+                    self._foresight.committed(step.key, step.expected, writes)
 
     def learn(
         self, script: Script, place: int, found: str | None, corrections: Corrections
@@ -240,11 +268,12 @@ class Speculation:
         What a rule reads of its own writes is not there before they are.
         """
         step = script.steps[place]
-        if not step.own:
+        if not step.own or step.key in script.sure:
+            self._foresight.missed(step.key)
             return True
         rows = None if found is None or len(found) > KEPT_BYTES else rows_of(found)
         self._foresight.failed(step.key, step.own, rows)
-        correction = (script.job, own_read(step.key, step.own))
+        correction = (script.job, read_after(step.key, step.own))
         if rows is None or correction in corrections:
             return False
         corrections[correction] = rows
@@ -252,38 +281,37 @@ class Speculation:
 
 
 class _Run:
-    """A job that runs before its turn, until all that it asks for is known."""
+    """A job that runs before its turn, until all that it asks for is known.
 
-    def __init__(self, job: Job, repeat: Repeat, corrections: Corrections) -> None:
+    ``answers`` are those of the store; None is one that it cannot give.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        foresight: Foresight,
+        corrections: Corrections,
+        answers: Mapping[Key, list[Pairs] | None],
+        *,
+        trusting: bool,
+    ) -> None:
         self.job = job
-        self._repeat = repeat
-        self._corrections = corrections
         self.done = False
         """Whether it came to an end, by what the store holds."""
+        self.sure: set[Key] = set()
+        """What it did not ask for, as that was always foretold right."""
+        self._repeat = Repeat()
+        self._foresight = foresight
+        self._corrections = corrections
+        self._answers = answers
+        self._trusting = trusting
+        self._guesses: dict[Key, list[Pairs]] = {}
 
-    def once(
-        self, foresight: Foresight, answers: Mapping[Key, list[Pairs] | None]
-    ) -> dict[Key, None]:
+    def once(self) -> Iterable[Key]:
         """Run the job; return what it asked for that has no answer, where it went on by guesses."""
-        wanted: dict[Key, None] = {}
-
-        def known(key: Key, own: PriorWrites) -> list[Pairs]:
-            if own:
-                correction = self._corrections.get((self.job, own_read(key, own)))
-                if correction is not None:
-                    return correction
-                if foresight.backs_off(key, own):
-                    raise Unforeseen("such a rule reads what it has written")
-                if (foretold := foresight.guess_own(key, own)) is not None:
-                    return foretold
-            if key in answers:
-                if (rows := answers[key]) is None:
-                    raise Unforeseen("this cannot be asked before the turn")
-                return rows
-            wanted[key] = None
-            return foresight.guess(key)
-
-        self.attempt = Attempt(known)
+        self._guesses = {}
+        self._wanted: dict[Key, None] = {}
+        self.attempt = Attempt(self._known)
         self.tx = Tx(self.attempt, repeat=self._repeat)
         self.value: Any = None
         self.error: Exception | None = None
@@ -294,8 +322,35 @@ class _Run:
             self.error = refusal
         except Exception:  # noqa: BLE001 - a wrong guess, or a sum with a number that is not known
             ended = False
-        self.done = ended and not wanted and not self.attempt.is_void
-        return wanted
+        self._ended = ended and not self.attempt.is_void
+        self.done = self._ended and not self._wanted
+        return self._wanted
+
+    def confirm(self) -> None:
+        """Be done if all that was guessed is what was answered then."""
+        if self._ended and all(self._answers[key] == rows for key, rows in self._guesses.items()):
+            self.done = True
+
+    def _known(self, key: Key, own: PriorWrites) -> list[Pairs]:
+        """Return the answer to a question, or a guess."""
+        if own:
+            correction = self._corrections.get((self.job, read_after(key, own)))
+            if correction is not None:
+                return correction
+            if self._foresight.backs_off(key, own):
+                raise Unforeseen("such a rule reads what it has written")
+            if (foretold := self._foresight.guess_own(key, own)) is not None:
+                return foretold
+        if key in self._answers:
+            if (rows := self._answers[key]) is None:
+                raise Unforeseen("this cannot be asked before the turn")
+            return rows
+        if self._trusting and (sure := self._foresight.trusted(key)) is not None:
+            self.sure.add(key)
+            return sure
+        self._wanted[key] = None
+        self._guesses[key] = guess = self._foresight.guess(key)
+        return guess
 
 
 def rows_of(text: str | bytes) -> list[Pairs]:

@@ -16,6 +16,8 @@ from ...domain.core.assigned import Assigned, Unforeseen, placeholders
 from ...domain.core.tx import Row
 from .connection import PART, ServerConnection, literal_writer
 
+# Longer texts hardly come a second time.
+_LONG = 200
 # Of more the server would keep plans that hardly anybody uses.
 _MOST = 1_000
 # What is refused for what it is, and not for a lock that somebody has, say.
@@ -39,13 +41,24 @@ def literal(value: Any, number: Number = no_number) -> str:
     if value is not None and not isinstance(value, str | int | float):
         raise Unforeseen(f"a value of {type(value).__name__} has no literal")
     try:
-        text = bytes(_written(value)).decode()
+        text = _text(value)
     except UnicodeEncodeError as error:
         raise Unforeseen("a text is no Unicode") from error
     if isinstance(value, str):
         for mark, assigned in placeholders(value).items():
             text = f"replace({text}, '{mark}', ({number(assigned)})::text)"
     return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and len(value) > _LONG:
+        return bytes(_written(value)).decode()
+    return _remembered(value)
+
+
+@lru_cache(maxsize=4_000, typed=True)
+def _remembered(value: Any) -> str:
+    return bytes(_written(value)).decode()
 
 
 def _type_of(value: Any) -> str:
