@@ -22,6 +22,7 @@ from fleetd.domain.core.text import SIGN_OF_NUL
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import InvalidState, Unavailable
 from fleetd.protocol.records import Mission
+from fleetd.protocol.requests.agent import AgentList
 from fleetd.protocol.requests.event import CursorAdvance, EventAppend
 from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.lock import LockForceRelease, LockRelease, LockRenew
@@ -30,8 +31,10 @@ from fleetd.protocol.requests.mission import MissionCancel
 from fleetd.protocol.requests.sortie import SortieProgress, SortieStart
 from fleetd.store.api import Optimistic
 from fleetd.store.postgres.connection import ServerConnection
+from fleetd.store.postgres.foresight import SURE
 from fleetd.store.postgres.optimistic import ROUNDS, OptimisticCommits
-from fleetd.store.postgres.speculation import Speculation, Step, shape_of
+from fleetd.store.postgres.shape import shape_of
+from fleetd.store.postgres.speculation import Speculation, Step
 from fleetd.store.postgres.statements import Call, PreparedStatements, literal
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import appends, running
@@ -192,6 +195,57 @@ async def test_a_warm_request_takes_two_messages_and_none_in_the_turn(
             trips.sent = trips.held = 0
             await act()
         assert (trips.sent, trips.held) == (2 + ASKS_AGAIN.get(name, 0), 0)
+
+
+# The others read columns of activity that they do not write.
+@pytest.mark.parametrize("name", ["hook", "advance"])
+async def test_what_is_foretold_is_not_asked_for(
+    postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips, name: str
+) -> None:
+    async with working(postgres.url(database), tmp_path) as work:
+        for _ in range(SURE + 5):
+            act = await getattr(work, name)()
+            work.fleet.clock.pass_by(SECOND)
+            trips.sent = trips.held = 0
+            await act()
+        assert (trips.sent, trips.held) == (1, 0)
+
+
+async def test_sessions_begin_in_few_messages_and_none_in_the_turn(
+    postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips
+) -> None:
+    async with working(postgres.url(database), tmp_path) as work:
+        for number in range(3):  # the first has its turn, from which the others are foretold
+            file = {"file_path": str(work.fleet.project / f"own-{number}.py")}
+            begin = await work.hook(session_id=f"{number}e" * 8, tool_input=file)
+            work.fleet.clock.pass_by(SECOND)
+            trips.sent = trips.held = 0
+            await begin()
+        assert trips.held == 0
+        assert trips.sent <= 6
+        found = await work.fleet.do(AgentList())
+        assert {f"claude-{f'{number}e' * 4}" for number in range(3)} <= {a.id for a in found.agents}
+
+
+async def test_those_that_depend_on_each_other_are_committed_one_after_the_other(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    def rule(tx: Tx) -> int:
+        number = int(tx.value("SELECT count(*) FROM store_meta WHERE key LIKE 'kept-%'"))
+        tx.run("INSERT INTO store_meta (key, value) VALUES (:key, '')", key=f"kept-{number}")
+        return number
+
+    got: list[int] = []
+    async with running(postgres.url(database), tmp_path) as one:
+
+        async def write() -> None:
+            got.append(await one.store.write(Optimistic(rule)))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(write)
+        assert sorted(got) == [*range(10)]
+        assert one.store._committer.optimistic.left == 0
 
 
 async def _compared(work: Work, name: str) -> int:

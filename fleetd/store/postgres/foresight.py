@@ -37,8 +37,8 @@ ACTIVITY = frozenset(
 # Longer answers are not remembered.
 KEPT_BYTES, _CELLS = 4_096, 200
 # What was foretold right so often in a row is not asked for.
-_SURE = 8
-_MOST = 2_000
+SURE = 8
+_MOST = 1_000
 # After more failures in a row, tries are not spaced out further: 2 to the power of this.
 _FAILURES = 6
 # Shorter texts and smaller numbers are rather the same for all than taken from a parameter.
@@ -242,8 +242,10 @@ class Foresight:
 
     def committed(self, key: Key, rows: list[Pairs], writes: PriorWrites) -> None:
         """Keep an answer, and what its rule has written after that."""
-        if sum(map(len, rows)) <= _CELLS:
+        if sum(map(len, rows)) <= _CELLS and _length(writes) <= KEPT_BYTES:
             self._keep(key, _Answer(rows, writes))
+        else:
+            self._answers.pop(key, None)
 
     def _keep(self, key: Key, answer: _Answer) -> None:
         self._answers[key] = answer
@@ -273,10 +275,10 @@ class Foresight:
         """
         if (answer := self._answers.get(key)) is None:
             rows = self._last.get(key[0])
-            is_sure = rows is not None and self._new.get(key[0], 0) >= _SURE
+            is_sure = rows is not None and self._new.get(key[0], 0) >= SURE
             return rows if is_sure and not _has_activity(rows) else None
         prediction = self._prediction(key, answer.writes)
-        if prediction.right < _SURE:
+        if prediction.right < SURE:
             return None
         if prediction.template is None:
             return None if _has_activity(answer.rows) else answer.rows
@@ -339,6 +341,12 @@ class Foresight:
         if len(self._predictions) > _MOST:
             self._predictions.popitem(last=False)
         return prediction
+
+
+def _length(writes: PriorWrites) -> int:
+    """Return how many characters the texts of writes have."""
+    values = (value for write in writes for value in write.params.values())
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _has_activity(rows: Iterable[Pairs] | None) -> bool:

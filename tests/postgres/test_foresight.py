@@ -1,0 +1,177 @@
+"""What a question will be answered, by what was answered and written before."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetd.domain.core.assigned import Assigned, Counter
+from fleetd.store.postgres.foresight import (
+    ACTIVITY,
+    SURE,
+    Foresight,
+    Key,
+    NotKnown,
+    OwnWrites,
+    Pairs,
+    PriorWrites,
+    Write,
+)
+from fleetd.store.postgres.shape import shape_of
+from tests.postgres.shared_stores import running
+from tests.support.postgres_server import LocalPostgres
+
+AGENT = "SELECT * FROM agents WHERE id = :id"
+ENTER = "INSERT INTO agents (id, role, seen) VALUES (:id, :role, :now)"
+SEEN = "UPDATE agents SET seen = :now, seq = :seq WHERE id = :id"
+
+
+def agent(name: str) -> Key:
+    return AGENT, (name,)
+
+
+def entered(name: str, now: str) -> PriorWrites:
+    return (Write(ENTER, {"id": name, "role": "boss", "now": now}),)
+
+
+def row(name: str, now: str, **more: Any) -> Pairs:
+    return [("id", name), ("role", "boss"), ("seen", now), ("active", 1), *more.items()]
+
+
+def sure(foresight: Foresight, name: str, *, times: int = SURE) -> None:
+    """Have an agent be seen again and again, as its own daemon writes."""
+    for number in range(times + 1):
+        foresight.note(agent(name), [row(name, f"12:00:{number:02}")])
+        saw = (Write(SEEN, {"id": name, "now": f"12:00:{number + 1:02}", "seq": 1}),)
+        foresight.committed(agent(name), [row(name, f"12:00:{number:02}")], saw)
+
+
+def test_what_was_never_asked_is_not_known() -> None:
+    with pytest.raises(NotKnown):
+        Foresight().guess(agent("ada"))
+
+
+def test_a_question_has_its_last_answer_else_that_of_one_like_it() -> None:
+    foresight = Foresight()
+    foresight.note(agent("ada"), [row("ada", "12:00:00")])
+    foresight.note(agent("bob"), [])
+    assert foresight.guess(agent("ada")) == [row("ada", "12:00:00")]
+    assert foresight.guess(agent("eve")) == []
+
+
+def test_what_a_rule_read_of_its_own_writes_is_foretold_for_other_parameters() -> None:
+    foresight = Foresight()
+    foresight.note(agent("ada-lovelace"), [])
+    foresight.saw_own(
+        agent("ada-lovelace"),
+        entered("ada-lovelace", "12:00:00"),
+        [row("ada-lovelace", "12:00:00")],
+    )
+    foretold = foresight.guess_own(agent("grace-hopper"), entered("grace-hopper", "13:00:00"))
+    assert foretold == [row("grace-hopper", "13:00:00")]
+    # Nothing is known of another statement.
+    other = (Write("DELETE FROM agents WHERE id = :id", {"id": "grace-hopper"}),)
+    assert foresight.guess_own(agent("grace-hopper"), other) is None
+
+
+def test_writes_that_changed_nothing_of_what_was_read_need_no_template() -> None:
+    foresight = Foresight()
+    foresight.note(agent("ada"), [])
+    foresight.saw_own(agent("ada"), entered("bob", "12:00:00"), [])
+    assert foresight.guess_own(agent("ada"), entered("bob", "12:00:00")) is None
+
+
+def test_the_next_answer_follows_from_what_was_committed_since() -> None:
+    foresight = Foresight()
+    sure(foresight, "ada-1", times=2)
+    assert foresight.guess(agent("ada-1")) == [row("ada-1", "12:00:03")]
+
+
+def test_numbers_of_committed_statements_are_known() -> None:
+    own = OwnWrites()
+    own.note(shape_of(SEEN), SEEN, {"id": "ada", "now": "12:00", "seq": Assigned("events", 2)})
+    before: dict[Counter, int] = {"events": 40, "fencing": 0}
+    [written] = own.read_by(shape_of(AGENT), before)
+    assert written.params == {"id": "ada", "now": "12:00", "seq": 42}
+    assert own.read_by(shape_of("SELECT * FROM missions")) == ()
+
+
+def test_what_was_right_often_enough_is_sure_until_it_is_missed() -> None:
+    foresight = Foresight()
+    sure(foresight, "ada-1", times=SURE - 1)
+    assert foresight.trusted(agent("ada-1")) is None
+    sure(foresight, "ada-2", times=2)  # what is learned of one holds for all
+    assert foresight.trusted(agent("ada-2")) == [row("ada-2", "12:00:03")]
+    foresight.missed(agent("ada-2"))
+    assert foresight.trusted(agent("ada-2")) is None
+
+
+def test_a_new_question_is_sure_when_new_ones_had_the_same_answer() -> None:
+    foresight = Foresight()
+    for number in range(SURE):
+        foresight.note(agent(f"new-{number}"), [])
+        assert foresight.trusted(agent("newest")) is None
+    foresight.note(agent("new-again"), [])
+    assert foresight.trusted(agent("newest")) == []
+    foresight.missed(agent("newest"))
+    assert foresight.trusted(agent("newest")) is None
+
+
+@pytest.mark.parametrize("column", sorted(ACTIVITY))
+def test_activity_that_this_daemon_did_not_write_is_always_asked_for(column: str) -> None:
+    foresight = Foresight()
+    for number in range(2 * SURE):
+        known = [row("ada-1", f"12:00:{number:02}", **{column: "long ago"})]
+        foresight.note(agent("ada-1"), known)
+        saw = (Write(SEEN, {"id": "ada-1", "now": f"12:00:{number + 1:02}", "seq": 1}),)
+        foresight.committed(agent("ada-1"), known, saw)
+    assert foresight.guess(agent("ada-1")) == [
+        row("ada-1", f"12:00:{2 * SURE:02}", **{column: "long ago"})
+    ]
+    assert foresight.trusted(agent("ada-1")) is None
+
+
+def test_tries_that_fail_are_spaced_out_until_one_succeeds() -> None:
+    foresight, own = Foresight(), entered("ada-1", "12:00:00")
+    assert not foresight.backs_off(agent("ada-1"), own)
+    foresight.failed(agent("ada-1"), own, [row("ada-1", "12:00:00")])
+    assert foresight.guess_own(agent("ada-1"), own) == [row("ada-1", "12:00:00")]
+    assert [foresight.backs_off(agent("ada-1"), own) for _ in range(3)] == [True, True, False]
+    foresight.failed(agent("ada-1"), own, [])
+    # What failed twice is asked of the store again.
+    assert foresight.guess_own(agent("ada-1"), own) is None
+    assert sum(foresight.backs_off(agent("ada-1"), own) for _ in range(10)) == 4
+    foresight.failed(agent("ada-1"), own, None)
+    foresight.succeeded(agent("ada-1"), own)
+    assert not foresight.backs_off(agent("ada-1"), own)
+
+
+def test_what_is_long_is_not_kept() -> None:
+    foresight = Foresight()
+    foresight.note(agent("ada"), [row("ada", "12:00:00")])
+    long = (Write(SEEN, {"id": "ada", "now": "x" * 5_000, "seq": 1}),)
+    foresight.committed(agent("ada"), [row("ada", "12:00:00")], long)
+    foresight.note(agent("bob"), [])
+    assert foresight.guess(agent("ada")) == []  # as of any other
+
+
+def test_other_numbers_of_rows_are_no_trouble() -> None:
+    foresight = Foresight()
+    saw = (Write(SEEN, {"id": "ada-1", "now": "12:00:01", "seq": 1}),)
+    before = [row("ada-1", "12:00:00"), row("ada-1", "12:00:00")]
+    foresight.note(agent("ada-1"), before)
+    foresight.committed(agent("ada-1"), before, saw)
+    foresight.note(agent("ada-1"), [row("ada-1", "12:00:01"), row("ada-1", "12:00:00")])
+    foresight.committed(agent("ada-1"), [], saw)
+    assert foresight.guess(agent("ada-1")) == []
+
+
+async def test_columns_of_activity_are_those_that_the_server_does_not_compare(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    source = "SELECT prosrc FROM pg_proc WHERE proname = 'without_activity'"
+    async with running(postgres.url(database), tmp_path) as one:
+        text = await one.store.read(lambda tx: tx.value(source))
+    [listed] = re.findall(r"ARRAY\[([^]]*)\]", text)
+    assert set(re.findall(r"'(\w+)'", listed)) == ACTIVITY
