@@ -5,6 +5,7 @@ All of it shares the processors of one computer, so the figures stand beside who
 
 import os
 import resource
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ class Spread(msgspec.Struct, frozen=True):
 
     ``alone`` are the times of one hook at a time, in ms. ``cpu`` says how many ms of a processor
     each hook took: of the server, the daemons, the clients, and the network between them, which is
-    a program here.
+    a program here. Only of the clients it counts the beginnings of sessions as well.
     """
 
     delay_ms: float
@@ -54,28 +55,39 @@ def spread(
         ask()
     alone = Samples([timed(ask) for _ in range(runs)])
     time.sleep(0.2)
-    before, hooks = _used(fleets, server, network), hooks_taken(fleets[0])
-    # A session that begins takes some sixty round trips in its turn.
-    warm_s = seconds + clients * (0.1 + 0.12 * delay_ms)
+    begun, hooks = _clients_used(), hooks_taken(fleets[0])
+    warm_s = seconds + clients * (0.1 + 0.02 * delay_ms)
+    warm: list[tuple[dict[str, float], int]] = []
+
+    def note() -> None:
+        warm.append((_used(fleets, server, network), hooks_taken(fleets[0])))
+
+    timer = threading.Timer(warm_s, note)
+    timer.start()
     found = crowd(HOOK, fleets, clients, seconds, server=server, warm_s=warm_s)
-    asked = hooks_taken(fleets[0]) - hooks
-    after = _used(fleets, server, network)
-    # Of all that were asked, the beginnings among them.
-    cpu = {name: (after[name] - before[name]) / asked for name in after}
+    timer.join()
+    [(before, begins)] = warm
+    after, asked = _used(fleets, server, network), hooks_taken(fleets[0])
+    cpu = {name: (after[name] - before[name]) / (asked - begins) for name in after}
+    cpu["clients"] = (_clients_used() - begun) / (asked - hooks)
     return Spread(delay_ms, found, alone, cpu)
 
 
 def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
     """Return how many ms of a processor each has used."""
     assert server.process is not None
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "server": _cpu_ms(server.process.pid, ended=True)
         + sum(_cpu_ms(pid) for pid in family(server.process.pid)[1:]),
         "daemons": sum(_cpu_ms(fleet.pid) for fleet in fleets),
-        "clients": (children.ru_utime + children.ru_stime) * 1_000,
         "network": _cpu_ms(network.pid),
     }
+
+
+def _clients_used() -> float:
+    """Return how many ms of a processor clients have used that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (children.ru_utime + children.ru_stime) * 1_000
 
 
 def _cpu_ms(pid: int, *, ended: bool = False) -> float:
