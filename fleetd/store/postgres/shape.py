@@ -26,6 +26,8 @@ class Shape(msgspec.Struct, frozen=True):
     counter: Counter | None = None
     column: str = ""
     numbers: int = 0
+    sent: str = ""
+    """What is sent instead, as its rows are known; its numbers are ``:number0`` and so on."""
     writes: str = ""
     """The table that a statement writes."""
     reads: frozenset[str] = frozenset()
@@ -104,7 +106,9 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
     if table == "events":
         if returned != "seq" or "seq" in columns:
             return Shape("unforeseen")
-        return Shape("counting", counter="events", column="seq", numbers=len(rows))
+        numbered = (f"({', '.join([f':number{at}', *row])})" for at, row in enumerate(rows))
+        sent = f"INSERT INTO events (seq, {head[2]}) VALUES {', '.join(numbered)}"
+        return Shape("counting", counter="events", column="seq", numbers=len(rows), sent=sent)
     wanted = [each.strip() for each in returned.split(",")]
     told = []
     for row in rows:
@@ -112,7 +116,8 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
         if any(not re.fullmatch(r":\w+", values.get(each, "")) for each in wanted):
             return Shape("unforeseen")
         told.append(tuple((each, values[each][1:]) for each in wanted))
-    return Shape("inserting", columns=tuple(told))
+    sent = "" if "ON" in at else sql[: at["RETURNING"]].rstrip()
+    return Shape("inserting", columns=tuple(told), sent=sent)
 
 
 def _rows(values: str) -> list[list[str]]:

@@ -129,8 +129,12 @@ class Attempt:
             raise Unforeseen(sql)
         self._bound(params)
         given = dict(params)  # a rule may change its own
-        self.steps.append(Step(sql, given, rows, key, own))
         self.own.note(shape, sql, given)
+        if shape.sent and rows:
+            numbers = {f"number{at}": rows[at][0][1] for at in range(shape.numbers)}
+            self.steps.append(Step(shape.sent, given | numbers, None, key, own))
+        else:
+            self.steps.append(Step(sql, given, rows, key, own))
         return rows or []
 
     def _bound(self, params: Row) -> None:

@@ -188,9 +188,20 @@ REVIEWED = {
         "_INTERVAL_S",
         "_UNANSWERED_MS",
     },
-    "store/postgres/optimistic": {"count", "counter"},
+    "store/postgres/batch": {
+        "_kept('events', END)",
+        "_kept('fencing', _LAST_FENCING)",
+        "counter",
+        "stands",
+    },
     # Clauses of this program's own statements.
-    "store/postgres/speculation": {"returned", "table.strip()", "where"},
+    "store/postgres/shape": {
+        "', '.join(numbered)",
+        "head[2]",
+        "returned",
+        "table.strip()",
+        "where",
+    },
     "store/sqlite/integrity_check": {"column", "key", "name", "table"},
     "store/sqlite/kept_sorties": {"what", "whose"},
     "store/sqlite/migrate": {"number"},
