@@ -80,13 +80,13 @@ def hook(fleet: Fleet) -> Question:
 
 
 def edit(session: str, place: str, call_id: str) -> dict[str, object]:
-    """Return what a hook tells after an edit."""
+    """Return what a hook tells after an edit of a file that only this session has."""
     return {
         "session_id": session,
         "cwd": place,
         "hook_event_name": "PostToolUse",
         "tool_name": "Write",
-        "tool_input": {"file_path": f"{place}/edited.py", "content": "x" * 400},
+        "tool_input": {"file_path": f"{place}/{session}.py", "content": "x" * 400},
         "tool_use_id": call_id,
     }
 

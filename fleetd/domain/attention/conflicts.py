@@ -22,7 +22,7 @@ from ..core.history import files_edited
 from ..core.ids import find
 from ..core.observers import file_edited
 from ..core.registry import method
-from ..core.sql import LIVING
+from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..locks.keys import machine_key, split_machine
 from .running import leading_agent
@@ -125,8 +125,7 @@ def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
         " ON CONFLICT (agent_id, other_id, path) DO NOTHING",
         [each for row in once.values() for each in _for_both(agent_id, row, at)],
     )
-    for each in {agent_id, *(row["other_id"] for row in once.values())}:
-        _bound(tx, each)
+    _bound(tx, sorted({agent_id, *(row["other_id"] for row in once.values())}))
     return True
 
 
@@ -152,15 +151,16 @@ def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:
     return mine, mine | swapped
 
 
-def _bound(tx: Tx, agent_id: str) -> None:
-    """Forget the oldest of what an agent was told long ago."""
+def _bound(tx: Tx, agents: list[str]) -> None:
+    """Forget the oldest of what agents were told long ago."""
     tx.run(
-        "DELETE FROM edit_conflicts WHERE agent_id = :agent AND (other_id, path) IN"
-        " (SELECT other_id, path FROM edit_conflicts WHERE agent_id = :agent"
-        " ORDER BY at DESC, other_id, path LIMIT :most OFFSET :kept)",
-        agent=agent_id,
-        most=MOST,
+        "DELETE FROM edit_conflicts WHERE (agent_id, other_id, path) IN"
+        " (SELECT agent_id, other_id, path FROM (SELECT agent_id, other_id, path, row_number()"
+        " OVER (PARTITION BY agent_id ORDER BY at DESC, other_id, path) AS place"
+        f" FROM edit_conflicts WHERE agent_id IN ({inside_of('agent', agents)})) AS told"
+        " WHERE place > :kept)",
         kept=TOLD,
+        **named_params("agent", agents),
     )
 
 

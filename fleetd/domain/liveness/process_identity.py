@@ -26,12 +26,23 @@ def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
 
 
 def agent_without_session(tx: Tx, ctx: Context) -> str | None:
-    """Return the agent that was registered for this process before any hook was heard of it."""
-    for row in agents_of_process(tx, ctx):
-        known = tx.one("SELECT 1 AS known FROM sessions WHERE agent_id = :id", id=row["id"])
-        if known is None and row["session_id"] is None:
-            return str(row["id"])
-    return None
+    """Return the agent that was registered last for this process, before any hook was heard of it.
+
+    Asked for by itself: many sessions of one process begin without a look at each other.
+    """
+    if ctx.facts.agent_pid is None:
+        return None
+    row = tx.one(
+        "SELECT a.id FROM agents a"
+        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
+        " AND a.machine = :machine AND a.pid_started = :started AND a.session_id IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id)"
+        " ORDER BY a.registered_at DESC, a.id LIMIT 1",
+        pid=ctx.facts.agent_pid,
+        started=ctx.facts.pid_started,
+        machine=ctx.machine,
+    )
+    return row["id"] if row else None
 
 
 def who_asks(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:

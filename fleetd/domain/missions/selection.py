@@ -249,9 +249,7 @@ def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
 
     Where there is none, the one that another machine has in progress for the same project.
     """
-    there = by_persons(missions_around(tx, ctx, cwd, ["in_progress"])) or missions_of_project(
-        tx, ctx
-    )
+    there = _created_around(tx, ctx, cwd, ["in_progress"]) or missions_of_project(tx, ctx)
     return there[0] if there else None
 
 
@@ -270,9 +268,7 @@ def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     One that was made by itself for another session is no mission to join. Where there is none, it
     is the one that another machine has in progress for the same project.
     """
-    there = by_persons(missions_around(tx, ctx, cwd, [*OPEN_MISSION])) or missions_of_project(
-        tx, ctx
-    )
+    there = _created_around(tx, ctx, cwd, [*OPEN_MISSION]) or missions_of_project(tx, ctx)
     return min(there, key=lambda row: row["status"] != "in_progress", default=None)
 
 
@@ -311,7 +307,17 @@ def by_persons(missions: list[Row]) -> list[Row]:
     return [row for row in missions if not is_automatic(row)]
 
 
-def missions_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
+def _created_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
+    """Return those of ``missions_around`` that somebody created.
+
+    Sessions that begin ask for them: many in one directory do not read each other's missions.
+    """
+    return missions_around(tx, ctx, cwd, states, automatic=False)
+
+
+def missions_around(
+    tx: Tx, ctx: Context, cwd: str | None, states: list[str], *, automatic: bool = True
+) -> list[Row]:
     """Return this machine's missions of the directories around a path, the most recently active
     first.
 
@@ -324,8 +330,10 @@ def missions_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) ->
         "SELECT * FROM missions WHERE machine = :machine"
         f" AND project_dir IN ({inside_of('place', places)})"
         f" AND status IN ({inside_of('status', states)})"
+        " AND (origin <> 'session' OR :automatic = 1)"
         " ORDER BY last_activity_seq DESC, created_at DESC",
         machine=ctx.machine,
+        automatic=automatic,
         **named_params("place", places),
         **named_params("status", states),
     )

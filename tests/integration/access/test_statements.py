@@ -40,6 +40,7 @@ REVIEWED = {
         "when",
     },
     "domain/artifacts/outbox": {"KINDS[noun].table", "inside_of('coming', coming)", "there"},
+    "domain/attention/conflicts": {"inside_of('agent', agents)"},
     "domain/attention/overview": {"where"},
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
