@@ -5,7 +5,7 @@ import socket
 import threading
 from typing import Literal
 
-Moment = Literal["before", "after", "unnoticed"]
+Moment = Literal["before", "after", "unnoticed", "half"]
 
 
 class Proxy:
@@ -13,7 +13,8 @@ class Proxy:
 
     ``cut(text, "before")`` loses the next message in which ``text`` stands, and its connection;
     "after" lets it arrive, and loses what the server answers; "unnoticed" is as "before", but the
-    server hears nothing of it. ``hold`` lets nothing through until ``go_on``.
+    server hears nothing of it. Of "half" a half arrives, and then nothing more, as when the client
+    is stopped. ``hold`` lets nothing through until ``go_on``.
     """
 
     def __init__(self, port: int) -> None:
@@ -87,6 +88,9 @@ class Proxy:
                     return
                 if when == "before":
                     break
+                if when == "half":
+                    server.sendall(data[: len(data) // 2])
+                    return
                 if when == "after":
                     lost.set()
                 server.sendall(data)

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from fleetd.domain.core.tx import Effect, Ring, Tx
-from fleetd.store.api import Followers
+from fleetd.store.api import Followers, Optimistic
 from fleetd.store.postgres.store import PostgresStore
 
 PATIENCE_S = 30
@@ -17,7 +16,9 @@ PATIENCE_S = 30
 class Opened:
     """A store that runs, and what it called back with."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, *, optimistic: bool = False) -> None:
+        self.optimistic = optimistic
+        """Whether events are appended before the turn, all in one message."""
         self.effects: list[Effect] = []
         self.news = 0
         self._rung = trio.Event()
@@ -43,7 +44,8 @@ class Opened:
 
     async def event(self, kind: str = "said") -> int:
         """Append an event, and return its number."""
-        return await self.store.write(appends(kind))
+        rule = appends(kind)
+        return await self.store.write(Optimistic(rule) if self.optimistic else rule)
 
     async def kinds(self) -> list[str]:
         """Return what the events are called, in order."""
@@ -75,9 +77,9 @@ def kinds(tx: Tx) -> list[str]:
 
 
 @asynccontextmanager
-async def running(url: str, directory: Path, **_: Any) -> AsyncIterator[Opened]:
+async def running(url: str, directory: Path, *, optimistic: bool = False) -> AsyncIterator[Opened]:
     """Open a store and have it listen and reconnect until the block ends."""
-    opened = Opened(url, directory)
+    opened = Opened(url, directory, optimistic=optimistic)
     opened.store.start()
     try:
         async with trio.open_nursery() as nursery:

@@ -8,7 +8,7 @@ import trio
 
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres.connection import ServerConnection
-from tests.postgres.shared_stores import running
+from tests.postgres.shared_stores import PATIENCE_S, running
 from tests.support.postgres_server import LocalPostgres
 
 
@@ -24,13 +24,15 @@ def follows(standby: LocalPostgres, primary: LocalPostgres) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("optimistic", [False, True])
 async def test_a_standby_that_has_everything_takes_over(
-    own_postgres: LocalPostgres, tmp_path: Path
+    own_postgres: LocalPostgres, tmp_path: Path, optimistic: bool
 ) -> None:
     name = own_postgres.new_database()
     standby = own_postgres.standby()
     try:
-        async with running(of_both(own_postgres, standby, name), tmp_path) as opened:
+        url = of_both(own_postgres, standby, name)
+        async with running(url, tmp_path, optimistic=optimistic) as opened:
             await opened.event("before")
             follows(standby, own_postgres)
             own_postgres.kill()
@@ -45,13 +47,45 @@ async def test_a_standby_that_has_everything_takes_over(
         standby.clean_up()
 
 
-async def test_a_standby_that_lacks_commits_is_found_out(
+async def test_a_synchronous_standby_lacks_nothing_that_was_answered(
     own_postgres: LocalPostgres, tmp_path: Path
 ) -> None:
     name = own_postgres.new_database()
     standby = own_postgres.standby()
     try:
-        async with running(of_both(own_postgres, standby, name), tmp_path) as opened:
+        own_postgres.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        own_postgres.sql("SELECT pg_reload_conf()")
+        with trio.fail_after(PATIENCE_S):
+            while not own_postgres.sql(  # noqa: ASYNC110 - nothing tells
+                "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+            ):
+                await trio.sleep(0.02)
+        url = of_both(own_postgres, standby, name)
+        async with running(url, tmp_path, optimistic=True) as opened:
+            for number in range(1, 21):
+                assert await opened.event(f"n{number}") == number
+            own_postgres.kill()  # nobody waits for the standby to catch up
+            await opened.until(away=True)
+            standby.promote()
+            standby.sql("ALTER SYSTEM RESET synchronous_standby_names")
+            standby.sql("SELECT pg_reload_conf()")
+            await opened.until(away=False)
+            assert await opened.event("after") == 21
+            assert await opened.kinds() == [*(f"n{number}" for number in range(1, 21)), "after"]
+            assert opened.store.lost is None
+    finally:
+        standby.clean_up()
+
+
+@pytest.mark.parametrize("optimistic", [False, True])
+async def test_a_standby_that_lacks_commits_is_found_out(
+    own_postgres: LocalPostgres, tmp_path: Path, optimistic: bool
+) -> None:
+    name = own_postgres.new_database()
+    standby = own_postgres.standby()
+    try:
+        url = of_both(own_postgres, standby, name)
+        async with running(url, tmp_path, optimistic=optimistic) as opened:
             await opened.event("kept")
             follows(standby, own_postgres)
             standby.stop()

@@ -37,7 +37,7 @@ from fleetd.store.postgres.shape import shape_of
 from fleetd.store.postgres.speculation import Speculation, Step
 from fleetd.store.postgres.statements import Call, PreparedStatements, literal
 from tests.postgres.proxy import Moment, Proxy
-from tests.postgres.shared_stores import appends, running
+from tests.postgres.shared_stores import PATIENCE_S, appends, running
 from tests.support.fleet import SECOND, Clock, Fleet, opened
 from tests.support.postgres_server import LocalPostgres
 
@@ -501,6 +501,37 @@ async def test_a_message_that_is_lost_is_committed_once(
             assert len(found) == len(set(found)) == 12
             one.store.settle()
             assert one.effects == [Ring()] * 12
+
+
+async def test_who_stops_in_the_middle_of_a_message_holds_nobody_up(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    with Proxy(postgres.port) as proxy:
+        through = f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+        async with (
+            running(through, tmp_path / "one", optimistic=True) as one,
+            running(postgres.url(database), tmp_path / "two", optimistic=True) as two,
+            trio.open_nursery() as nursery,
+        ):
+            await one.event("first")
+            proxy.cut(b"COMMIT\0", "half")
+            stopped = trio.Event()
+
+            async def stops() -> None:
+                assert await one.event("stopped") == 12
+                stopped.set()
+
+            nursery.start_soon(stops)
+            with trio.fail_after(PATIENCE_S):
+                while not proxy.cuts:  # noqa: ASYNC110 - nothing tells
+                    await trio.sleep(0.01)
+            with trio.fail_after(4):
+                for number in range(2, 12):
+                    assert await two.event("meanwhile") == number
+            assert not stopped.is_set()
+            proxy.hang_up()  # then it is sent again
+            with trio.fail_after(PATIENCE_S):
+                await stopped.wait()
 
 
 async def test_a_number_that_went_with_its_connection_is_told_to_be_unknown(
