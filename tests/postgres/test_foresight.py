@@ -68,18 +68,20 @@ def test_what_a_rule_read_of_its_own_writes_is_foretold_for_other_parameters() -
         entered("ada-lovelace", "12:00:00"),
         [row("ada-lovelace", "12:00:00")],
     )
-    foretold = foresight.guess_own(agent("grace-hopper"), entered("grace-hopper", "13:00:00"))
+    foretold = foresight.guess_own(agent("grace-hopper"), entered("grace-hopper", "13:00:00"), [])
     assert foretold == [row("grace-hopper", "13:00:00")]
     # Nothing is known of another statement.
     other = (Write("DELETE FROM agents WHERE id = :id", {"id": "grace-hopper"}),)
-    assert foresight.guess_own(agent("grace-hopper"), other) is None
+    was = [row("grace-hopper", "12:59:00")]
+    assert foresight.guess_own(agent("grace-hopper"), other, was) == was
 
 
 def test_writes_that_changed_nothing_of_what_was_read_need_no_template() -> None:
     foresight = Foresight()
     foresight.note(agent("ada"), [])
     foresight.saw_own(agent("ada"), entered("bob", "12:00:00"), [])
-    assert foresight.guess_own(agent("ada"), entered("bob", "12:00:00")) is None
+    was = [row("eve-1", "11:00:00")]
+    assert foresight.guess_own(agent("eve-1"), entered("bob", "12:00:00"), was) == was
 
 
 def test_the_next_answer_follows_from_what_was_committed_since() -> None:
@@ -119,7 +121,7 @@ def test_a_new_question_is_sure_when_new_ones_had_the_same_answer() -> None:
 
 
 @pytest.mark.parametrize("column", sorted(ACTIVITY))
-def test_activity_that_this_daemon_did_not_write_is_always_asked_for(column: str) -> None:
+def test_activity_is_always_asked_for(column: str) -> None:
     foresight = Foresight()
     for number in range(2 * SURE):
         known = [row("ada-1", f"12:00:{number:02}", **{column: "long ago"})]
@@ -132,17 +134,38 @@ def test_activity_that_this_daemon_did_not_write_is_always_asked_for(column: str
     assert foresight.trusted(agent("ada-1")) is None
 
 
+@pytest.mark.parametrize("column", sorted(ACTIVITY))
+def test_activity_of_rows_that_a_rule_did_not_make_is_not_foretold(column: str) -> None:
+    foresight, joined = Foresight(), "SELECT * FROM missions JOIN agents WHERE agents.id = :id"
+    key = (joined, ("ada-1",))
+    moved = (Write("UPDATE agents SET mission_id = NULL WHERE id = :id", {"id": "ada-1"}),)
+    foresight.note(key, [])
+    foresight.saw_own(key, moved, [[("id", "msn-1"), (column, "at noon")]])
+    assert foresight.guess_own(key, moved, []) == []
+    # All of a row that it inserts is its own.
+    table = ACTIVITY[column]
+    made = (Write(f"INSERT INTO {table} (id) VALUES (:id)", {"id": "ada-1"}),)
+    foresight.saw_own(key, made, [[("id", "ada-1"), (column, 0)]])
+    assert foresight.guess_own(key, made, []) == [[("id", "ada-1"), (column, 0)]]
+    # What was there before is as it was just asked for.
+    foresight.note(key, [[("id", "msn-1"), (column, "at noon")]])
+    foresight.saw_own(key, moved, [[("id", "ada-1"), (column, "at noon")]])
+    now = [[("id", "msn-1"), (column, "at one")]]
+    assert foresight.guess_own(key, moved, now) == [[("id", "ada-1"), (column, "at one")]]
+
+
 def test_tries_that_fail_are_spaced_out_until_one_succeeds() -> None:
     foresight, own = Foresight(), entered("ada-1", "12:00:00")
     assert not foresight.backs_off(agent("ada-1"), own)
-    foresight.failed(agent("ada-1"), own, [row("ada-1", "12:00:00")])
-    assert foresight.guess_own(agent("ada-1"), own) == [row("ada-1", "12:00:00")]
+    foresight.failed(agent("ada-1"), own, [], [row("ada-1", "12:00:00")])
+    assert foresight.guess_own(agent("ada-1"), own, []) == [row("ada-1", "12:00:00")]
     assert [foresight.backs_off(agent("ada-1"), own) for _ in range(3)] == [True, True, False]
-    foresight.failed(agent("ada-1"), own, [])
-    # What failed twice is asked of the store again.
-    assert foresight.guess_own(agent("ada-1"), own) is None
+    foresight.failed(agent("ada-1"), own, [], [])
+    # What failed twice is as the store has it.
+    was = [row("ada-1", "11:00:00")]
+    assert foresight.guess_own(agent("ada-1"), own, was) == was
     assert sum(foresight.backs_off(agent("ada-1"), own) for _ in range(10)) == 4
-    foresight.failed(agent("ada-1"), own, None)
+    foresight.failed(agent("ada-1"), own, [], None)
     foresight.succeeded(agent("ada-1"), own)
     assert not foresight.backs_off(agent("ada-1"), own)
 
@@ -174,4 +197,11 @@ async def test_columns_of_activity_are_those_that_the_server_does_not_compare(
     async with running(postgres.url(database), tmp_path) as one:
         text = await one.store.read(lambda tx: tx.value(source))
     [listed] = re.findall(r"ARRAY\[([^]]*)\]", text)
-    assert set(re.findall(r"'(\w+)'", listed)) == ACTIVITY
+    assert set(re.findall(r"'(\w+)'", listed)) == ACTIVITY.keys()
+    columns = (
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = current_schema()"
+    )
+    async with running(postgres.url(database), tmp_path) as one:
+        found = {tuple(row.values()) for row in await one.store.read(lambda tx: tx.all(columns))}
+    assert {(table, column) for column, table in ACTIVITY.items()} <= found

@@ -135,9 +135,11 @@ async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(
     turns: list[float] = []
     requests = batch.requests
 
-    def noted(line: ServerConnection, jobs: list[Job], where: str, turn_s: float) -> Any:
+    def noted(
+        line: ServerConnection, jobs: list[Job], where: str, turn_s: float, *more: Any
+    ) -> Any:
         turns.append(turn_s)
-        return requests(line, jobs, where, turn_s)
+        return requests(line, jobs, where, turn_s, *more)
 
     monkeypatch.setattr(batch, "requests", noted)
     settings = connection._SETTINGS.replace(b"lock_timeout = 6000", b"lock_timeout = 100")

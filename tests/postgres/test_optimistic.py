@@ -39,7 +39,7 @@ from fleetd.store.postgres.statements import Call, PreparedStatements, literal
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import PATIENCE_S, appends, running
 from tests.support.fleet import SECOND, Clock, Fleet, opened
-from tests.support.postgres_server import LocalPostgres
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 SESSION = "a1" * 8
 Act = Callable[[], Awaitable[Any]]
@@ -246,6 +246,60 @@ async def test_those_that_depend_on_each_other_are_committed_one_after_the_other
                 nursery.start_soon(write)
         assert sorted(got) == [*range(10)]
         assert one.store._committer.optimistic.left == 0
+
+
+async def test_one_whose_rows_change_all_the_time_keeps_nobody_else(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    moving = "SELECT value FROM store_meta WHERE key = 'moving'"
+    url = postgres.url(database)
+    got: list[str] = []
+    real = Speculation.scripts
+
+    def scripts(self: Speculation, *given: Any, **named: Any) -> Any:
+        made = real(self, *given, **named)
+        run_sql(url, "UPDATE store_meta SET value = value || '.' WHERE key = 'moving'")
+        return made
+
+    def reads(tx: Tx) -> str:
+        return f"{tx.value(moving)}"
+
+    async with running(url, tmp_path) as one:
+        await one.store.write(
+            lambda tx: tx.run("INSERT INTO store_meta (key, value) VALUES ('moving', '')")
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Speculation, "scripts", scripts)
+            async with trio.open_nursery() as nursery:
+
+                async def write(rule: Callable[[Tx], object]) -> None:
+                    got.append(str(await one.store.write(Optimistic(rule))))
+
+                nursery.start_soon(write, reads)
+                for number in range(9):
+                    nursery.start_soon(write, appends(f"n{number}"))
+        assert len(got) == 10
+        assert one.store._committer.optimistic.left == 1
+        [moved] = [each for each in got if not each.isdigit()]
+        assert len(moved) >= ROUNDS
+        assert len(await one.kinds()) == 9
+
+
+async def test_a_commit_without_events_knows_how_far_the_log_has_come(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    def beats(tx: Tx) -> None:
+        tx.run("INSERT INTO store_meta (key, value) VALUES ('beat', '')")
+
+    url = postgres.url(database)
+    async with running(url, tmp_path / "a") as one, running(url, tmp_path / "b") as other:
+        await one.event()
+        for _ in range(3):
+            await other.event()
+        await one.store.write(Optimistic(beats))
+        known = one.store._server.lost_commits._known
+        assert known is not None
+        assert (known.own, known.end) == (4, 4)
 
 
 async def _compared(work: Work, name: str) -> int:

@@ -25,5 +25,5 @@ def test_it_measures_everything(tmp_path: Path) -> None:
         min(each.crowd.per_s, each.cpu["server"], each.cpu["daemons"]) > 0
         for each in shared.spreads
     )
-    # What is read, then what is written: nothing is answered without asking the server.
-    assert all(trips >= 2 for trips in shared.distances[0].trips.values())
+    # Nothing is answered without asking the server.
+    assert all(trips >= 1 for trips in shared.distances[0].trips.values())

@@ -20,8 +20,12 @@ class NotInstalled(Exception):
 def binaries() -> Path:
     """Return the directory of the newest PostgreSQL that is installed.
 
-    Raises NotInstalled.
+    ``FLEET_TEST_POSTGRES`` names another one. Raises NotInstalled.
     """
+    if named := os.environ.get("FLEET_TEST_POSTGRES"):
+        if not (Path(named) / "initdb").exists():
+            raise NotInstalled(f"FLEET_TEST_POSTGRES is {named}, where no initdb is")
+        return Path(named)
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if found:
         return max(found, key=lambda path: int(path.parent.name))

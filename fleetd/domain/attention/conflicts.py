@@ -22,7 +22,7 @@ from ..core.history import files_edited
 from ..core.ids import find
 from ..core.observers import file_edited
 from ..core.registry import method
-from ..core.sql import LIVING, inside_of, named_params
+from ..core.sql import LIVING, chunks, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..locks.keys import machine_key, split_machine
 from .running import leading_agent
@@ -153,15 +153,18 @@ def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:
 
 def _bound(tx: Tx, agents: list[str]) -> None:
     """Forget the oldest of what agents were told long ago."""
-    tx.run(
-        "DELETE FROM edit_conflicts WHERE (agent_id, other_id, path) IN"
-        " (SELECT agent_id, other_id, path FROM (SELECT agent_id, other_id, path, row_number()"
-        " OVER (PARTITION BY agent_id ORDER BY at DESC, other_id, path) AS place"
-        f" FROM edit_conflicts WHERE agent_id IN ({inside_of('agent', agents)})) AS told"
-        " WHERE place > :kept)",
-        kept=TOLD,
-        **named_params("agent", agents),
-    )
+    for some in chunks(agents):
+        inside = inside_of("agent", some)
+        tx.run(
+            f"DELETE FROM edit_conflicts WHERE agent_id IN ({inside})"
+            " AND (agent_id, other_id, path) IN"
+            " (SELECT agent_id, other_id, path FROM (SELECT agent_id, other_id, path, row_number()"
+            " OVER (PARTITION BY agent_id ORDER BY at DESC, other_id, path) AS place"
+            f" FROM edit_conflicts WHERE agent_id IN ({inside})) AS told"
+            " WHERE place > :kept)",
+            kept=TOLD,
+            **named_params("agent", some),
+        )
 
 
 @file_edited.subscribe

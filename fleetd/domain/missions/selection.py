@@ -333,7 +333,7 @@ def missions_around(
         " AND (origin <> 'session' OR :automatic = 1)"
         " ORDER BY last_activity_seq DESC, created_at DESC",
         machine=ctx.machine,
-        automatic=automatic,
+        automatic=int(automatic),
         **named_params("place", places),
         **named_params("status", states),
     )

@@ -81,6 +81,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, agent=agent, mission_status=status)
 
 
+# What hooks want to know of an agent; not when it was seen, which each of them changes.
+_AGENT = (
+    "a.id, a.role, a.session_id, a.pid, a.pid_started, a.machine, a.mission_id, a.status,"
+    " a.succeeded_by, a.needs"
+)
+
+
 def find_window(tx: Tx, key: Key) -> Window | None:
     """Return a window, None for one that nobody has heard of."""
     row = tx.one(
@@ -89,7 +96,7 @@ def find_window(tx: Tx, key: Key) -> Window | None:
         " EXISTS (SELECT 1 FROM edit_conflicts c WHERE c.agent_id = a.id AND c.told = 0)"
         " OR EXISTS (SELECT 1 FROM outside_edits o WHERE o.agent_id = a.id AND o.told = 0)"
         " AS met_others, EXISTS (SELECT 1 FROM locks l WHERE l.held_by = a.id"
-        " AND l.status = 'active' AND l.automatic = 1) AS locks_edits, a.* FROM sessions s"
+        f" AND l.status = 'active' AND l.automatic = 1) AS locks_edits, {_AGENT} FROM sessions s"
         " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
         **key.params,

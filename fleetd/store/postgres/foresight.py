@@ -1,8 +1,8 @@
 """Foresight: what rules asked for lately, and what they were told.
 
-It says what a rule will ask for, and what it will be told. Right or wrong, it decides only what is
-asked for in one message, and which tries are left out: the server compares all that a rule was
-given.
+It says what a rule will ask for, and what it will be told. It may be wrong: the server compares
+what a rule was given. It does not compare columns of activity, so none is foretold that somebody
+else may have written.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.core.assigned import Counter, encode_json, with_numbers
+from ...domain.core.assigned import Counter, with_numbers
 from ...domain.core.tx import Row
 from .connection import PostgresExecutor
 from .shape import Shape, shape_of
@@ -22,20 +22,20 @@ Pairs = list[tuple[str, Any]]
 Key = tuple[str, tuple[Any, ...]]
 """A question: its SQL, and its parameters by the order of their names."""
 
-# Columns that are written all the time; ``expect`` in the schema does not compare them.
-ACTIVITY = frozenset(
-    (
-        "last_activity_at",
-        "last_activity_seq",
-        "last_deed_seq",
-        "active_awake_ms",
-        "silent",
-        "last_seen_at",
-        "seen_awake_ms",
-    )
-)
-# Longer answers are not remembered.
-KEPT_BYTES, _CELLS = 4_096, 200
+# Columns that are written all the time, with their tables; ``expect`` does not compare them.
+ACTIVITY = {
+    "last_activity_at": "missions",
+    "last_activity_seq": "missions",
+    "last_deed_seq": "missions",
+    "active_awake_ms": "missions",
+    "silent": "missions",
+    "last_seen_at": "agents",
+    "seen_awake_ms": "agents",
+}
+# Longer answers are not remembered: by their characters, and by their values.
+_CHARACTERS, _CELLS = 4_096, 200
+# Nor is what was written in more statements.
+_WRITES = 64
 # What was foretold right so often in a row is not asked for.
 SURE = 8
 _MOST = 1_000
@@ -109,11 +109,17 @@ class _Template:
     def __init__(self, cells: list[list[_Cell]]) -> None:
         self.cells = cells
 
-    @property
-    def has_old_activity(self) -> bool:
-        """Whether a column of activity is not told by the writes."""
+    def has_old_activity(self, writes: PriorWrites) -> bool:
+        """Whether a column of activity is told as it once was.
+
+        Of a row that the writes insert, all is new.
+        """
+        inserted = {shape_of(each.sql).writes for each in writes if each.sql.startswith("INSERT")}
         return any(
-            cell.write is None for row in self.cells for cell in row if cell.column in ACTIVITY
+            not cell.same and cell.write is None and ACTIVITY[cell.column] not in inserted
+            for row in self.cells
+            for cell in row
+            if cell.column in ACTIVITY
         )
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
@@ -131,14 +137,7 @@ def _template(
     key: Key, writes: PriorWrites, before: list[Pairs], rows: list[Pairs], old: _Template | None
 ) -> _Template:
     """Return what would have foretold ``rows``; what ``old`` foretold right stays as it was."""
-    sources: dict[Any, tuple[str | int, int | None]] = {}
-    for place, value in enumerate(key[1]):
-        if _tells(value):
-            sources[value] = (place, None)
-    for at, write in enumerate(writes):
-        for name, value in write.params.items():
-            if _tells(value):
-                sources[value] = (name, at)
+    sources = _sources(key, writes)
     try:
         foretold = old.rows(key, writes, before) if old else []
     except IndexError:
@@ -147,7 +146,9 @@ def _template(
     def cell(at: int, place: int, column: str, value: Any) -> _Cell:
         told = (column, value)
         if old is not None and len(foretold) == len(rows) and _is_at(foretold, at, place, told):
-            return old.cells[at][place]
+            known = old.cells[at][place]
+            if known.same or known.name is not None:
+                return known
         if len(before) == len(rows) and _is_at(before, at, place, told):
             return _Cell(column, value, same=True)
         name, write = sources.get(value, (None, None)) if _tells(value) else (None, None)
@@ -159,6 +160,19 @@ def _template(
             for at, row in enumerate(rows)
         ]
     )
+
+
+def _sources(key: Key, writes: PriorWrites) -> dict[Any, tuple[str | int, int | None]]:
+    """Return the parameters by their values: the name, and the place of the write if of one."""
+    sources: dict[Any, tuple[str | int, int | None]] = {}
+    for place, value in enumerate(key[1]):
+        if _tells(value):
+            sources[value] = (place, None)
+    for at, write in enumerate(writes):
+        for name, value in write.params.items():
+            if _tells(value):
+                sources[value] = (name, at)
+    return sources
 
 
 def _is_at(rows: list[Pairs], at: int, place: int, told: tuple[str, Any]) -> bool:
@@ -203,8 +217,8 @@ class _Prediction:
         self.template: _Template | None = None
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
-        """Return what is foretold."""
-        if self.template is None:
+        """Return what is foretold, given the rows before the writes."""
+        if self.template is None or self.template.has_old_activity(writes):
             return before
         try:
             return self.template.rows(key, writes, before)
@@ -242,7 +256,7 @@ class Foresight:
 
     def committed(self, key: Key, rows: list[Pairs], writes: PriorWrites) -> None:
         """Keep an answer, and what its rule has written after that."""
-        if sum(map(len, rows)) <= _CELLS and _length(writes) <= KEPT_BYTES:
+        if is_short(rows) and _are_short(writes):
             self._keep(key, _Answer(rows, writes))
         else:
             self._answers.pop(key, None)
@@ -271,20 +285,16 @@ class Foresight:
     def trusted(self, key: Key) -> list[Pairs] | None:
         """Return what the answer is where that was always right lately, else None.
 
-        Columns of activity, which nobody compares, have to be of this daemon's last write.
+        Columns of activity are always asked for.
         """
+        rows: list[Pairs] | None
         if (answer := self._answers.get(key)) is None:
-            rows = self._last.get(key[0])
-            is_sure = rows is not None and self._new.get(key[0], 0) >= SURE
-            return rows if is_sure and not _has_activity(rows) else None
-        prediction = self._prediction(key, answer.writes)
-        if prediction.right < SURE:
-            return None
-        if prediction.template is None:
-            return None if _has_activity(answer.rows) else answer.rows
-        if prediction.template.has_old_activity:
-            return None
-        return prediction.rows(key, answer.writes, answer.rows)
+            rows = self._last.get(key[0]) if self._new.get(key[0], 0) >= SURE else None
+        else:
+            prediction = self._prediction(key, answer.writes)
+            sure = prediction.right >= SURE
+            rows = prediction.rows(key, answer.writes, answer.rows) if sure else None
+        return None if rows is None or _has_activity(rows) else rows
 
     def missed(self, key: Key) -> None:
         """Note that the answer to a question was another one at the commit."""
@@ -292,12 +302,9 @@ class Foresight:
         if (answer := self._answers.get(key)) is not None:
             self._prediction(key, answer.writes).right = 0
 
-    def guess_own(self, key: Key, own: PriorWrites) -> list[Pairs] | None:
-        """Return what a rule may read of its own writes; None if these seem to change nothing."""
-        prediction = self._predictions.get(read_after(key, own))
-        if prediction is None or prediction.template is None:
-            return None
-        return prediction.rows(key, own, self._before(key))
+    def guess_own(self, key: Key, own: PriorWrites, before: list[Pairs]) -> list[Pairs]:
+        """Return what a rule may read of its own writes, given what was there before them."""
+        return self._prediction(key, own).rows(key, own, before)
 
     def backs_off(self, key: Key, own: PriorWrites) -> bool:
         """Whether a try is not worth it, since the last ones failed here; sometimes it is again."""
@@ -311,28 +318,28 @@ class Foresight:
         """Keep what a rule read of its own writes in its turn."""
         prediction = self._prediction(key, own)
         had_template = prediction.template is not None
-        prediction.learn(key, own, self._before(key), rows)
+        answer = self._answers.get(key)
+        before = [] if answer is None else self.guess(key)
+        prediction.learn(key, own, before, rows)
         if prediction.template is not None and not had_template:
             prediction.failures = prediction.skipped = 0
 
-    def failed(self, key: Key, own: PriorWrites, rows: list[Pairs] | None) -> None:
-        """Note that a rule read something else of its own writes than was foretold, if known."""
+    def failed(
+        self, key: Key, own: PriorWrites, before: list[Pairs], rows: list[Pairs] | None
+    ) -> None:
+        """Note that a rule read other rows of its own writes than were foretold, if known which."""
         prediction = self._prediction(key, own)
         prediction.failures = min(prediction.failures + 1, _FAILURES)
         prediction.skipped = 2**prediction.failures
         if rows is None or (prediction.template is not None and prediction.failures > 1):
             prediction.template = None
         else:
-            prediction.learn(key, own, self._before(key), rows)
+            prediction.learn(key, own, before, rows)
 
     def succeeded(self, key: Key, own: PriorWrites) -> None:
         """Note that a rule read of its own writes what was foretold."""
         if prediction := self._predictions.get(read_after(key, own)):
             prediction.failures = prediction.skipped = 0
-
-    def _before(self, key: Key) -> list[Pairs]:
-        answer = self._answers.get(key)
-        return [] if answer is None else answer.rows
 
     def _prediction(self, key: Key, writes: PriorWrites) -> _Prediction:
         kind = read_after(key, writes)
@@ -343,9 +350,18 @@ class Foresight:
         return prediction
 
 
-def _length(writes: PriorWrites) -> int:
-    """Return how many characters the texts of writes have."""
+def is_short(rows: Sequence[Pairs]) -> bool:
+    """Whether rows are worth to be remembered."""
+    values = [value for row in rows for _, value in row]
+    return len(values) <= _CELLS and _length(values) <= _CHARACTERS
+
+
+def _are_short(writes: PriorWrites) -> bool:
     values = (value for write in writes for value in write.params.values())
+    return len(writes) <= _WRITES and _length(values) <= _CHARACTERS
+
+
+def _length(values: Iterable[Any]) -> int:
     return sum(len(value) for value in values if isinstance(value, str))
 
 
@@ -371,7 +387,8 @@ class Witness:
         """Run a statement; return its rows as they come."""
         rows = self._execute.tuples(sql, params)
         columns = self._execute.columns
-        self._saw(sql, params, [[*zip(columns, row, strict=True)] for row in rows])
+        if len(set(columns)) == len(columns):
+            self._saw(sql, params, [[*zip(columns, row, strict=True)] for row in rows])
         return rows
 
     def many(self, sql: str, params: Iterable[Row]) -> None:
@@ -387,7 +404,7 @@ class Witness:
 
     def _saw(self, sql: str, params: Row, rows: Sequence[Pairs]) -> None:
         shape = shape_of(sql)
-        if shape.kind in ("read", "returning") and len(encode_json(rows)) <= KEPT_BYTES:
+        if shape.kind in ("read", "returning") and is_short(rows):
             key = shape.key(params)
             if own := self._own.read_by(shape):
                 self._foresight.saw_own(key, own, [*rows])

@@ -144,7 +144,8 @@ class PostgresCommitter:
             in_vain = 0 if len(waiting) < before else in_vain + 1
         left = [job for job in jobs if job.result is None]
         for job in left:
-            job.optimistic = False
+            if job.optimistic:
+                self.optimistic.leave(job)
         return left
 
     def _flush(self, connection: ServerConnection, by_ms: int, flush: Flush) -> None:

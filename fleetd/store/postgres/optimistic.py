@@ -1,9 +1,9 @@
 """Optimistic commit: the transactions of jobs as one message, without a turn that lasts.
 
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
-When the rows of a job have changed since it read them, those before it are sent again, and the job
-and those behind it wait for the next round: they may have changed by what is before them. After a
-few rounds in vain, and for what cannot be foreseen, the turn itself is left.
+When the rows of a job have changed since it read them, those before it are sent again. Those behind
+it wait for the next round, and then the job itself: their rows may have changed with what came
+before them. After a few rounds in vain, and for what cannot be foreseen, the turn itself is left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from .errors import sqlstate
 from .foresight import Foresight, Witness
 from .speculation import Corrections, Script, Speculation
 
-# So many rounds in which nothing is committed.
+# So many rounds one after the other in which no job is committed or left to its turn.
 ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
@@ -43,12 +43,22 @@ class Failed(Exception):
         self.error = error
 
 
+class _Late(Exception):
+    """The turn came too late for what a flush was to do, and would do so again."""
+
+
 class Flush:
     """Scripts that are committed together, and their message."""
 
     def __init__(self, scripts: list[Script]) -> None:
         self.scripts = scripts
-        self._counters = [each for each in _COUNTERS if any(each in one.counted for one in scripts)]
+        # How far the log has come is told of every commit.
+        always = "" if scripts[0].error else "events"
+        self._counters = [
+            each
+            for each in _COUNTERS
+            if each == always or any(each in one.counted for one in scripts)
+        ]
         self._first = 0
         """The place of the first script's first statement in the message."""
         self._start: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)
@@ -88,12 +98,12 @@ class Flush:
 
     @property
     def log_end(self) -> int:
-        """Return how far the log has come by it once it is committed, 0 if it appended nothing."""
+        """Return how far the log has come by it, once its ``values`` are known."""
         added = sum(each.counted.get("events", 0) for each in self.scripts)
-        return self._start["events"] + added if added else 0
+        return self._start["events"] + added
 
     def counted(self) -> Iterator[tuple[Script, dict[Counter, int]]]:
-        """Yield each script with how far the counters were before it, once it is committed."""
+        """Yield each script with how far the counters were before it, once that is known."""
         return self._counted_from(self._start)
 
     def _counted_from(
@@ -144,7 +154,7 @@ class OptimisticCommits:
         by_ms = self._now_ms() + IN_TIME_MS
         scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
-            self._leave(job)
+            self.leave(job)
         try:
             self._speculation.statements.prepare()
         except Unforeseen:  # in the next round it is known which one is refused
@@ -153,7 +163,14 @@ class OptimisticCommits:
         while scripts:
             # What is refused goes alone, after what is kept: nothing of it may be.
             some = [each for each in scripts if each.error is None] or scripts[:1]
-            tried, retried = self._send(self._speculation, some, corrections, partial(send, by_ms))
+            try:
+                tried, retried = self._send(
+                    self._speculation, some, corrections, partial(send, by_ms)
+                )
+            except _Late:
+                for each in scripts:
+                    self.leave(each.job)
+                break
             again += [each.job for each in retried]
             done = {id(each) for each in tried}
             scripts = [each for each in scripts if id(each) not in done]
@@ -166,7 +183,10 @@ class OptimisticCommits:
         corrections: Corrections,
         send: Callable[[Flush], None],
     ) -> tuple[list[Script], list[Script]]:
-        """Send a flush; return those with whom this round is over, and which of them try again."""
+        """Send a flush; return those with whom this round is over, and which of them try again.
+
+        Raises _Late.
+        """
         flush = Flush(scripts)
         self.flushes += 1
         try:
@@ -174,16 +194,15 @@ class OptimisticCommits:
         except Failed as failed:
             self.conflicts += 1
             script, place = flush.script_at(failed.at)
-            if script is None:  # the frame's: the turn came too late, and would do so again
-                for each in scripts:
-                    self._leave(each.job)
-                return scripts, []
+            if script is None:  # the frame's
+                raise _Late from failed
             at = scripts.index(script)
             found = failed.error.diag.message_detail
             changed = sqlstate(failed.error) == CONFLICT
             if changed and speculation.learn(script, place, found, corrections):
-                return scripts[at:], scripts[at:]
-            self._leave(script.job)
+                # It comes last: those behind it may have nothing to do with it.
+                return scripts[at:], [*scripts[at + 1 :], script]
+            self.leave(script.job)
             return scripts[at:], scripts[at + 1 :]
         for each, before in flush.counted():
             speculation.committed(each, before)
@@ -198,6 +217,7 @@ class OptimisticCommits:
             return Witness(connection.executor, self._foresight)
         return connection.executor
 
-    def _leave(self, job: Job) -> None:
+    def leave(self, job: Job) -> None:
+        """Have a job wait for its turn."""
         job.optimistic = False
         self.left += 1

@@ -106,8 +106,8 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
     if table == "events":
         if returned != "seq" or "seq" in columns:
             return Shape("unforeseen")
-        numbered = (f"({', '.join([f':number{at}', *row])})" for at, row in enumerate(rows))
-        sent = f"INSERT INTO events (seq, {head[2]}) VALUES {', '.join(numbered)}"
+        counted = (f"({', '.join([f':number{n}', *row])})" for n, row in enumerate(rows))
+        sent = f"INSERT INTO events (seq, {head[2]}) VALUES {', '.join(counted)}"
         return Shape("counting", counter="events", column="seq", numbers=len(rows), sent=sent)
     wanted = [each.strip() for each in returned.split(",")]
     told = []

@@ -1,8 +1,9 @@
 """Speculation: a rule runs before its turn, on what the store holds now, and becomes a script.
 
-The script has the statements of the rule, in its order. Where one returned rows, the server is to
-compare those that it finds in the turn with those that the rule was given, and to end the
-transaction where they differ: so what is decided is what the rule would have decided in its turn.
+The script has the statements of the rule, in its order. Where the rule was given rows of the store,
+the server is to compare those that it finds in the turn with them, and to end the transaction where
+they differ: so what is decided is what the rule would have decided in its turn. What an INSERT
+returns is known without the store.
 
 A rule runs first on guesses, to learn what it reads. One message reads all of that, but for what
 was always foretold right lately. Where a guess was wrong the rule runs again on the answers.
@@ -28,13 +29,13 @@ from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .connection import ServerConnection
 from .foresight import (
-    KEPT_BYTES,
     Foresight,
     Key,
     OwnWrites,
     Pairs,
     PriorWrites,
     ReadAfter,
+    is_short,
     read_after,
 )
 from .shape import shape_of
@@ -56,7 +57,7 @@ Corrections = dict[tuple[Job, ReadAfter], list[Pairs]]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A statement of a script; ``expected`` are the rows that its rule was given.
+    """A statement of a script; ``expected`` are rows of the store that its rule was given.
 
     ``own`` are the statements before it that have written what it reads.
     """
@@ -151,7 +152,8 @@ class Script(msgspec.Struct, frozen=True):
     """What a job wants committed: its statements, its result and what follows a commit.
 
     ``counted`` says how many numbers of each counter it needs. A job that refuses has an ``error``:
-    its statements are compared, and nothing of them is kept. ``sure`` is what it did not ask for.
+    its statements are compared, and nothing of them is kept. ``sure`` is what it did not ask for,
+    and ``before`` what it was given of the store, without its own writes.
     """
 
     job: Job
@@ -160,6 +162,7 @@ class Script(msgspec.Struct, frozen=True):
     counted: dict[Counter, int]
     own: OwnWrites
     sure: Container[Key] = ()
+    before: Mapping[Key, list[Pairs]] = {}
     value: Any = None
     effects: list[Effect] = []
     error: Exception | None = None
@@ -215,6 +218,7 @@ class Speculation:
             attempt.counted,
             attempt.own,
             run.sure,
+            run.before,
             run.value,
             effects,
             run.error,
@@ -242,8 +246,11 @@ class Speculation:
             data = result.get_value(0, 0) or b"[]"
             rows = rows_of(data)
             # Of two columns of one name only one would be compared.
-            answers[key] = rows if all(len(dict(row)) == len(row) for row in rows) else None
-            if len(data) <= KEPT_BYTES:
+            if any(len(dict(row)) < len(row) for row in rows):
+                answers[key] = None
+                continue
+            answers[key] = rows
+            if is_short(rows):
                 self._foresight.note(key, rows)
 
     def _call(self, step: Step) -> Call:
@@ -275,8 +282,10 @@ class Speculation:
         if not step.own or step.key in script.sure:
             self._foresight.missed(step.key)
             return True
-        rows = None if found is None or len(found) > KEPT_BYTES else rows_of(found)
-        self._foresight.failed(step.key, step.own, rows)
+        rows = None if found is None else rows_of(found)
+        rows = rows if rows is not None and is_short(rows) else None
+        before = script.before.get(step.key, [])
+        self._foresight.failed(step.key, step.own, before, rows)
         correction = (script.job, read_after(step.key, step.own))
         if rows is None or correction in corrections:
             return False
@@ -304,6 +313,8 @@ class _Run:
         """Whether it came to an end, by what the store holds."""
         self.sure: set[Key] = set()
         """What it did not ask for, as that was always foretold right."""
+        self.before: dict[Key, list[Pairs]] = {}
+        """What it was given of what the store holds, without its own writes."""
         self._repeat = Repeat()
         self._foresight = foresight
         self._corrections = corrections
@@ -314,6 +325,7 @@ class _Run:
     def once(self) -> Iterable[Key]:
         """Run the job; return what it asked for that has no answer, where it went on by guesses."""
         self._guesses = {}
+        self.before = {}
         self._wanted: dict[Key, None] = {}
         self.attempt = Attempt(self._known)
         self.tx = Tx(self.attempt, repeat=self._repeat)
@@ -343,8 +355,11 @@ class _Run:
                 return correction
             if self._foresight.backs_off(key, own):
                 raise Unforeseen("such a rule reads what it has written")
-            if (foretold := self._foresight.guess_own(key, own)) is not None:
-                return foretold
+        rows = self.before[key] = self._stored(key)
+        return self._foresight.guess_own(key, own, rows) if own else rows
+
+    def _stored(self, key: Key) -> list[Pairs]:
+        """Return what the store holds, or a guess."""
         if key in self._answers:
             if (rows := self._answers[key]) is None:
                 raise Unforeseen("this cannot be asked before the turn")

@@ -40,7 +40,7 @@ REVIEWED = {
         "when",
     },
     "domain/artifacts/outbox": {"KINDS[noun].table", "inside_of('coming', coming)", "there"},
-    "domain/attention/conflicts": {"inside_of('agent', agents)"},
+    "domain/attention/conflicts": {"inside"},
     "domain/attention/overview": {"where"},
     "domain/checkpoints/checkpoints": {"also", "columns", "where"},
     "domain/checkpoints/derived_context": {"mine"},
@@ -197,7 +197,7 @@ REVIEWED = {
     },
     # Clauses of this program's own statements.
     "store/postgres/shape": {
-        "', '.join(numbered)",
+        "', '.join(counted)",
         "head[2]",
         "returned",
         "table.strip()",
