@@ -99,6 +99,24 @@ def test_numbers_of_committed_statements_are_known() -> None:
     assert own.read_by(shape_of("SELECT * FROM missions")) == ()
 
 
+def test_a_number_that_is_not_known_yet_is_foretold_as_such() -> None:
+    foresight = Foresight()
+
+    def saw(number: int | Assigned) -> PriorWrites:
+        return (Write(SEEN, {"id": "ada-1", "now": "12:00:01", "seq": number}),)
+
+    was = [row("ada-1", "12:00:00", seq=7)]
+    foresight.note(agent("ada-1"), was)
+    foresight.saw_own(agent("ada-1"), saw(251), [row("ada-1", "12:00:01", seq=251)])
+    given = Assigned("events", 1)
+    [foretold] = foresight.guess_own(agent("ada-1"), saw(given), was)
+    assert dict(foretold)["seq"] is given
+    # Such a guess may be wrong, too.
+    found = [row("ada-1", "12:00:02", seq=300)]
+    foresight.failed(agent("ada-1"), saw(given), was, found)
+    assert foresight.guess_own(agent("ada-1"), saw(given), was) == found
+
+
 def test_what_was_right_often_enough_is_sure_until_it_is_missed() -> None:
     foresight = Foresight()
     sure(foresight, "ada-1", times=SURE - 1)

@@ -176,7 +176,11 @@ def _sources(key: Key, writes: PriorWrites) -> dict[Any, tuple[str | int, int | 
 
 
 def _is_at(rows: list[Pairs], at: int, place: int, told: tuple[str, Any]) -> bool:
-    return place < len(rows[at]) and rows[at][place] == told
+    if place >= len(rows[at]):
+        return False
+    column, value = rows[at][place]
+    # A number that is not known yet is equal to no other value, and refuses to be compared.
+    return column == told[0] and type(value) is type(told[1]) and value == told[1]
 
 
 def _tells(value: Any) -> bool:
