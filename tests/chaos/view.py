@@ -136,13 +136,11 @@ class DaemonView:
             for event in log.of("fleet_checkpointed")
             if event["mission_id"] in self.missions.keys() - over - set(pruned)
         }
-        # One that was reopened has several: the last one stays.
-        final = {
-            event["mission_id"]: event["data"]["checkpoint_id"]
+        told |= {
+            event["data"]["checkpoint_id"]
             for event in log.of("mission_completed")
             if self.missions.get(event["mission_id"], {}).get("status") == "completed"
         }
-        told |= {*final.values()}
         deleted = {event["data"]["checkpoint_id"] for event in log.of("checkpoint_deleted")}
         lost = told - self.kept.keys() - deleted - gone
         check(not lost, f"checkpoints that the log tells of are nowhere: {lost}")
