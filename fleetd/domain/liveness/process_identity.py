@@ -4,6 +4,17 @@ from ..core.context import Context
 from ..core.sql import LIVING
 from ..core.tx import Row, Tx
 
+_OF_PROCESS = (
+    f"a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
+    " AND a.machine = :machine AND a.pid_started = :started"
+)
+
+
+def _process(ctx: Context) -> Row:
+    """Return the parameters of ``_OF_PROCESS``."""
+    facts = ctx.facts
+    return {"pid": facts.agent_pid, "started": facts.pid_started, "machine": ctx.machine}
+
 
 def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
     """Return the living agents of the process in the facts, the session heard of last first.
@@ -16,12 +27,9 @@ def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
     return tx.all(
         "SELECT a.* FROM agents a LEFT JOIN sessions s"
         " ON s.agent_id = a.id AND s.ended_at IS NULL"
-        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
-        " AND a.machine = :machine AND a.pid_started = :started AND coalesce(s.subagent, '') = ''"
+        f" WHERE {_OF_PROCESS} AND coalesce(s.subagent, '') = ''"
         " ORDER BY s.session_id IS NULL, s.last_event_at DESC, a.registered_at DESC, a.id",
-        pid=ctx.facts.agent_pid,
-        started=ctx.facts.pid_started,
-        machine=ctx.machine,
+        **_process(ctx),
     )
 
 
@@ -33,14 +41,10 @@ def agent_without_session(tx: Tx, ctx: Context) -> str | None:
     if ctx.facts.agent_pid is None:
         return None
     row = tx.one(
-        "SELECT a.id FROM agents a"
-        f" WHERE a.status <> 'gone' AND a.status IN {LIVING} AND a.pid = :pid"
-        " AND a.machine = :machine AND a.pid_started = :started AND a.session_id IS NULL"
+        f"SELECT a.id FROM agents a WHERE {_OF_PROCESS} AND a.session_id IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id)"
         " ORDER BY a.registered_at DESC, a.id LIMIT 1",
-        pid=ctx.facts.agent_pid,
-        started=ctx.facts.pid_started,
-        machine=ctx.machine,
+        **_process(ctx),
     )
     return row["id"] if row else None
 

@@ -249,7 +249,8 @@ def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
 
     Where there is none, the one that another machine has in progress for the same project.
     """
-    there = _created_around(tx, ctx, cwd, ["in_progress"]) or missions_of_project(tx, ctx)
+    there = missions_around(tx, ctx, cwd, ["in_progress"], automatic=False)
+    there = there or missions_of_project(tx, ctx)
     return there[0] if there else None
 
 
@@ -268,7 +269,8 @@ def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     One that was made by itself for another session is no mission to join. Where there is none, it
     is the one that another machine has in progress for the same project.
     """
-    there = _created_around(tx, ctx, cwd, [*OPEN_MISSION]) or missions_of_project(tx, ctx)
+    there = missions_around(tx, ctx, cwd, [*OPEN_MISSION], automatic=False)
+    there = there or missions_of_project(tx, ctx)
     return min(there, key=lambda row: row["status"] != "in_progress", default=None)
 
 
@@ -307,21 +309,14 @@ def by_persons(missions: list[Row]) -> list[Row]:
     return [row for row in missions if not is_automatic(row)]
 
 
-def _created_around(tx: Tx, ctx: Context, cwd: str | None, states: list[str]) -> list[Row]:
-    """Return those of ``missions_around`` that somebody created.
-
-    Sessions that begin ask for them: many in one directory do not read each other's missions.
-    """
-    return missions_around(tx, ctx, cwd, states, automatic=False)
-
-
 def missions_around(
     tx: Tx, ctx: Context, cwd: str | None, states: list[str], *, automatic: bool = True
 ) -> list[Row]:
     """Return this machine's missions of the directories around a path, the most recently active
     first.
 
-    Asked for by the names of those directories: however many other missions there are.
+    Asked for by the names of those directories: however many other missions there are. Without
+    ``automatic`` ones, sessions that begin in one directory do not read each other's missions.
     """
     if not cwd:
         return []
@@ -349,11 +344,10 @@ def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
         return []
     rows = tx.all(
         f"SELECT * FROM missions WHERE project IN ({inside_of('place', places)})"
-        " AND status = 'in_progress'",
+        " AND status = 'in_progress' AND origin <> 'session'",
         **named_params("place", places),
     )
-    found = by_persons(rows)
-    return found if len(found) == 1 else []
+    return rows if len(rows) == 1 else []
 
 
 def places_around(cwd: str) -> list[str]:

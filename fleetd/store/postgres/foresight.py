@@ -104,23 +104,22 @@ class _Cell(msgspec.Struct, frozen=True):
 
 
 class _Template:
-    """Rows that are read after some writes, by the parameters of these and the rows before them."""
+    """Rows that are read after some writes, by the parameters of these and the rows before them.
 
-    def __init__(self, cells: list[list[_Cell]]) -> None:
+    The writes may have other parameters than those that it was made of, never other statements.
+    """
+
+    def __init__(self, cells: list[list[_Cell]], writes: PriorWrites) -> None:
         self.cells = cells
-
-    def has_old_activity(self, writes: PriorWrites) -> bool:
-        """Whether a column of activity is told as it once was.
-
-        Of a row that the writes insert, all is new.
-        """
+        # Of a row that the writes insert, all is new.
         inserted = {shape_of(each.sql).writes for each in writes if each.sql.startswith("INSERT")}
-        return any(
+        self.has_old_activity = any(
             not cell.same and cell.write is None and ACTIVITY[cell.column] not in inserted
-            for row in self.cells
+            for row in cells
             for cell in row
             if cell.column in ACTIVITY
         )
+        """Whether a column of activity is told as it once was."""
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
         """Return the rows; raises IndexError where there were fewer before."""
@@ -154,12 +153,11 @@ def _template(
         name, write = sources.get(value, (None, None)) if _tells(value) else (None, None)
         return _Cell(column, value, name=name, write=write)
 
-    return _Template(
-        [
-            [cell(at, place, column, value) for place, (column, value) in enumerate(row)]
-            for at, row in enumerate(rows)
-        ]
-    )
+    cells = [
+        [cell(at, place, column, value) for place, (column, value) in enumerate(row)]
+        for at, row in enumerate(rows)
+    ]
+    return _Template(cells, writes)
 
 
 def _sources(key: Key, writes: PriorWrites) -> dict[Any, tuple[str | int, int | None]]:
@@ -222,7 +220,7 @@ class _Prediction:
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
         """Return what is foretold, given the rows before the writes."""
-        if self.template is None or self.template.has_old_activity(writes):
+        if self.template is None or self.template.has_old_activity:
             return before
         try:
             return self.template.rows(key, writes, before)
@@ -322,8 +320,7 @@ class Foresight:
         """Keep what a rule read of its own writes in its turn."""
         prediction = self._prediction(key, own)
         had_template = prediction.template is not None
-        answer = self._answers.get(key)
-        before = [] if answer is None else self.guess(key)
+        before = self.guess(key) if key in self._answers else []
         prediction.learn(key, own, before, rows)
         if prediction.template is not None and not had_template:
             prediction.failures = prediction.skipped = 0
@@ -355,7 +352,7 @@ class Foresight:
 
 
 def is_short(rows: Sequence[Pairs]) -> bool:
-    """Whether rows are worth to be remembered."""
+    """Whether rows are short enough to be remembered."""
     values = [value for row in rows for _, value in row]
     return len(values) <= _CELLS and _length(values) <= _CHARACTERS
 

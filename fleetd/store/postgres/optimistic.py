@@ -1,9 +1,9 @@
 """Optimistic commit: the transactions of jobs as one message, without a turn that lasts.
 
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
-When the rows of a job have changed since it read them, those before it are sent again. Those behind
-it wait for the next round, and then the job itself: their rows may have changed with what came
-before them. After a few rounds in vain, and for what cannot be foreseen, the turn itself is left.
+When the rows of a job have changed since it read them, the jobs before it are sent again at once.
+In the next round the jobs behind it read anew, and so does the job itself, as the last one. A job
+that fails for several rounds, or that cannot be foreseen, waits for its turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,13 +52,11 @@ class Flush:
 
     def __init__(self, scripts: list[Script]) -> None:
         self.scripts = scripts
-        # How far the log has come is told of every commit.
-        always = "" if scripts[0].error else "events"
-        self._counters = [
-            each
-            for each in _COUNTERS
-            if each == always or any(each in one.counted for one in scripts)
-        ]
+        # A commit always tells how far the log has come.
+        needed = {each for script in scripts for each in script.counted}
+        if not scripts[0].error:
+            needed.add("events")
+        self._counters = [each for each in _COUNTERS if each in needed]
         self._first = 0
         """The place of the first script's first statement in the message."""
         self._start: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)

@@ -210,18 +210,17 @@ class Speculation:
         except Exception:  # noqa: BLE001 - such as a text that is no Unicode
             return None
         effects = [] if run.error else run.tx.effects
-        attempt = run.attempt
         return Script(
             run.job,
-            attempt.steps,
+            run.attempt.steps,
             calls,
-            attempt.counted,
-            attempt.own,
-            run.sure,
-            run.before,
-            run.value,
-            effects,
-            run.error,
+            run.attempt.counted,
+            run.attempt.own,
+            sure=run.sure,
+            before=run.before,
+            value=run.value,
+            effects=effects,
+            error=run.error,
         )
 
     def _ask(self, keys: list[Key], answers: dict[Key, list[Pairs] | None]) -> None:
@@ -320,13 +319,13 @@ class _Run:
         self._corrections = corrections
         self._answers = answers
         self._trusting = trusting
-        self._guesses: dict[Key, list[Pairs]] = {}
+        self._guesses: dict[Key, list[Pairs] | None] = {}
+        """What it went on with where it had no answer; None where nobody could guess."""
 
     def once(self) -> Iterable[Key]:
         """Run the job; return what it asked for that has no answer, where it went on by guesses."""
         self._guesses = {}
         self.before = {}
-        self._wanted: dict[Key, None] = {}
         self.attempt = Attempt(self._known)
         self.tx = Tx(self.attempt, repeat=self._repeat)
         self.value: Any = None
@@ -339,8 +338,8 @@ class _Run:
         except Exception:  # noqa: BLE001 - a wrong guess, or a sum with a number that is not known
             ended = False
         self._ended = ended and not self.attempt.is_void
-        self.done = self._ended and not self._wanted
-        return self._wanted
+        self.done = self._ended and not self._guesses
+        return self._guesses
 
     def confirm(self) -> None:
         """Be done if all that was guessed is what was answered then."""
@@ -367,7 +366,7 @@ class _Run:
         if self._trusting and (sure := self._foresight.trusted(key)) is not None:
             self.sure.add(key)
             return sure
-        self._wanted[key] = None
+        self._guesses[key] = None
         self._guesses[key] = guess = self._foresight.guess(key)
         return guess
 
