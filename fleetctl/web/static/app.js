@@ -18,6 +18,7 @@ const main = element("main");
 const VIEWS = [["now", "Now"], ["timeline", "Timeline"], ["mission", "Missions"], ["search", "Search"]];
 // At most twice a second.
 const PAUSE = 500;
+const LONGEST_PAUSE = 10_000;
 const REST = 60_000;
 const PATIENCE = 5_000;
 
@@ -97,7 +98,7 @@ const withoutEvent = (more) => changed({ event: null, kind: null, count: null, .
 /** Load what the view shows. */
 async function load() {
   const place = at() === null ? null : withoutEvent({ at: null });
-  if (running && place !== null && place === replaying && Date.now() - loadedAt < PATIENCE) {
+  if (running && place !== null && place === replaying && performance.now() - loadedAt < PATIENCE) {
     // The slider moves on while the daemon looks a moment up: it is asked for the last one only.
     behind = true;
     return;
@@ -111,7 +112,7 @@ async function load() {
   controller = mine;
   running = true;
   dirty = false;
-  loadedAt = Date.now();
+  loadedAt = performance.now();
   const shown = view;
   try {
     const drawn = await shown.load({ at: at(), route: current(), signal: mine.signal });
@@ -126,7 +127,7 @@ async function load() {
   } finally {
     if (controller === mine) {
       running = false;
-      took = Date.now() - loadedAt;
+      took = performance.now() - loadedAt;
       if (behind) load();
       else if (dirty) again();
     }
@@ -143,7 +144,8 @@ function again() {
     dirty = true;
     return;
   }
-  timer ??= setTimeout(load, Math.max(0, loadedAt + Math.max(PAUSE, 2 * took) - Date.now()));
+  const pause = Math.min(Math.max(PAUSE, 2 * took), LONGEST_PAUSE);
+  timer ??= setTimeout(load, Math.max(0, loadedAt + pause - performance.now()));
 }
 
 /** Whether an event can change what is shown: a mission shows its own events only. */
