@@ -25,7 +25,7 @@ def counts(url: str, table: str) -> tuple[int, int]:
     return row["updated"], row["hot"]
 
 
-@pytest.mark.parametrize("table", ["missions", "agents"])
+@pytest.mark.parametrize("table", ["missions", "agents", "sessions", "edits"])
 async def test_hooks_update_rows_in_place(
     postgres: LocalPostgres, database: str, tmp_path: Path, table: str
 ) -> None:

@@ -50,22 +50,35 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
     if not edited:
         return False
     tx.many(
-        "INSERT INTO edits (agent_id, path, place, file, at)"
-        " SELECT id, :path, :place, :file, :at FROM agents WHERE id = :agent"
+        "INSERT INTO edits (agent_id, path, place, file, at, period)"
+        " SELECT id, :path, :place, :file, :at, :period FROM agents WHERE id = :agent"
         " ON CONFLICT (agent_id, path) DO UPDATE SET"
         " at = CASE WHEN excluded.at > edits.at THEN excluded.at ELSE edits.at END,"
+        " period = CASE WHEN excluded.at > edits.at THEN excluded.period ELSE edits.period END,"
         # Git that does not answer in time takes nothing back.
         " place = CASE WHEN excluded.place = excluded.path THEN edits.place"
         " ELSE excluded.place END,"
         " file = CASE WHEN excluded.place = excluded.path THEN edits.file ELSE excluded.file END",
         [
-            {"agent": agent_id, "at": at, "path": each.path, "place": each.place, "file": each.name}
+            {
+                "agent": agent_id,
+                "at": at,
+                "period": _period(at),
+                "path": each.path,
+                "place": each.place,
+                "file": each.name,
+            }
             for each in edited.values()
         ],
     )
     files_edited(tx, agent_id, [*edited])
     _prune(tx, ctx, agent_id)
     return _note_conflicts(tx, agent_id, at)
+
+
+def _period(at: str) -> str:
+    """Return the ten minutes that edits are found by: an index of ``at`` would move with each."""
+    return at[: len("2026-01-05T12:0")]
 
 
 def _edited_file(ctx: Context, file: str) -> EditedFile | None:
@@ -84,11 +97,11 @@ def _edited_file(ctx: Context, file: str) -> EditedFile | None:
 
 
 def _prune(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Drop what was changed more than an hour ago, and what one agent has too much of."""
+    """Drop what was changed more than an hour ago, by periods, and an agent's surplus."""
     tx.run(
-        "DELETE FROM edits WHERE at < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
+        "DELETE FROM edits WHERE period < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
         " edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept))",
-        old=ctx.at(-HOUR_MS),
+        old=_period(ctx.at(-HOUR_MS)),
         agent=agent_id,
         most=MOST,
         kept=KEPT,
@@ -231,8 +244,9 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
     rows = tx.all(
         "SELECT e.*, a.machine, m.name AS machine_name FROM edits e"
         " JOIN agents a ON a.id = e.agent_id LEFT JOIN machines m ON m.id = a.machine"
-        f" WHERE e.at >= :since AND a.status IN {LIVING}"
+        f" WHERE e.period >= :period AND e.at >= :since AND a.status IN {LIVING}"
         " ORDER BY e.at DESC, e.agent_id, e.path LIMIT :most",
+        period=_period(ctx.at(-HOUR_MS)),
         since=ctx.at(-HOUR_MS),
         most=MOST,
     )
