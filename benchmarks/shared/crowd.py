@@ -67,14 +67,14 @@ def crowd(
     warm_s = WARM * seconds if warm_s is None else warm_s
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
     each = _shares(clients, len(fleets))
-    before, wal = [_batches(fleet) for fleet in fleets], _wal(server)
+    before, wal = [_batches(fleet) for fleet in fleets], wal_bytes(server)
     hooks = hooks_taken(fleets[0])
     processes = [
         _process(fleet, first, number, warm_s, seconds, call)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
     told = [json.loads(process.communicate()[0]) for process in processes]
-    written = _wal(server) - wal
+    written = wal_bytes(server) - wal
     asked = sum(one["all"] for one in told)
     if what == HOOK and (taken := hooks_taken(fleets[0]) - hooks) != asked:
         raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
@@ -111,7 +111,8 @@ def _batches(fleet: Fleet) -> int:
     return int(fleet.call("system.status")["writer"]["batches"])
 
 
-def _wal(server: LocalPostgres | None) -> int:
+def wal_bytes(server: LocalPostgres | None) -> int:
+    """Return how far a server's log has come; 0 without a server."""
     if server is None:
         return 0
     return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])

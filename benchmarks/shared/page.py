@@ -97,7 +97,7 @@ def _asked(asked: Sequence[Asked]) -> str:
         ]
         for each in asked
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _crowds(crowds: Sequence[Crowd]) -> str:
@@ -130,13 +130,13 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
                 f"{each.wal_bytes:,.0f}" if each.wal_bytes else "",
             ]
         )
-    return _table(head, rows, words=2)
+    return table(head, rows, words=2)
 
 
 def _heard(heard: Sequence[Heard]) -> str:
     head = ["p50 / p95 / p99, ms", "until the subscriber has it", "until its sender is answered"]
     rows = [[each.where, _times(each.heard), _times(each.answered)] for each in heard]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _distances(distances: Sequence[Distance]) -> str:
@@ -153,7 +153,7 @@ def _distances(distances: Sequence[Distance]) -> str:
         ]
         for name in distances[0].samples
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _spreads(spreads: Sequence[Spread]) -> str:
@@ -181,9 +181,10 @@ def _spreads(spreads: Sequence[Spread]) -> str:
         ]
         for each in spreads
     ]
-    return _table(head, rows, words=0)
+    return table(head, rows, words=0)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Return a table whose first columns are words, and the others numbers."""
     rule = [":--"] * words + ["--:"] * (len(head) - words)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))

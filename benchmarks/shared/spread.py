@@ -3,6 +3,7 @@
 All of it shares the processors of one computer, so the figures stand beside who used them.
 """
 
+import contextlib
 import os
 import resource
 import threading
@@ -75,13 +76,22 @@ def spread(
 
 def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
     """Return how many ms of a processor each has used."""
-    assert server.process is not None
     return {
-        "server": _cpu_ms(server.process.pid, ended=True)
-        + sum(_cpu_ms(pid) for pid in family(server.process.pid)[1:]),
-        "daemons": sum(_cpu_ms(fleet.pid) for fleet in fleets),
-        "network": _cpu_ms(network.pid),
+        "server": cpu_of_server(server),
+        "daemons": sum(cpu_ms(fleet.pid) for fleet in fleets),
+        "network": cpu_ms(network.pid),
     }
+
+
+def cpu_of_server(server: LocalPostgres) -> float:
+    """Return how many ms of a processor a server and its connections have used."""
+    assert server.process is not None
+    used = cpu_ms(server.process.pid, ended=True)
+    for pid in family(server.process.pid)[1:]:
+        # One that ends in between is counted with those that have ended, next time.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            used += cpu_ms(pid)
+    return used
 
 
 def _clients_used() -> float:
@@ -90,7 +100,7 @@ def _clients_used() -> float:
     return (children.ru_utime + children.ru_stime) * 1_000
 
 
-def _cpu_ms(pid: int, *, ended: bool = False) -> float:
-    """Return what a process has used, also its children that have ended if asked."""
+def cpu_ms(pid: int, *, ended: bool = False) -> float:
+    """Return how many ms of a processor a process has used, with its ended children if asked."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if ended else 13])) * _TICK_MS

@@ -1,0 +1,198 @@
+"""Many machines in few processes: the engines of daemons, with their timers and without sockets.
+
+A daemon of its own for each would need a computer of its own. ``python -m
+benchmarks.shared.machines`` runs some of them, and lets agents tell hooks at an even rate.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import trio
+
+from fleetd.config import Config, Loaded, PathSettings
+from fleetd.domain.core.context import Caller
+from fleetd.engine.engine import Engine
+from fleetd.engine.jobs.timers import run_timers
+from fleetd.engine.lifecycle import open_engine
+from fleetd.protocol.requests.hook import HookDeliver
+
+from ..fleet import ROOT
+from .asking import edit
+
+PROCESSES = 4
+# So many agents work on a machine, as docs/performance.md reckons.
+AGENTS = 20
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a load of hooks got: how many were told, how many failed, and each time in ms.
+
+    A time counts from the moment when the hook was due, so that one that had to wait because
+    others were slow is slow as well.
+    """
+
+    hooks: int
+    failed: int
+    times_ms: list[float]
+
+
+class Machines:
+    """Processes with so many machines each."""
+
+    def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
+        self._processes = processes
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the processes."""
+        return [process.pid for process in self._processes]
+
+    def load(self, per_s: float, seconds: float, agents: int) -> Told:
+        """Let so many agents tell hooks, so many a second in all, and wait until they did.
+
+        They are the same agents each time, spread over all machines.
+        """
+        share = len(self._processes)
+        for process in self._processes:
+            assert process.stdin is not None
+            print(per_s / share, seconds, agents // share, file=process.stdin, flush=True)
+        told = []
+        for process in self._processes:
+            assert process.stdout is not None
+            told.append(msgspec.json.decode(process.stdout.readline(), type=Told))
+        return Told(
+            hooks=sum(each.hooks for each in told),
+            failed=sum(each.failed for each in told),
+            times_ms=[took for each in told for took in each.times_ms],
+        )
+
+
+@contextmanager
+def machines(place: Path, url: str, number: int, processes: int = PROCESSES) -> Iterator[Machines]:
+    """Run so many machines on a store, and stop them at the end."""
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for nth in range(processes):
+            own = number // processes + (nth < number % processes)
+            directory = place / f"machines-{secrets.token_hex(4)}"
+            command = [sys.executable, "-m", "benchmarks.shared.machines", url, str(directory)]
+            running.append(
+                subprocess.Popen(
+                    [*command, str(own)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    cwd=ROOT,
+                )
+            )
+        for process in running:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise RuntimeError("the machines did not start; look at what they printed above")
+        yield Machines(running)
+    finally:
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in running:
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+                process.wait()
+
+
+async def _run(url: str, place: Path, number: int) -> None:
+    """Run the machines until standard input ends."""
+    stop = trio.Event()
+    engines: list[Engine] = []
+    async with trio.open_nursery() as nursery:
+        for nth in range(number):
+            opened = await nursery.start(_machine, _settings(url, place / str(nth)), stop)
+            engines.append(opened)
+        print("ready", flush=True)
+        while line := await trio.to_thread.run_sync(sys.stdin.readline):
+            per_s, seconds, agents = line.split()
+            told = await _load(engines, place, float(per_s), float(seconds), int(agents))
+            print(msgspec.json.encode(told).decode(), flush=True)
+        stop.set()
+
+
+async def _machine(
+    loaded: Loaded, stop: trio.Event, *, task_status: trio.TaskStatus[Engine]
+) -> None:
+    machine = secrets.token_hex(16)
+    async with open_engine(loaded, machine=machine) as engine, trio.open_nursery() as timers:
+        timers.start_soon(run_timers, engine)
+        task_status.started(engine)
+        await stop.wait()
+        engine.stop_waiting()
+        timers.cancel_scope.cancel()
+
+
+def _settings(url: str, place: Path) -> Loaded:
+    place.mkdir(parents=True)
+    paths = PathSettings(
+        database=str(place / "squawk.db"),
+        checkpoints=str(place / "checkpoints"),
+        socket=str(place / "socket"),
+    )
+    config = msgspec.structs.replace(Config(), paths=paths, store=url)
+    return Loaded(config, {}, place / "config.toml", place / "spool")
+
+
+async def _load(
+    engines: list[Engine], place: Path, per_s: float, seconds: float, agents: int
+) -> Told:
+    """Tell hooks at an even rate, each as the next agent."""
+    sessions = itertools.cycle(range(agents))
+    times: list[float] = []
+    failed = 0
+
+    async def tell(session: int, due: float) -> None:
+        nonlocal failed
+        # An agent has one name on its machine, and no other machine's agent has it.
+        name = f"{place.name[-8:]}-{session}"
+        payload = json.dumps(edit(name, str(place / "project"), secrets.token_hex(8)))
+        request = HookDeliver(secrets.token_hex(16), "claude", payload)
+        try:
+            await engines[session % len(engines)].ask(request, caller)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and shown
+            failed += 1
+            print(f"a hook failed: {error!r}", file=sys.stderr)
+        times.append((time.perf_counter() - due) * 1_000)
+
+    caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
+    (place / "project").mkdir(exist_ok=True)
+    begun = time.perf_counter()
+    total = round(per_s * seconds)
+    async with trio.open_nursery() as nursery:
+        for number in range(total):
+            due = begun + number / per_s
+            await trio.sleep(max(0.0, due - time.perf_counter()))
+            nursery.start_soon(tell, next(sessions), due)
+    return Told(total, failed, times)
+
+
+def main() -> None:
+    """Run some machines until standard input ends; each line of it asks for a load."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shared.machines")
+    parser.add_argument("url")
+    parser.add_argument("place", type=Path)
+    parser.add_argument("number", type=int)
+    options = parser.parse_args()
+    trio.run(_run, options.url, options.place, options.number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""``python -m benchmarks.shared.scale``: one PostgreSQL for hundreds of machines.
+
+Three questions. What do machines that do nothing cost those that work? What does a disk cost that
+syncs slowly? And how do a server and its tables look after minutes with the load of many machines?
+All of it shares the processors of this computer. It takes about ten minutes.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.support.postgres_server import LocalPostgres
+
+from ..machine import Machine, now, revision, this_machine
+from ..marks import put
+from ..measure import Samples
+from .crowd import HOOK, Crowd, crowd, wal_bytes
+from .daemons import sharing
+from .machines import AGENTS, PROCESSES, Machines, machines
+from .page import table
+from .spread import cpu_ms, cpu_of_server
+
+NAME = "scale"
+Ask = Callable[[], Crowd]
+DAEMONS, CLIENTS, SECONDS, WARM_S = 8, 64, 4.0, 12.0
+IDLE, TURNS = 200, 3
+# A commit waits so long before it syncs, in µs: what a disk does that syncs slowly.
+SYNCS_US = (200, 2_000)
+MACHINES, PER_S, MINUTES, BEGINNING_S = 500, 40.0, 5.0, 60.0
+CONNECTIONS = {"max_connections": "2500"}
+_TABLES = """
+    SELECT s.relname AS name, n_live_tup AS rows, n_dead_tup AS dead, n_tup_upd AS updates,
+        n_tup_hot_upd AS hot, pg_total_relation_size(s.relid) AS bytes,
+        pg_indexes_size(s.relid) AS index_bytes, autovacuum_count AS vacuums
+    FROM pg_stat_user_tables s ORDER BY n_tup_upd DESC LIMIT 8
+"""
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """A table after a load: rows, those that are dead, updates, those of them that were HOT."""
+
+    name: str
+    rows: int
+    dead: int
+    updates: int
+    hot: int
+    bytes: int
+    index_bytes: int
+    vacuums: int
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What busy daemons got in turns, by what stood beside them."""
+
+    what: str
+    crowds: list[Crowd]
+
+    @property
+    def per_s(self) -> float:
+        """Return the median of the turns."""
+        return Samples([each.per_s for each in self.crowds]).p50
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What many machines got; CPU in ms for each hook, WAL in bytes for each."""
+
+    machines: int
+    agents: int
+    processes: int
+    per_s: float
+    seconds: float
+    hooks: int
+    failed: int
+    times: Samples
+    server_ms: float
+    machines_ms: float
+    wal_bytes: float
+    tables: list[TableState]
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run measured."""
+
+    machine: Machine
+    server: str
+    date: str
+    revision: str
+    idle: list[Beside]
+    syncs: list[Beside]
+    load: Load
+    seconds: float
+
+
+def main() -> int:
+    """Measure and print, or write into a page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shared.scale", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few of each, to try the script")
+    parser.add_argument("--per-s", type=float, default=PER_S, metavar="N", help="hooks a second")
+    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of the load")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was measured")
+    parser.add_argument(
+        "--write", type=Path, metavar="PAGE", help="put the tables between the page's marks"
+    )
+    options = parser.parse_args()
+    scale = _measure(options)
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode(scale))
+    if options.write:
+        put(options.write, NAME, text(scale))
+    print(text(scale))
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> Scale:
+    begun, quick = time.monotonic(), options.quick
+    with tempfile.TemporaryDirectory(prefix="fleetd-scale-", dir="/tmp") as name:
+        place = Path(name)
+        machine = this_machine(place)
+        with LocalPostgres(durable=True, settings=CONNECTIONS) as server:
+            version = server.sql("SHOW server_version")[0]["server_version"].split()[0]
+            idle = _idle(place, server, quick=quick)
+        syncs = _syncs(place, quick=quick)
+        load = _load(place, options.per_s, options.minutes, quick=quick)
+    return Scale(
+        machine=machine,
+        server=f"PostgreSQL {version}",
+        date=now(),
+        revision=revision(),
+        idle=idle,
+        syncs=syncs,
+        load=load,
+        seconds=round(time.monotonic() - begun, 1),
+    )
+
+
+def _idle(place: Path, server: LocalPostgres, *, quick: bool) -> list[Beside]:
+    """Ask daemons in turns: with nobody beside them, and with idle machines of the same fleet."""
+    number = 8 if quick else IDLE
+    none, beside = Beside("nobody", []), Beside(f"{number} idle machines", [])
+    with _busy(place, server, quick=quick) as (ask, url):
+        for _ in range(1 if quick else TURNS):
+            none.crowds.append(ask())
+            with machines(place, url, number):
+                beside.crowds.append(ask())
+    return [none, beside]
+
+
+def _syncs(place: Path, *, quick: bool) -> list[Beside]:
+    """Ask daemons of servers whose commits sync at two speeds, beside the disk's own."""
+    found = []
+    for delay_us in SYNCS_US:
+        settings = {"commit_delay": str(delay_us), "commit_siblings": "0"}
+        with (
+            LocalPostgres(durable=True, settings=settings) as server,
+            _busy(place, server, quick=quick) as (ask, _),
+        ):
+            turns = [ask() for _ in range(1 if quick else TURNS)]
+        found.append(Beside(f"{delay_us / 1_000:g} ms", turns))
+    return found
+
+
+@contextmanager
+def _busy(place: Path, server: LocalPostgres, *, quick: bool) -> Iterator[tuple[Ask, str]]:
+    """Run daemons; yield what asks all of them, and the address of their store."""
+    daemons, clients, seconds = (2, 4, 0.5) if quick else (DAEMONS, CLIENTS, SECONDS)
+
+    def ask() -> Crowd:
+        warm_s = seconds if quick else WARM_S
+        return crowd(HOOK, fleets, clients, seconds, server=server, warm_s=warm_s)
+
+    with sharing(place, server, daemons) as fleets:
+        yield ask, fleets[0].env["FLEET_DATABASE_URL"]
+
+
+def _load(place: Path, per_s: float, minutes: float, *, quick: bool) -> Load:
+    number, seconds = (8, 5.0) if quick else (MACHINES, minutes * 60)
+    with LocalPostgres(durable=True, settings=CONNECTIONS) as server:
+        database = server.new_database()
+        with machines(place, server.url(database), number) as running:
+            # Every agent begins before what counts.
+            agents = number * AGENTS if quick else round(per_s * BEGINNING_S)
+            running.load(per_s, agents / per_s, agents)
+            server.sql("SELECT pg_stat_reset()", database=database)
+            before = _used(server, running)
+            told = running.load(per_s, seconds, agents)
+            after = _used(server, running)
+            tables = server.sql(_TABLES, database=database)
+    each = {name: (after[name] - before[name]) / told.hooks for name in after}
+    return Load(
+        machines=number,
+        agents=agents,
+        processes=PROCESSES,
+        per_s=per_s,
+        seconds=seconds,
+        hooks=told.hooks,
+        failed=told.failed,
+        times=Samples(told.times_ms),
+        server_ms=each["server"],
+        machines_ms=each["machines"],
+        wal_bytes=each["wal"],
+        tables=msgspec.convert(tables, list[TableState]),
+    )
+
+
+def _used(server: LocalPostgres, running: Machines) -> dict[str, float]:
+    return {
+        "server": cpu_of_server(server),
+        "machines": sum(cpu_ms(pid) for pid in running.pids),
+        "wal": float(wal_bytes(server)),
+    }
+
+
+def text(scale: Scale) -> str:
+    """Return the tables."""
+    of, load = scale.machine, scale.load
+    said = (
+        f"`python -m benchmarks.shared.scale`, {scale.seconds:.0f} s. {scale.date}, revision "
+        f"{scale.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
+        f"{of.python}, {scale.server}, load {of.load:g} before."
+    )
+    lasted = (
+        f"{load.machines} machines in {load.processes} processes, {load.agents:,} agents, "
+        f"{load.per_s:g} hooks a second for {load.seconds:.0f} s: {load.hooks:,} hooks, "
+        f"{load.failed:,} failed. p50 / p95 / p99 from when a hook was due: {load.times.p50:.1f} / "
+        f"{load.times.p95:.1f} / {load.times.p99:.1f} ms. For each hook, with all that the "
+        f"machines do besides: {load.server_ms:.2f} ms of the server's CPU, "
+        f"{load.machines_ms:.2f} ms of the machines', {load.wal_bytes:,.0f} bytes of WAL."
+    )
+    return "\n\n".join(
+        [
+            said,
+            f"#### {DAEMONS} daemons with {CLIENTS} agents beside machines that do nothing",
+            _besides(scale.idle, "beside"),
+            f"#### {DAEMONS} daemons with {CLIENTS} agents, and a disk that syncs slowly",
+            _besides(scale.syncs, "each sync takes longer by"),
+            "#### Many machines for minutes",
+            lasted,
+            _tables(load.tables),
+        ]
+    )
+
+
+def _besides(besides: Sequence[Beside], what: str) -> str:
+    head = [what, "hooks per second (each turn)", "beside the first", "p99 of each turn, ms"]
+    rows = [
+        [
+            each.what,
+            f"{each.per_s:,.0f} ({', '.join(f'{one.per_s:,.0f}' for one in each.crowds)})",
+            f"{each.per_s / besides[0].per_s:.2f}",
+            ", ".join(f"{one.p99_ms:,.0f}" for one in each.crowds),
+        ]
+        for each in besides
+    ]
+    return table(head, rows)
+
+
+def _tables(tables: Sequence[TableState]) -> str:
+    head = ["table", "rows", "dead rows", "updates", "HOT, %", "MB", "MB of indexes", "vacuums"]
+    rows = [
+        [
+            each.name,
+            f"{each.rows:,}",
+            f"{each.dead:,}",
+            f"{each.updates:,}",
+            f"{100 * each.hot / each.updates:.1f}" if each.updates else "",
+            f"{each.bytes / 1e6:.1f}",
+            f"{each.index_bytes / 1e6:.1f}",
+            str(each.vacuums),
+        ]
+        for each in tables
+    ]
+    return table(head, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
