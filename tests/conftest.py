@@ -27,13 +27,16 @@ page_checksums.available()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Measuring doubles their time, and what they run others measure too.
+# Measuring doubles the time of a test. What these run others measure too.
 UNMEASURED = {
     *("access", "benchmarks", "chaos", "docs", "journeys", "property", "upgrades", "web"),
     *("test_any_plan.py", "test_demo.py", "test_files_converge.py", "test_hooks_text.py"),
     *("test_layers.py", "test_legacy_property.py", "test_offline_restore.py"),
     "test_redaction_of_real_text.py",
 }
+# A process is measured from its first import on, which takes longer than most of what is asked of
+# it. These start what nothing else runs.
+MEASURED_CHILDREN = {"daemon", "mcp"}
 
 if shared_store.SERVER:
 
@@ -52,13 +55,12 @@ if shared_store.SERVER:
 
 @pytest.fixture(autouse=True, scope="module")
 def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run some tests, and start their processes, without the measuring of coverage."""
-    if not UNMEASURED.intersection(request.path.relative_to(Path(__file__).parent).parts):
-        yield
-        return
-    measuring = coverage.Coverage.current()
+    """Run some tests, and start most processes, without the measuring of coverage."""
+    parts = request.path.relative_to(Path(__file__).parent).parts
+    measuring = coverage.Coverage.current() if UNMEASURED.intersection(parts) else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        if not MEASURED_CHILDREN.intersection(parts):
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         if measuring is not None:
             measuring.stop()
         yield

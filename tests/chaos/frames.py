@@ -250,7 +250,7 @@ CAMPAIGN = Campaign(
     what="sends hostile frames: from a table, then from a grammar",
     unit="frames",
     run=run,
-    short=len(TABLE) + 30,
+    short=len(TABLE) + 10,
     long=5_000,
     planted={"no_limit": 8, "no_depth": 8, "slot_leak": 60},
 )

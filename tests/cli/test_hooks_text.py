@@ -303,14 +303,14 @@ HOOKS = st.dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), VALUES)
 def test_every_layout_is_read_as_what_it_means(data: st.DataObject, value: Any) -> None:
     text = data.draw(GAPS) + data.draw(laid_out(value)) + data.draw(GAPS)
     assert jsonc.parse(text).value() == value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), st.lists(VALUES, min_size=1, max_size=3), VALUES, st.integers(0, 2))
 def test_what_is_appended_can_be_removed_without_a_trace(
     data: st.DataObject, values: list[Any], value: Any, levels: int
@@ -322,7 +322,7 @@ def test_what_is_appended_can_be_removed_without_a_trace(
     assert remove(after, node, len(values)) == text
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), st.lists(VALUES, min_size=1, max_size=4))
 def test_any_item_can_be_removed(data: st.DataObject, values: list[Any]) -> None:
     text = data.draw(laid_out(values))
@@ -331,7 +331,7 @@ def test_any_item_can_be_removed(data: st.DataObject, values: list[Any]) -> None
     assert jsonc.parse(after).value() == values[:index] + values[index + 1 :]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(st.data(), st.dictionaries(st.text(max_size=3), VALUES, max_size=3), HOOKS)
 def test_any_settings_come_back_after_hooks_came_and_went(
     data: st.DataObject, others: dict[str, Any], hooks: dict[str, Any]

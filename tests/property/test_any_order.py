@@ -14,7 +14,7 @@ from tests.support import shared_store
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=CAMPAIGN or (4 if shared_store.SERVER else 25),
+    max_examples=CAMPAIGN or (4 if shared_store.SERVER else 12),
     stateful_step_count=40,
     derandomize=not CAMPAIGN,
     # Nothing is left in the repository; a failure prints the steps that lead to it.

@@ -24,7 +24,7 @@ ALLOWED = 0.001
 # A request's text is no longer than this.
 PIECE = 65_536
 # The newest; the whole history takes longer with every commit.
-COMMITS = 500
+COMMITS = 150
 
 
 def own_text() -> str:

@@ -187,7 +187,7 @@ def test_a_daemon_that_is_killed_while_it_takes_in_the_spool_takes_each_once(
 ) -> None:
     daemon.stop()
     fill_spool(300)
-    for left in range(270, 0, -30):
+    for left in range(270, 0, -90):
         with daemon.log.open("ab") as log:
             daemon.process = subprocess.Popen(
                 [sys.executable, "-m", "fleetd"], stdout=log, stderr=log

@@ -440,7 +440,7 @@ def _matched(pattern: str) -> set[str]:
 
 
 @given(_patterns(_PARTS), _patterns(_PARTS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_two_patterns_conflict_exactly_where_some_path_matches_both(one: str, other: str) -> None:
     # Both have a path in common that is no longer than the two of them.
     assume(sum(name != "**" for name in f"{one}/{other}".strip("/").split("/")) <= 5)
@@ -450,7 +450,7 @@ def test_two_patterns_conflict_exactly_where_some_path_matches_both(one: str, ot
 
 
 @given(_patterns(_PARTS + _CLASSES), st.sampled_from(_PATHS))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_pattern_covers_the_files_that_git_would_ignore(pattern: str, path: str) -> None:
     matches = GitIgnoreSpec.from_lines([pattern]).match_file(path)
     assert overlap(_target(pattern), Target(path=f"/r/{path}")) == matches
@@ -459,7 +459,7 @@ def test_a_pattern_covers_the_files_that_git_would_ignore(pattern: str, path: st
 
 
 @given(_patterns((*_PARTS, *_CLASSES, "\\*a", "b\\?", "\\[b")), st.sampled_from(_ODD_PATHS))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_file_that_a_pattern_covers_has_its_literal(pattern: str, path: str) -> None:
     assume(GitIgnoreSpec.from_lines([pattern]).match_file(path))
     target = _target(pattern)
@@ -475,7 +475,7 @@ def test_the_literal_is_the_longest_text_without_a_wildcard(pattern: str, litera
 
 
 @given(_patterns(_PARTS + _CLASSES), _patterns(_PARTS + _CLASSES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_conflict_of_classes_is_never_missed(one: str, other: str) -> None:
     if _matched(one) & _matched(other):
         assert overlap(_target(one), _target(other))

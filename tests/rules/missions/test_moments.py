@@ -161,11 +161,8 @@ async def known_ids(fleet: Fleet, mission: Mission) -> dict[str, Any]:
     return found | {"checkpoints": [each.id for each in page.checkpoints]}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_a_moment_is_what_the_rows_were_after_each_of_many_requests(
-    fleet: Fleet, seed: int
-) -> None:
-    draw = random.Random(seed)
+async def test_a_moment_is_what_the_rows_were_after_each_of_many_requests(fleet: Fleet) -> None:
+    draw = random.Random(1)
     mission = await fleet.mission(3)
     await fleet.agents(mission, *AGENTS)
     saved, done = [], 0

@@ -93,7 +93,7 @@ def flat(tokens: list[Token]) -> list[Token]:
 @given(HOSTILE, st.booleans())
 @example("``` \n<script>", False)
 @example("`" * 9 + "\n```\n# x", True)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_markdown_has_no_markup_of_others(said: str, of_agent: bool) -> None:
     text, _ = pages(said, of_agent=of_agent)
     expected = pages("plain", of_agent=of_agent)[0]
@@ -112,7 +112,7 @@ def test_markdown_has_no_markup_of_others(said: str, of_agent: bool) -> None:
 
 
 @given(HOSTILE, st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_html_has_no_tags_of_others(said: str, of_agent: bool) -> None:
     _, text = pages(said, of_agent=of_agent)
     plain = parsed(pages("plain", of_agent=of_agent)[1])
