@@ -15,6 +15,7 @@
 #   make bench   measure, beside an fsync of the same disk and beside others (ARGS="--only locks")
 #   make bench-growth  measure stores, missions and audiences of ever greater size
 #   make bench-shared  measure one PostgreSQL for 1 to 8 daemons, beside a store of one's own
+#   make bench-scale  measure hundreds of machines on one PostgreSQL
 #   make bench-requests  measure what is added to requests to a model, with real agent CLIs (needs npm)
 #   make bench-page  measure the page of fleetctl web in a browser (needs Chromium)
 #   make bench-compare BASE=main~5   measure another revision and this one, in turns
@@ -26,7 +27,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-page bench-requests bench-shared eval-briefing clean
+.PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-page bench-requests bench-scale bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
 
 $(VENV)/bin/python:
@@ -106,6 +107,9 @@ bench-growth: $(VENV)/.installed
 
 bench-shared: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.shared $(ARGS)
+
+bench-scale: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.shared.scale $(ARGS)
 
 bench-requests: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.requests $(ARGS)

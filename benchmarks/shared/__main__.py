@@ -26,7 +26,7 @@ from .crowd import Crowd, crowd
 from .daemons import alone, far, sharing
 from .hearing import Heard, hearing
 from .page import Distance, Shared, text, write
-from .spread import ALONE, Spread, spread
+from .spread import ALONE, Spread, select_ms, spread
 
 RUNS, SECONDS, EVENTS = 60, 1.2, 80
 SPREAD_S = 4.0
@@ -83,6 +83,7 @@ def _measure(options: argparse.Namespace) -> Shared:
                 heard = _hearings(place, server, own, quick=quick)
             distances = _distances(place, server, fsync, quick=quick)
             spreads = _spreads(place, server, quick=quick)
+            select = select_ms(server)
             beside = Samples([timed(fsync) for _ in range(200)])
     return Shared(
         machine=machine,
@@ -90,6 +91,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         date=now(),
         revision=revision(),
         fsync_ms=beside.p50,
+        select_ms=select,
         asked=asked,
         crowds=crowds,
         heard=heard,

@@ -104,12 +104,13 @@ def machines(place: Path, url: str, number: int, processes: int = PROCESSES) -> 
         for process in running:
             assert process.stdin is not None
             process.stdin.close()
+            process.stdin = None
         for process in running:
             try:
                 process.wait(60)
             finally:
                 process.kill()
-                process.wait()
+                process.communicate()
 
 
 async def _run(url: str, place: Path, number: int) -> None:

@@ -34,6 +34,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     date: str
     revision: str
     fsync_ms: float
+    select_ms: float
     asked: list[Asked]
     crowds: list[Crowd]
     heard: list[Heard]
@@ -54,7 +55,8 @@ def text(shared: Shared) -> str:
         f"`python -m benchmarks.shared`, {shared.seconds:.0f} s. {shared.date}, revision "
         f"{shared.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
         f"{of.python}, {shared.server}, SQLite {of.sqlite}, load {of.load:g} before. An fsync of "
-        f"4 KB took {shared.fsync_ms:.2f} ms (median)."
+        f"4 KB took {shared.fsync_ms:.2f} ms (median), a `SELECT 1` {shared.select_ms:.3f} ms of "
+        "the server's CPU."
     )
     return "\n\n".join(
         [

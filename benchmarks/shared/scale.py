@@ -24,7 +24,7 @@ from .crowd import HOOK, Crowd, crowd, wal_bytes
 from .daemons import sharing
 from .machines import AGENTS, PROCESSES, Machines, machines
 from .page import table
-from .spread import cpu_ms, cpu_of_server
+from .spread import cpu_ms, cpu_of_server, select_ms
 
 NAME = "scale"
 Ask = Callable[[], Crowd]
@@ -94,6 +94,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     idle: list[Beside]
     syncs: list[Beside]
     load: Load
+    select_ms: float
     seconds: float
 
 
@@ -124,6 +125,7 @@ def _measure(options: argparse.Namespace) -> Scale:
         machine = this_machine(place)
         with LocalPostgres(durable=True, settings=CONNECTIONS) as server:
             version = server.sql("SHOW server_version")[0]["server_version"].split()[0]
+            select = select_ms(server)
             idle = _idle(place, server, quick=quick)
         syncs = _syncs(place, quick=quick)
         load = _load(place, options.per_s, options.minutes, quick=quick)
@@ -135,6 +137,7 @@ def _measure(options: argparse.Namespace) -> Scale:
         idle=idle,
         syncs=syncs,
         load=load,
+        select_ms=select,
         seconds=round(time.monotonic() - begun, 1),
     )
 
@@ -222,7 +225,8 @@ def text(scale: Scale) -> str:
     said = (
         f"`python -m benchmarks.shared.scale`, {scale.seconds:.0f} s. {scale.date}, revision "
         f"{scale.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
-        f"{of.python}, {scale.server}, load {of.load:g} before."
+        f"{of.python}, {scale.server}, load {of.load:g} before. A `SELECT 1` took "
+        f"{scale.select_ms:.3f} ms of the server's CPU."
     )
     lasted = (
         f"{load.machines} machines in {load.processes} processes, {load.agents:,} agents, "

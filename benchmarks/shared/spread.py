@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import psycopg
 
 from tests.support.network import Network
 from tests.support.postgres_server import LocalPostgres
@@ -23,6 +24,7 @@ from .asking import hook
 from .crowd import HOOK, Crowd, crowd, hooks_taken
 
 ALONE = 40
+_SELECTS = 10_000
 _TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
 
 
@@ -92,6 +94,16 @@ def cpu_of_server(server: LocalPostgres) -> float:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             used += cpu_ms(pid)
     return used
+
+
+def select_ms(server: LocalPostgres) -> float:
+    """Return how many ms of a processor the server needs for the least that can be asked."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        backend = connection.info.backend_pid
+        before = cpu_ms(backend)
+        for _ in range(_SELECTS):
+            connection.execute("SELECT 1")
+        return (cpu_ms(backend) - before) / _SELECTS
 
 
 def _clients_used() -> float:

@@ -31,6 +31,7 @@ def shared() -> Shared:
         date="2026-01-05",
         revision="abc",
         fsync_ms=0.25,
+        select_ms=0.01,
         asked=[Asked("event.append", 3, samples)],
         crowds=[crowd(1, 2_000), crowd(1, 1_500), crowd(8, 1_000)],
         heard=[Heard("PostgreSQL, another machine", SLOW, QUICK)],

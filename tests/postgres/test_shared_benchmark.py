@@ -6,7 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.shared.machines import machines
 from benchmarks.shared.page import Shared
+from tests.support.postgres_server import LocalPostgres, run_sql
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,3 +29,20 @@ def test_it_measures_everything(tmp_path: Path) -> None:
     )
     # Nothing is answered without asking the server.
     assert all(trips >= 1 for trips in shared.distances[0].trips.values())
+
+
+def test_machines_in_one_process_tell_every_hook(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    with machines(tmp_path, url, 2, processes=1) as running:
+        first = running.load(per_s=20, seconds=0.2, agents=4)
+        again = running.load(per_s=20, seconds=0.5, agents=4)
+    assert (first.hooks, first.failed, again.hooks, again.failed) == (4, 0, 10, 0)
+    assert len(again.times_ms) == 10
+    [row] = run_sql(
+        url,
+        "SELECT count(*) AS hooks, count(DISTINCT session_id) AS agents,"
+        " (SELECT count(*) FROM machines) AS machines FROM hook_deliveries",
+    )
+    assert row == {"hooks": 14, "agents": 4, "machines": 2}

@@ -7,6 +7,20 @@ CREATE INDEX idx_locks_directory ON locks (directory, literal)
 -- Under the name that it has in SQLite.
 CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS 'SELECT strpos($1, $2)';
+-- As before, in a language whose statements are planned once for a connection, not for each row.
+CREATE OR REPLACE FUNCTION search_vector(words TEXT) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN (SELECT coalesce(string_agg('''' || word || ''':' || least(place, 16383), ' '),
+        '')::tsvector
+        FROM unnest(string_to_array(words, ' ')) WITH ORDINALITY AS each (word, place)
+        WHERE word <> '');
+END $$;
+CREATE OR REPLACE FUNCTION search_parts(names TEXT) RETURNS TEXT[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (SELECT coalesce(array_agg(DISTINCT substr(names, place, 3)), '{}')
+        FROM generate_series(1, length(names) - 2) AS place);
+END $$;
 -- Rows without the columns that activity moves all the time.
 CREATE FUNCTION without_activity(told JSONB) RETURNS JSONB LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(jsonb_agg(CASE WHEN jsonb_typeof(each) <> 'object' THEN each
