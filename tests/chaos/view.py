@@ -136,10 +136,15 @@ class DaemonView:
             for event in log.of("fleet_checkpointed")
             if event["mission_id"] in self.missions.keys() - over - set(pruned)
         }
-        told |= {
-            event["data"]["checkpoint_id"]
+        # Who goes on reopens a mission, and of one that is completed again the last one stays.
+        final = {
+            event["mission_id"]: event["data"]["checkpoint_id"]
             for event in log.of("mission_completed")
-            if self.missions.get(event["mission_id"], {}).get("status") == "completed"
+        }
+        told |= {
+            checkpoint
+            for mission, checkpoint in final.items()
+            if self.missions.get(mission, {}).get("status") == "completed"
         }
         deleted = {event["data"]["checkpoint_id"] for event in log.of("checkpoint_deleted")}
         lost = told - self.kept.keys() - deleted - gone
