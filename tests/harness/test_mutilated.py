@@ -22,7 +22,7 @@ from .recorded import PAYLOADS, names, recorded, texts_of
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=CAMPAIGN or 300,
+    max_examples=CAMPAIGN or 150,
     derandomize=not CAMPAIGN,
     database=None,
     deadline=None,

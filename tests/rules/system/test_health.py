@@ -193,7 +193,7 @@ async def test_timers_that_come_round_are_alive(
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timers.run_timers, fleet.engine)
-        for _ in range(30):
+        for _ in range(10):
             await trio.sleep(7_200)
             health, found = await look(fleet)
             assert health.ok, health

@@ -20,7 +20,7 @@ from tests.unit.sessions.session_rules import AGENT, SessionRules
 
 CAMPAIGN = int(os.environ.get("FLEET_PROPERTY_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=CAMPAIGN or (8 if shared_store.SERVER else 40),
+    max_examples=CAMPAIGN or (8 if shared_store.SERVER else 20),
     stateful_step_count=30,
     derandomize=not CAMPAIGN,
     database=None,
