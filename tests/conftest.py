@@ -36,7 +36,10 @@ UNMEASURED = {
 }
 # A process is measured from its first import on, which takes longer than most of what is asked of
 # it. These start what nothing else runs.
-MEASURED_CHILDREN = {"daemon", "mcp"}
+MEASURED_CHILDREN = {
+    *("daemon", "mcp", "test_attention.py", "test_backup_restore.py", "test_completions.py"),
+    *("test_demo.py", "test_guard.py", "test_hook_client.py"),
+}
 
 if shared_store.SERVER:
 
