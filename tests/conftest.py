@@ -41,6 +41,9 @@ MEASURED_CHILDREN = {
     *("test_demo.py", "test_guard.py", "test_hook_client.py"),
 }
 
+# Of these, how the program itself starts is part of what is tested.
+COLD = {"daemon", "upgrades", "test_files.py"}
+
 if shared_store.SERVER:
 
     def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -94,7 +97,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def daemon(home: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """Run a daemon; it must end with status 0."""
-    with daemon_in(home, warm="integration" not in request.path.parts) as running:
+    with daemon_in(home, warm=not COLD.intersection(request.path.parts)) as running:
         yield running
 
 

@@ -30,10 +30,12 @@ _RULES = {
     "stats": "compactions",
     "system": "counters idempotency migration repeating_and_naming",
 }
-# What CI has time for: what needs a server, then rules and the socket. Of the further rules those
-# that ask most of a store; ARGS="tests/rules" runs all.
+_PROTOCOL = "api leader_follower parameters snapshot_parameters subscriptions"
+# What CI has time for: what needs a server, then rules and what the socket tells of a store. Of the
+# rules those that ask most of a store; ARGS="tests/rules tests/protocol" runs all.
 TESTS = (
-    *("tests/postgres", "tests/unit/sessions", "tests/protocol"),
+    *("tests/postgres", "tests/unit/sessions"),
+    *(f"tests/protocol/test_{name}.py" for name in _PROTOCOL.split()),
     *(
         f"tests/rules/{noun}/test_{name}.py"
         for noun, names in _RULES.items()

@@ -2,10 +2,8 @@
 
 import os
 import re
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,8 +43,8 @@ from fleetd.protocol.requests.sortie import (
 )
 from fleetd.protocol.timestamps import iso, to_ms
 from fleetd.store.sqlite import page_checksums
-from fleetd.store.sqlite.connect import open_database
 from tests.support import shared_store
+from tests.support.empty_store import put_empty
 
 R = TypeVar("R")
 NOON = to_ms("2026-01-05T12:00:00.000Z")
@@ -318,21 +316,6 @@ def settings(root: Path, database: Path | None = None, **changes: Any) -> Loaded
     )
 
 
-@cache
-def _empty_database() -> bytes:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "squawk.db"
-        open_database(path, None).close()
-        return path.read_bytes()
-
-
-def _lay_out(database: Path) -> None:
-    """Begin where nothing is with an empty database: making one takes four times as long."""
-    if not shared_store.SERVER and not database.parent.exists():
-        make_directories(database.parent)
-        database.write_bytes(_empty_database())
-
-
 @asynccontextmanager
 async def opened(
     root: Path,
@@ -352,7 +335,10 @@ async def opened(
     project = root / "project"
     project.mkdir(exist_ok=True, parents=True)
     loaded = settings(root, database, **changes)
-    _lay_out(loaded.config.database)
+    database_file = loaded.config.database
+    if not shared_store.SERVER and not database_file.parent.exists():
+        make_directories(database_file.parent)
+        put_empty(database_file)
     async with open_engine(
         loaded,
         clock=clock,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import shared_store
+from tests.support.empty_store import put_empty
 from tests.support.processes import Daemon, environment
 
 
@@ -35,6 +37,8 @@ def entered(patch: pytest.MonkeyPatch) -> Iterator[Path]:
 @contextmanager
 def daemon_in(home: Path, warm: bool = False) -> Iterator[Daemon]:
     """Run a daemon in a home that was entered; it must end with status 0."""
+    if warm and not shared_store.SERVER:
+        put_empty(home / "data" / "squawk.db")
     running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=warm)
     running.start()
     try:

@@ -1,9 +1,10 @@
 """Daemons that begin where their imports are done; those take most of the time of a start.
 
 A server has this module and forks them. Each is a process of its own that reads its settings,
-opens its store and ends by signals. ``tests/integration`` starts the program itself.
+opens its store and ends by signals. ``tests/integration/daemon`` starts the program itself.
 """
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -13,12 +14,16 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import msgspec
+import platformdirs.unix  # noqa: F401 - imported by each daemon when it asks for its directories
 
 from fleetd import __main__, daemon
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 daemon.prepare_decoders(msgspec.Struct)
+# A daemon looks through all that it has once, at its start: not through what was there before it.
+gc.collect()
+gc.freeze()
 
 
 class WarmDaemon:
