@@ -56,7 +56,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def start(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop; return its exit status."""
-    _prepare_process()
+    prepare_process()
     status = 0
     try:
         status = trio.run(_run, loaded, Notifier())
@@ -95,7 +95,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _prepare_process() -> None:
+def prepare_process() -> None:
     """Let threads take turns, and make room for the descriptors that connections take."""
     prepare_decoders(msgspec.Struct)
     sys.setswitchinterval(_SWITCH_SECONDS)

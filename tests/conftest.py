@@ -35,7 +35,7 @@ UNMEASURED = {
     "test_redaction_of_real_text.py",
 }
 # A process is measured from its first import on, which takes longer than most of what is asked of
-# it. These start what nothing else runs.
+# it. Some code runs only in processes that these start.
 MEASURED_CHILDREN = {
     *("daemon", "mcp", "test_attention.py", "test_backup_restore.py", "test_completions.py"),
     *("test_demo.py", "test_guard.py", "test_hook_client.py"),
@@ -59,10 +59,14 @@ if shared_store.SERVER:
         shared_store.release()
 
 
+def _below_here(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    return request.path.relative_to(Path(__file__).parent).parts
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run some tests, and start most processes, without the measuring of coverage."""
-    parts = request.path.relative_to(Path(__file__).parent).parts
+    parts = _below_here(request)
     measuring = coverage.Coverage.current() if UNMEASURED.intersection(parts) else None
     with pytest.MonkeyPatch.context() as patch:
         if not MEASURED_CHILDREN.intersection(parts):
@@ -97,7 +101,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def daemon(home: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """Run a daemon; it must end with status 0."""
-    with daemon_in(home, warm=not COLD.intersection(request.path.parts)) as running:
+    with daemon_in(home, warm=not COLD.intersection(_below_here(request))) as running:
         yield running
 
 

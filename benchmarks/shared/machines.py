@@ -5,6 +5,7 @@ benchmarks.shared.machines`` runs some of them, and lets agents tell hooks at an
 """
 
 import argparse
+import gc
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ import msgspec
 import trio
 
 from fleetd.config import Config, Loaded, PathSettings
+from fleetd.daemon import prepare_process
 from fleetd.domain.core.context import Caller
 from fleetd.engine.engine import Engine
 from fleetd.engine.jobs.timers import run_timers
@@ -30,12 +32,10 @@ from ..fleet import ROOT
 from .asking import edit
 
 PROCESSES = 4
-# So many agents work on a machine, as docs/performance.md reckons.
-AGENTS = 20
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a load of hooks got: how many were told, how many failed, and each time in ms.
+    """What a load of hooks got: how many were told, how many failed, and the times of others in ms.
 
     A time counts from the moment when the hook was due, so that one that had to wait because
     others were slow is slow as well.
@@ -107,7 +107,8 @@ def machines(place: Path, url: str, number: int, processes: int = PROCESSES) -> 
             process.stdin = None
         for process in running:
             try:
-                process.wait(60)
+                if process.wait(60):
+                    raise RuntimeError("machines ended; look at what they printed above")
             finally:
                 process.kill()
                 process.communicate()
@@ -121,6 +122,8 @@ async def _run(url: str, place: Path, number: int) -> None:
         for nth in range(number):
             opened = await nursery.start(_machine, _settings(url, place / str(nth)), stop)
             engines.append(opened)
+        gc.collect()
+        gc.freeze()
         print("ready", flush=True)
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
             per_s, seconds, agents = line.split()
@@ -132,8 +135,7 @@ async def _run(url: str, place: Path, number: int) -> None:
 async def _machine(
     loaded: Loaded, stop: trio.Event, *, task_status: trio.TaskStatus[Engine]
 ) -> None:
-    machine = secrets.token_hex(16)
-    async with open_engine(loaded, machine=machine) as engine, trio.open_nursery() as timers:
+    async with open_engine(loaded) as engine, trio.open_nursery() as timers:
         timers.start_soon(run_timers, engine)
         task_status.started(engine)
         await stop.wait()
@@ -148,7 +150,8 @@ def _settings(url: str, place: Path) -> Loaded:
         checkpoints=str(place / "checkpoints"),
         socket=str(place / "socket"),
     )
-    config = msgspec.structs.replace(Config(), paths=paths, store=url)
+    name = f"{place.parent.name}-{place.name}"
+    config = msgspec.structs.replace(Config(), paths=paths, store=url, machine_name=name)
     return Loaded(config, {}, place / "config.toml", place / "spool")
 
 
@@ -171,6 +174,7 @@ async def _load(
         except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and shown
             failed += 1
             print(f"a hook failed: {error!r}", file=sys.stderr)
+            return
         times.append((time.perf_counter() - due) * 1_000)
 
     caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
@@ -192,6 +196,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("number", type=int)
     options = parser.parse_args()
+    prepare_process()
     trio.run(_run, options.url, options.place, options.number)
 
 

@@ -2,7 +2,7 @@
 
 Three questions. What do machines that do nothing cost those that work? What does a disk cost that
 syncs slowly? And how do a server and its tables look after minutes with the load of many machines?
-All of it shares the processors of this computer. It takes about ten minutes.
+All of it shares the processors of this computer. It takes about a quarter of an hour.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,24 +22,30 @@ from ..marks import put
 from ..measure import Samples
 from .crowd import HOOK, Crowd, crowd, wal_bytes
 from .daemons import sharing
-from .machines import AGENTS, PROCESSES, Machines, machines
+from .machines import PROCESSES, Machines, machines
 from .page import table
 from .spread import cpu_ms, cpu_of_server, select_ms
 
 NAME = "scale"
 Ask = Callable[[], Crowd]
 DAEMONS, CLIENTS, SECONDS, WARM_S = 8, 64, 4.0, 12.0
-IDLE, TURNS = 200, 3
+IDLE, TURNS = 200, 2
+# A machine looks for others that are lost once it has been there for longer than that.
+SETTLING_S = 65.0
 # A commit waits so long before it syncs, in µs: what a disk does that syncs slowly.
-SYNCS_US = (200, 2_000)
-MACHINES, PER_S, MINUTES, BEGINNING_S = 500, 40.0, 5.0, 60.0
-CONNECTIONS = {"max_connections": "2500"}
+SYNCS_US = (0, 200, 2_000)
+# An agent each: they call tools less often than agents do, or this computer could not follow.
+MACHINES, PER_S, MINUTES = 500, 40.0, 5.0
+# Of the settings that tests use, what matters here is as PostgreSQL comes.
+SETTINGS = {"max_connections": "2500", "autovacuum_naptime": "1min"}
 _TABLES = """
-    SELECT s.relname AS name, n_live_tup AS rows, n_dead_tup AS dead, n_tup_upd AS updates,
-        n_tup_hot_upd AS hot, pg_total_relation_size(s.relid) AS bytes,
-        pg_indexes_size(s.relid) AS index_bytes, autovacuum_count AS vacuums
-    FROM pg_stat_user_tables s ORDER BY n_tup_upd DESC LIMIT 8
+    SELECT relname AS name, n_live_tup AS rows, n_dead_tup AS dead, n_tup_upd AS updates,
+        n_tup_hot_upd AS hot, pg_total_relation_size(relid) AS bytes,
+        pg_indexes_size(relid) AS index_bytes, autovacuum_count AS vacuums
+    FROM pg_stat_user_tables
 """
+SHOWN = 10
+_TAKEN = "SELECT coalesce(sum(deliveries), 0)::bigint AS hooks FROM hook_counts"
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -123,7 +129,7 @@ def _measure(options: argparse.Namespace) -> Scale:
     with tempfile.TemporaryDirectory(prefix="fleetd-scale-", dir="/tmp") as name:
         place = Path(name)
         machine = this_machine(place)
-        with LocalPostgres(durable=True, settings=CONNECTIONS) as server:
+        with LocalPostgres(durable=True, settings=SETTINGS) as server:
             version = server.sql("SHOW server_version")[0]["server_version"].split()[0]
             select = select_ms(server)
             idle = _idle(place, server, quick=quick)
@@ -148,24 +154,26 @@ def _idle(place: Path, server: LocalPostgres, *, quick: bool) -> list[Beside]:
     none, beside = Beside("nobody", []), Beside(f"{number} idle machines", [])
     with _busy(place, server, quick=quick) as (ask, url):
         for _ in range(1 if quick else TURNS):
-            none.crowds.append(ask())
+            none.crowds.extend((ask(), ask()))
             with machines(place, url, number):
-                beside.crowds.append(ask())
+                time.sleep(1.0 if quick else SETTLING_S)
+                beside.crowds.extend((ask(), ask()))
     return [none, beside]
 
 
 def _syncs(place: Path, *, quick: bool) -> list[Beside]:
-    """Ask daemons of servers whose commits sync at two speeds, beside the disk's own."""
-    found = []
-    for delay_us in SYNCS_US:
-        settings = {"commit_delay": str(delay_us), "commit_siblings": "0"}
-        with (
-            LocalPostgres(durable=True, settings=settings) as server,
-            _busy(place, server, quick=quick) as (ask, _),
-        ):
-            turns = [ask() for _ in range(1 if quick else TURNS)]
-        found.append(Beside(f"{delay_us / 1_000:g} ms", turns))
-    return found
+    """Ask daemons in turns whose servers' commits sync as the disk does, and more slowly."""
+    found = {delay_us: Beside(f"{delay_us / 1_000:g} ms", []) for delay_us in SYNCS_US}
+    with ExitStack() as stack:
+        asks = {}
+        for delay_us in found:
+            settings = {"commit_delay": str(delay_us), "commit_siblings": "0"}
+            server = stack.enter_context(LocalPostgres(durable=True, settings=settings))
+            asks[delay_us], _ = stack.enter_context(_busy(place, server, quick=quick))
+        for _ in range(1 if quick else TURNS):
+            for delay_us, beside in found.items():
+                beside.crowds.append(asks[delay_us]())
+    return [*found.values()]
 
 
 @contextmanager
@@ -183,21 +191,23 @@ def _busy(place: Path, server: LocalPostgres, *, quick: bool) -> Iterator[tuple[
 
 def _load(place: Path, per_s: float, minutes: float, *, quick: bool) -> Load:
     number, seconds = (8, 5.0) if quick else (MACHINES, minutes * 60)
-    with LocalPostgres(durable=True, settings=CONNECTIONS) as server:
+    with LocalPostgres(durable=True, settings=SETTINGS) as server:
         database = server.new_database()
         with machines(place, server.url(database), number) as running:
-            # Every agent begins before what counts.
-            agents = number * AGENTS if quick else round(per_s * BEGINNING_S)
-            running.load(per_s, agents / per_s, agents)
-            server.sql("SELECT pg_stat_reset()", database=database)
-            before = _used(server, running)
-            told = running.load(per_s, seconds, agents)
-            after = _used(server, running)
-            tables = server.sql(_TABLES, database=database)
+            # Every agent begins before what counts, half as fast as it goes on.
+            running.load(per_s / 2, 2 * number / per_s, number)
+            before = _used(server, running) | _taken(server, database)
+            stood = _tables_of(server, database)
+            told = running.load(per_s, seconds, number)
+            after = _used(server, running) | _taken(server, database)
+            stand = _tables_of(server, database)
+    if (taken := after.pop("taken") - before.pop("taken")) != told.hooks - told.failed:
+        raise RuntimeError(f"{told.hooks} hooks were told, {taken:.0f} were recorded")
+    tables = [_since(each, stood.get(name)) for name, each in stand.items()]
     each = {name: (after[name] - before[name]) / told.hooks for name in after}
     return Load(
         machines=number,
-        agents=agents,
+        agents=number,
         processes=PROCESSES,
         per_s=per_s,
         seconds=seconds,
@@ -207,7 +217,7 @@ def _load(place: Path, per_s: float, minutes: float, *, quick: bool) -> Load:
         server_ms=each["server"],
         machines_ms=each["machines"],
         wal_bytes=each["wal"],
-        tables=msgspec.convert(tables, list[TableState]),
+        tables=sorted(tables, key=lambda table: -table.bytes)[:SHOWN],
     )
 
 
@@ -217,6 +227,27 @@ def _used(server: LocalPostgres, running: Machines) -> dict[str, float]:
         "machines": sum(cpu_ms(pid) for pid in running.pids),
         "wal": float(wal_bytes(server)),
     }
+
+
+def _taken(server: LocalPostgres, database: str) -> dict[str, float]:
+    return {"taken": float(server.sql(_TAKEN, database=database)[0]["hooks"])}
+
+
+def _tables_of(server: LocalPostgres, database: str) -> dict[str, TableState]:
+    rows = server.sql(_TABLES, database=database)
+    return {row["name"]: msgspec.convert(row, TableState) for row in rows}
+
+
+def _since(table: TableState, before: TableState | None) -> TableState:
+    """Return a table with what was done to it since then."""
+    if before is None:
+        return table
+    return msgspec.structs.replace(
+        table,
+        updates=table.updates - before.updates,
+        hot=table.hot - before.hot,
+        vacuums=table.vacuums - before.vacuums,
+    )
 
 
 def text(scale: Scale) -> str:
@@ -242,7 +273,7 @@ def text(scale: Scale) -> str:
             f"#### {DAEMONS} daemons with {CLIENTS} agents beside machines that do nothing",
             _besides(scale.idle, "beside"),
             f"#### {DAEMONS} daemons with {CLIENTS} agents, and a disk that syncs slowly",
-            _besides(scale.syncs, "each sync takes longer by"),
+            _besides(scale.syncs, "on top of the disk's own sync"),
             "#### Many machines for minutes",
             lasted,
             _tables(load.tables),

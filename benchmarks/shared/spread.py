@@ -15,7 +15,7 @@ import msgspec
 import psycopg
 
 from tests.support.network import Network
-from tests.support.postgres_server import LocalPostgres
+from tests.support.postgres_server import SUPERUSER, LocalPostgres
 from tests.support.process_family import family
 
 from ..fleet import Fleet
@@ -98,7 +98,7 @@ def cpu_of_server(server: LocalPostgres) -> float:
 
 def select_ms(server: LocalPostgres) -> float:
     """Return how many ms of a processor the server needs for the least that can be asked."""
-    with psycopg.connect(server.url(), autocommit=True) as connection:
+    with psycopg.connect(server.url(user=SUPERUSER), autocommit=True) as connection:
         backend = connection.info.backend_pid
         before = cpu_ms(backend)
         for _ in range(_SELECTS):

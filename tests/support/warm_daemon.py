@@ -21,7 +21,7 @@ from fleetd import __main__, daemon
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 daemon.prepare_decoders(msgspec.Struct)
-# A daemon looks through all that it has once, at its start: not through what was there before it.
+# A daemon collects garbage once, at its start. It does not look at what it has from here.
 gc.collect()
 gc.freeze()
 

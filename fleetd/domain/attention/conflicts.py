@@ -47,7 +47,8 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
     Returns whether there is any of whom it was not told yet.
     """
     edited = {each.path: each for file in files if (each := _edited_file(ctx, file))}
-    if not edited:
+    # One from a spool may be older than what is kept.
+    if not edited or at < ctx.at(-HOUR_MS):
         return False
     tx.many(
         "INSERT INTO edits (agent_id, path, place, file, at, period)"
@@ -77,7 +78,10 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
 
 
 def _period(at: str) -> str:
-    """Return the ten minutes that edits are found by: an index of ``at`` would move with each."""
+    """Return the ten minutes that a time is in.
+
+    They are indexed in place of ``at``, so that most edits of a file change no indexed column.
+    """
     return at[: len("2026-01-05T12:0")]
 
 
@@ -97,7 +101,7 @@ def _edited_file(ctx: Context, file: str) -> EditedFile | None:
 
 
 def _prune(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Drop what was changed more than an hour ago, by periods, and an agent's surplus."""
+    """Drop edits of more than an hour ago, ten minutes late at most, and an agent's surplus."""
     tx.run(
         "DELETE FROM edits WHERE period < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
         " edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept))",

@@ -160,13 +160,13 @@ def scene(tmp_path: Path) -> Scene:
     return made
 
 
-@pytest.mark.parametrize(("error", "first"), [(OSError, 1), (Killed, 2)])
+# A kill at each step, an error at every third: there fleetd itself cleans up.
+@pytest.mark.parametrize(("error", "apart"), [(OSError, 3), (Killed, 1)])
 def test_whatever_step_fails_one_state_is_there_whole(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], first: int
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], apart: int
 ) -> None:
     steps, states = RestoreSteps(monkeypatch, error), []
-    # Each fails at every other step, and none is left out by both.
-    for step in range(first, 200, 2):
+    for step in range(1, 200, apart):
         scene.reset()
         status = steps.run(step, scene.restore)
         if steps.left > 0:
@@ -179,7 +179,7 @@ def test_whatever_step_fails_one_state_is_there_whole(
         scene.restore()
         assert trio.run(scene.state) == "restored"
         assert scene.parts() == []
-    assert len(states) > 7
+    assert len(states) > 15 / apart
     if error is Killed:
         assert states == sorted(states), "once the new state is there it stays"
     assert set(states) == {"old", "restored"}

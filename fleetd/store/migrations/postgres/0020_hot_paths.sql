@@ -47,7 +47,8 @@ CREATE INDEX idx_missions_status ON missions (status, silent);
 -- A partial index counts too, for the rows that are not in it.
 DROP INDEX idx_sessions_vanished;
 CREATE INDEX idx_sessions_vanished ON sessions (vanished) WHERE vanished = 1;
--- An edit moves with each change of its file; the ten minutes that it falls into seldom do.
+-- The time of an edit changes with each change of its file, the ten minutes that it is in seldom do:
+-- these are indexed.
 ALTER TABLE edits ADD COLUMN period TEXT COLLATE "C" NOT NULL DEFAULT '';
 UPDATE edits SET period = left(at, 15);
 DROP INDEX idx_edits_at;

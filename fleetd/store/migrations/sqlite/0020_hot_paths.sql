@@ -6,12 +6,13 @@ CREATE INDEX idx_locks_directory ON locks (directory, literal)
     WHERE status = 'active' AND directory IS NOT NULL;
 -- When an agent was seen last moves with each event. Few agents live: idx_agents_here finds them.
 DROP INDEX idx_agents_unwatched;
--- An edit moves with each change of its file; the ten minutes that it falls into seldom do.
+-- The time of an edit changes with each change of its file, the ten minutes that it is in seldom do:
+-- these are indexed.
 ALTER TABLE edits ADD COLUMN period TEXT NOT NULL DEFAULT '';
 UPDATE edits SET period = substr(at, 1, 15);
 DROP INDEX idx_edits_at;
 CREATE INDEX idx_edits_period ON edits (period);
--- As in a shared store, where an index of what moves is written with each event.
+-- As in a shared store.
 DROP INDEX idx_sessions_vanished;
 CREATE INDEX idx_sessions_vanished ON sessions (vanished) WHERE vanished = 1;
 -- Most locks are given back as they were taken. Their rows tell from which event to which they were

@@ -459,7 +459,7 @@ CREATE TABLE edits (
     -- The path inside the repository, else the path: for a reader.
     file TEXT NOT NULL,
     at TEXT NOT NULL,
-    -- The ten minutes of "at", its first 15 characters: an index of it moves seldom.
+    -- The ten minutes that "at" is in, its first 15 characters: indexed, since they seldom change.
     period TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (agent_id, path)
 ) STRICT, WITHOUT ROWID;
