@@ -12,7 +12,9 @@ import pytest
 # Whatever the disk and the load are like, and with a count of what ran on the loop.
 EAGER = """
 import sys, fleetd.__main__
+from fleetd.store import worker_thread
 from fleetd.store.sqlite import group_commit
+worker_thread.SHORT_US = 60_000_000
 group_commit.CommitPace.is_fast = property(lambda _: True)
 group_commit.LOOP_S = 60
 run_here, done = group_commit.SqliteCommitter.run_here, 0
