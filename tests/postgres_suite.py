@@ -15,7 +15,7 @@ from tests.support.postgres_server import SUPERUSER, LocalPostgres
 _RULES = {
     "agents": "agent_loss mail_rules",
     "artifacts": "files_of_machines reconciling",
-    "attention": "needs running",
+    "attention": "needs",
     "checkpoints": "checkpoint_rules checkpoint_service checkpoint_storage contract edge_cases",
     "cluster": "membership projects_of_machines",
     "erasure": "erasure_batches",

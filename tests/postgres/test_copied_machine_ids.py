@@ -47,7 +47,7 @@ class Computers:
         if like is not None:
             for name in (ID_FILE, NONCES):
                 shutil.copy(data(like) / name, home / "data" / name)
-        daemon = Daemon(home / "run" / "d.sock", home / "log", env=env)
+        daemon = Daemon(home / "run" / "d.sock", home / "log", env=env, warm=True)
         if apart:
             daemon.command = (*OTHER_NAMESPACE, "--mount-proc", *daemon.command)
         self._homes.append(home)

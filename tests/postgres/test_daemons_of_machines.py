@@ -23,7 +23,7 @@ def daemons(postgres: LocalPostgres, database: str) -> Iterator[list[Daemon]]:
     homes = [Path(tempfile.mkdtemp(prefix="fleet-")) for _ in range(2)]
     store = {"FLEET_DATABASE_URL": postgres.url(database)}
     running = [
-        Daemon(home / "run" / "d.sock", home / "log", env=environment(home) | store)
+        Daemon(home / "run" / "d.sock", home / "log", env=environment(home) | store, warm=True)
         for home in homes
     ]
     try:

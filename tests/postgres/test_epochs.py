@@ -25,7 +25,7 @@ def made() -> Iterator[Callable[[str], Daemon]]:
     def make(url: str) -> Daemon:
         homes.append(home := Path(tempfile.mkdtemp(prefix="fleet-")))
         env = environment(home) | {"FLEET_DATABASE_URL": url}
-        daemons.append(Daemon(home / "run" / "d.sock", home / "log", env=env))
+        daemons.append(Daemon(home / "run" / "d.sock", home / "log", env=env, warm=True))
         daemons[-1].start()
         return daemons[-1]
 

@@ -38,7 +38,7 @@ def test_what_files_hold_comes_back_and_a_new_epoch_says_so(
 ) -> None:
     name = own_postgres.new_database()
     monkeypatch.setenv("FLEET_DATABASE_URL", of_both(own_postgres, standby, name))
-    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=True)
     daemon.start()
     try:
         before = until_back(daemon)

@@ -43,7 +43,7 @@ def _alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def running(home: Path) -> Iterator[Daemon]:
     """Return a daemon that the test starts."""
-    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=True)
     yield daemon
     daemon.clean_up()
 

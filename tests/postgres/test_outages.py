@@ -56,7 +56,7 @@ def url(home: Path, server: LocalPostgres, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.fixture
 def sharing(home: Path, url: str) -> Iterator[Daemon]:
     """Return a daemon that is not started yet; it must end with status 0."""
-    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=True)
     try:
         yield running
         if running.process is not None:

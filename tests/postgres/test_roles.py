@@ -65,7 +65,7 @@ def test_without_tables_a_daemon_says_who_may_make_them(
     ruled: LocalPostgres, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_DATABASE_URL", daemons(ruled))
-    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=True)
     assert daemon.spawn().wait(20) == 78
     said = daemon.log.read_text()
     assert "has schema version 0" in said

@@ -152,7 +152,7 @@ def test_a_daemon_shows_its_password_nowhere(
         )
         url = "service=fleet"
     monkeypatch.setenv("FLEET_DATABASE_URL", url)
-    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
+    daemon = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=True)
     daemon.start()
     try:
         said = [

@@ -178,8 +178,11 @@ async def _act(draw: random.Random, fleet: Fleet, mission: Mission, number: int)
     return str(request)
 
 
-async def test_a_moment_is_what_the_lists_said_after_each_of_many_requests(fleet: Fleet) -> None:
-    draw = random.Random(1)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_moment_is_what_the_lists_said_after_each_of_many_requests(
+    fleet: Fleet, seed: int
+) -> None:
+    draw = random.Random(seed)
     mission = await fleet.mission(3)
     await fleet.agents(mission, *AGENTS)
     saved: list[Saved] = []
