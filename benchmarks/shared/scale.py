@@ -109,6 +109,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shared.scale", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few of each, to try the script")
     parser.add_argument("--per-s", type=float, default=PER_S, metavar="N", help="hooks a second")
+    parser.add_argument(
+        "--machines", type=int, default=MACHINES, metavar="N", help="that tell these hooks"
+    )
     parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of the load")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was measured")
     parser.add_argument(
@@ -134,7 +137,7 @@ def _measure(options: argparse.Namespace) -> Scale:
             select = select_ms(server)
             idle = _idle(place, server, quick=quick)
         syncs = _syncs(place, quick=quick)
-        load = _load(place, options.per_s, options.minutes, quick=quick)
+        load = _load(place, options.machines, options.per_s, options.minutes, quick=quick)
     return Scale(
         machine=machine,
         server=f"PostgreSQL {version}",
@@ -189,8 +192,8 @@ def _busy(place: Path, server: LocalPostgres, *, quick: bool) -> Iterator[tuple[
         yield ask, fleets[0].env["FLEET_DATABASE_URL"]
 
 
-def _load(place: Path, per_s: float, minutes: float, *, quick: bool) -> Load:
-    number, seconds = (8, 5.0) if quick else (MACHINES, minutes * 60)
+def _load(place: Path, number: int, per_s: float, minutes: float, *, quick: bool) -> Load:
+    number, seconds = (8, 5.0) if quick else (number, minutes * 60)
     with LocalPostgres(durable=True, settings=SETTINGS) as server:
         database = server.new_database()
         with machines(place, server.url(database), number) as running:
