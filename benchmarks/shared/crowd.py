@@ -66,7 +66,7 @@ def crowd(
     """
     warm_s = WARM * seconds if warm_s is None else warm_s
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
-    each = _shares(clients, len(fleets))
+    each = shares(clients, len(fleets))
     before, wal = [_batches(fleet) for fleet in fleets], wal_bytes(server)
     hooks = hooks_taken(fleets[0])
     processes = [
@@ -103,8 +103,9 @@ def _params(what: str, fleet: Fleet) -> dict[str, Any]:
     return mission if what == READING else mission | {"type": "file_read", "data": DATA}
 
 
-def _shares(clients: int, daemons: int) -> list[int]:
-    return [clients // daemons + (n < clients % daemons) for n in range(daemons)]
+def shares(number: int, among: int) -> list[int]:
+    """Split a number of things as evenly as it goes."""
+    return [number // among + (n < number % among) for n in range(among)]
 
 
 def _batches(fleet: Fleet) -> int:

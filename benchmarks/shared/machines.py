@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,7 @@ from fleetd.protocol.requests.hook import HookDeliver
 
 from ..fleet import ROOT
 from .asking import edit
+from .crowd import shares
 
 PROCESSES = 4
 
@@ -62,10 +63,10 @@ class Machines:
 
         They are the same agents each time, spread over all machines.
         """
-        share = len(self._processes)
-        for process in self._processes:
+        number = len(self._processes)
+        for process, own in zip(self._processes, shares(agents, number), strict=True):
             assert process.stdin is not None
-            print(per_s / share, seconds, agents // share, file=process.stdin, flush=True)
+            print(per_s / number, seconds, own, file=process.stdin, flush=True)
         told = []
         for process in self._processes:
             assert process.stdout is not None
@@ -81,37 +82,43 @@ class Machines:
 def machines(place: Path, url: str, number: int, processes: int = PROCESSES) -> Iterator[Machines]:
     """Run so many machines on a store, and stop them at the end."""
     running: list[subprocess.Popen[str]] = []
-    try:
-        for nth in range(processes):
-            own = number // processes + (nth < number % processes)
+    with ExitStack() as stack:
+        for own in shares(number, processes):
             directory = place / f"machines-{secrets.token_hex(4)}"
             command = [sys.executable, "-m", "benchmarks.shared.machines", url, str(directory)]
-            running.append(
-                subprocess.Popen(
-                    [*command, str(own)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    cwd=ROOT,
-                )
+            process = subprocess.Popen(
+                [*command, str(own)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
             )
+            stack.callback(_end, process)
+            running.append(process)
+        # Each ends with its input: first all are told so, then each is waited for.
+        stack.callback(_close_inputs, running)
         for process in running:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
                 raise RuntimeError("the machines did not start; look at what they printed above")
         yield Machines(running)
+
+
+def _close_inputs(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Wait for a process that was told to end; raises RuntimeError if it did not end well."""
+    try:
+        if process.wait(60):
+            raise RuntimeError("machines ended; look at what they printed above")
     finally:
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.stdin = None
-        for process in running:
-            try:
-                if process.wait(60):
-                    raise RuntimeError("machines ended; look at what they printed above")
-            finally:
-                process.kill()
-                process.communicate()
+        process.kill()
+        process.communicate()
 
 
 async def _run(url: str, place: Path, number: int) -> None:

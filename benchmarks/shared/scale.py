@@ -199,13 +199,13 @@ def _load(place: Path, number: int, per_s: float, minutes: float, *, quick: bool
         with machines(place, server.url(database), number) as running:
             # Every agent begins before what counts, half as fast as it goes on.
             running.load(per_s / 2, 2 * number / per_s, number)
-            before = _used(server, running) | _taken(server, database)
+            before, hooks = _used(server, running), _taken(server, database)
             stood = _tables_of(server, database)
             told = running.load(per_s, seconds, number)
-            after = _used(server, running) | _taken(server, database)
+            after, taken = _used(server, running), _taken(server, database) - hooks
             stand = _tables_of(server, database)
-    if (taken := after.pop("taken") - before.pop("taken")) != told.hooks - told.failed:
-        raise RuntimeError(f"{told.hooks} hooks were told, {taken:.0f} were recorded")
+    if taken != told.hooks - told.failed:
+        raise RuntimeError(f"{told.hooks} hooks were told, {taken} were recorded")
     tables = [_since(each, stood.get(name)) for name, each in stand.items()]
     each = {name: (after[name] - before[name]) / told.hooks for name in after}
     return Load(
@@ -232,8 +232,8 @@ def _used(server: LocalPostgres, running: Machines) -> dict[str, float]:
     }
 
 
-def _taken(server: LocalPostgres, database: str) -> dict[str, float]:
-    return {"taken": float(server.sql(_TAKEN, database=database)[0]["hooks"])}
+def _taken(server: LocalPostgres, database: str) -> int:
+    return int(server.sql(_TAKEN, database=database)[0]["hooks"])
 
 
 def _tables_of(server: LocalPostgres, database: str) -> dict[str, TableState]:

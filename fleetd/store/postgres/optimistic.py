@@ -2,8 +2,8 @@
 
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
 When the rows of a job have changed since it read them, the jobs before it are sent again at once.
-In the next round the jobs behind it read anew, and so does the job itself, as the last one. A job
-that fails for several rounds, or that cannot be foreseen, waits for its turn.
+The jobs behind it read again in the next round, and the job itself goes last. A job that fails for
+several rounds, or that cannot be foreseen, waits for its turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
