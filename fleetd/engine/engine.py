@@ -207,7 +207,7 @@ class Engine:
         )
         self.disk_reserve = DiskReserve(loaded.config.database, self.store.reserve)
         self.process_watcher = ProcessWatcher()
-        self.session_queue = SessionQueue()
+        self.session_queue = SessionQueue(shared=bool(loaded.config.store))
         self.sightings = SightingCounts()
         self.transcripts = NotedTranscripts(str(opencode_database()))
         self.spool = Spool(loaded.spool)

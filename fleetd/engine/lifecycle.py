@@ -73,11 +73,13 @@ async def open_engine(
                 raise
     engine.disk_reserve.close_to_others()
     engine.store.start()
-    # Nothing waits on the event loop for the disk when the store is on a server.
-    database = None if loaded.config.store else loaded.config.database
+    # With a database here the event loop waits for its file system anyway. With one on a server it
+    # must not wait for another computer, as a home on NFS would make it.
+    shared = loaded.config.store != ""
+    own_files = loaded.config.checkpoints if shared else loaded.config.database
     try:
         try:
-            with engine.files.near(database):
+            with engine.files.near(own_files, disk_only=shared):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_watch_disk, engine)
                     nursery.start_soon(engine.outbox.run)

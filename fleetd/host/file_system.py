@@ -4,8 +4,8 @@ A call into a mount whose server is gone returns when the server does, and canno
 thread is left to it, and counted for the mount: a few at one mount, and nobody else is sent there
 until one comes back. Paths on other mounts are looked at all the while.
 
-Paths on the file system that holds the database are looked up on the event loop, which waits for
-that one anyway: a thread takes ten times as long as the lookup.
+Paths on the file system that holds fleetd's own files are looked up on the event loop, which waits
+for that one anyway: a thread takes ten times as long as the lookup.
 """
 
 import contextlib
@@ -145,14 +145,18 @@ SECONDS = 0.5
 HOOK_SECONDS = 0.3
 # Who has not answered by then is asked by a few at a time only.
 SLOW_S = 0.005
-# So long nobody looks on the event loop after a lookup there was slow.
-PAUSE_S = 60.0
+# After a slow lookup on the event loop all go to threads, for so many times as long as it took. So
+# slow ones hold the loop up for a twentieth of the time at most, and one that only waited for a
+# processor, as on a busy machine, does not matter much.
+PAUSE, LONGEST_PAUSE_S = 20, 60.0
 FEW_PATHS = 8
 MOST_AT_ONCE = 4
 MOST_PER_MOUNT = 4
 MOST_THREADS = 64
 _LOCKS = (LockAcquire, LockCheck, LockList)
 _MOUNTS = Path("/proc/self/mountinfo")
+# The kernel's devices of file systems that are on no disk of this computer.
+_NO_DISK = "0:"
 _Seen = dict[str, "PathFacts | PathUnanswered"]
 _seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
 
@@ -181,7 +185,7 @@ class _MountClosed(Exception):
 
 
 class _Elsewhere(Exception):
-    """The path is on another file system than the database."""
+    """The path is on another file system than fleetd's own files."""
 
 
 class _Mounts(NamedTuple):
@@ -212,13 +216,15 @@ class _Lookup:
 
 
 class _NearLookups:
-    """Lookups on the event loop: of paths on the file system that holds the database.
+    """Lookups on the event loop: of paths on the file system that holds fleetd's own files.
 
-    There are none for a while after one that was slow.
+    There are none for a while after one that was slow. With ``disk_only`` there are none on what
+    may wait for another computer, such as NFS.
     """
 
-    def __init__(self, database: str, mount_info: IO[bytes]) -> None:
-        self._database = database
+    def __init__(self, own: str, mount_info: IO[bytes], *, disk_only: bool) -> None:
+        self._own = own
+        self._disk_only = disk_only
         # The kernel reports a changed table of mounts to everybody who holds it open.
         self._changes = select.poll()
         self._changes.register(mount_info, select.POLLPRI)
@@ -227,7 +233,9 @@ class _NearLookups:
 
     def _read(self) -> None:
         self._mounts = _Mounts(_mounts())
-        self._device: str | None = self._mounts.devices.get(self._mounts.of(self._database))
+        device = self._mounts.devices.get(self._mounts.of(self._own))
+        is_disk = device is not None and not device.startswith(_NO_DISK)
+        self._device = device if is_disk or not self._disk_only else None
 
     def run(self, work: Callable[[PathWalk], T]) -> T:
         """Do a piece of work now; raises _Elsewhere for one that is to be done on a thread."""
@@ -239,8 +247,9 @@ class _NearLookups:
         try:
             return work(PathWalk(self._admit))
         finally:
-            if time.monotonic() - begun > SLOW_S:
-                self._not_before = begun + PAUSE_S
+            ended = time.monotonic()
+            if (took := ended - begun) > SLOW_S:
+                self._not_before = ended + min(PAUSE * took, LONGEST_PAUSE_S)
 
     def _admit(self, path: str) -> None:
         mounts = self._mounts
@@ -262,17 +271,18 @@ class FileSystem:
         self._returned = trio.Event()
 
     @contextlib.contextmanager
-    def near(self, database: Path | None) -> Iterator[None]:
-        """Until the block ends, look up on the event loop what is on the database's file system.
+    def near(self, own: Path, *, disk_only: bool = False) -> Iterator[None]:
+        """Until the block ends, look up on the event loop what is on the file system of ``own``.
 
-        Everything is looked up on threads without a database of this machine's own, and where the
-        kernel does not tell of mounts.
+        With ``disk_only``, only if that is a disk of this computer. Everything is looked up on
+        threads where the kernel does not tell of mounts.
         """
         with contextlib.ExitStack() as open_files:
-            if database is not None and not self._inline:
+            if not self._inline:
                 with contextlib.suppress(OSError):
                     mount_info = open_files.enter_context(_MOUNTS.open("rb"))
-                    self._near = _NearLookups(os.path.realpath(database), mount_info)
+                    place = os.path.realpath(own)
+                    self._near = _NearLookups(place, mount_info, disk_only=disk_only)
             try:
                 yield
             finally:

@@ -15,6 +15,8 @@ REMEMBERED = 1_000
 # queue together, and whoever asks for something else would wait for all of them.
 BATCH_US = 3_000
 AT_LEAST, AT_MOST = 2, 16
+# On a server those together share the fleet's turn, a round trip and a sync, which take longer.
+SHARED_AT_LEAST = 8
 # How much a hook counts for what one takes. The writer shares the interpreter: a hook that took
 # longer may only have waited for it.
 _FASTER, _SLOWER = 1 / 4, 1 / 64
@@ -24,18 +26,19 @@ class RecordingLimit:
     """Lets hooks in while those that are recorded at once take the writer ``BATCH_US`` together.
 
     Those that wait come in one after the other, in their order. How long one takes is what those
-    before it took, so the first few are let in two at a time.
+    before it took, so the first few are let in ``at_least`` at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_least: int) -> None:
+        self._at_least = at_least
         self._waiting = trio.lowlevel.ParkingLot()
         self._inside = 0
-        self._hook_us = BATCH_US / AT_LEAST
+        self._hook_us = BATCH_US / at_least
 
     @property
     def most(self) -> int:
         """Return how many are recorded at once now."""
-        return max(AT_LEAST, min(AT_MOST, int(BATCH_US / self._hook_us)))
+        return max(self._at_least, min(AT_MOST, int(BATCH_US / self._hook_us)))
 
     def took(self, hook_us: float) -> None:
         """Note how long the writer was busy with a hook, in microseconds; on any thread."""
@@ -103,10 +106,10 @@ class SharedLookups:
 class SessionQueue:
     """Serves those who come in the same name one after the other, and times them all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool) -> None:
         self.spool = trio.StrictFIFOLock()
         """Held by whoever takes in what waits in the spool."""
-        self.recording = RecordingLimit()
+        self.recording = RecordingLimit(SHARED_AT_LEAST if shared else AT_LEAST)
         """Held while a hook is recorded, and never while it waits for files or for Git.
 
         What is slow for one session must not keep the hooks of all others waiting.

@@ -13,11 +13,10 @@ from typing import Any
 import psycopg
 
 from ...domain.core.assigned import Assigned, Unforeseen, placeholders
+from ...domain.core.text import NUL
 from ...domain.core.tx import Row
 from .connection import PART, ServerConnection, literal_writer
 
-# Longer texts hardly come a second time.
-_LONG = 200
 # Of more the server would keep plans that hardly anybody uses.
 _MOST = 1_000
 # What is refused for what it is, and not for a lock that somebody has, say.
@@ -51,13 +50,15 @@ def literal(value: Any, number: Number = no_number) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str) and len(value) > _LONG:
-        return bytes(_written(value)).decode()
-    return _remembered(value)
-
-
-@lru_cache(maxsize=4_000, typed=True)
-def _remembered(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    # Most values are plain texts and numbers: a flush has some hundred of them.
+    if type(value) is str and "\\" not in value and NUL not in value:
+        if not value.isascii():
+            value.encode()
+        return "'" + value.replace("'", "''") + "'"
+    if type(value) is int and value >= 0:
+        return str(value)
     return bytes(_written(value)).decode()
 
 
@@ -83,30 +84,43 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(names)
 
 
+Argument = str | Callable[[Number], str]
+"""The SQL of a value, or what gives it once the numbers in it are known."""
+
+
 class Call:
     """A statement by its name, with what it is to be given."""
 
-    __slots__ = ("_name", "_values")
+    __slots__ = ("_arguments", "_name")
 
     def __init__(self, name: str, values: tuple[Any, ...], expected: str | None) -> None:
         self._name = name
-        self._values = [_argument(each) for each in values]
+        self._arguments = [_argument(each) for each in values]
         if expected is not None:
             told = _argument(expected)
-            self._values.append(lambda number: f"({told(number)})::jsonb")
+            # A plain literal takes the type that is wanted.
+            self._arguments.append(
+                told if isinstance(told, str) else lambda number: f"({told(number)})::jsonb"
+            )
 
     def text(self, number: Number = no_number) -> str:
         """Return the SQL that runs it."""
-        values = ", ".join(each(number) for each in self._values)
-        return f"EXECUTE {self._name} ({values})" if values else f"EXECUTE {self._name}"
+        if not self._arguments:
+            return f"EXECUTE {self._name}"
+        values = [each if isinstance(each, str) else each(number) for each in self._arguments]
+        return f"EXECUTE {self._name} ({', '.join(values)})"
 
 
-def _argument(value: Any) -> Callable[[Number], str]:
-    """Return what gives the SQL of a value; raises Unforeseen for one that has none."""
+def _argument(value: Any) -> Argument:
+    """Return the SQL of a value; raises Unforeseen for one that has none."""
     text = literal(value, lambda _: "0")
     if isinstance(value, Assigned) or (isinstance(value, str) and placeholders(value)):
         return partial(literal, value)
-    return lambda _: text
+    return text
+
+
+_Key = tuple[str, str, tuple[str, ...]]
+"""A statement, the form that it has here, and the types of its parameters."""
 
 
 class PreparedStatements:
@@ -114,9 +128,9 @@ class PreparedStatements:
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
-        self._names: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
-        self._new: dict[tuple[str, tuple[str, ...]], str] = {}
-        self._bad: set[tuple[str, tuple[str, ...]]] = set()
+        self._names: OrderedDict[_Key, str] = OrderedDict()
+        self._new: dict[_Key, str] = {}
+        self._bad: set[_Key] = set()
         self._given = 0
 
     def call(self, sql: str, params: Row, form: str = "SQL", expected: str | None = None) -> Call:
@@ -125,21 +139,16 @@ class PreparedStatements:
         In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
         Raises Unforeseen for a statement that the server does not take by name.
         """
-        text, names = numbered(sql)
-        types = tuple(_type_of(params[name]) for name in names)
-        values = tuple(params[name] for name in names)
-        if expected is not None:
-            form, types = form.replace("EXPECTED", f"${len(names) + 1}"), (*types, "jsonb")
-        text = form.replace("SQL", text)
-        key = (text, types)
-        if key in self._bad:
+        values = tuple([params[name] for name in numbered(sql)[1]])
+        key = (sql, form, tuple([_type_of(each) for each in values]))
+        name = self._names.get(key)
+        if name is not None:
+            self._names.move_to_end(key)
+        elif key in self._bad:
             raise Unforeseen("the server does not take this statement by name")
-        name = self._names.get(key) or self._new.get(key)
-        if name is None:
+        elif (name := self._new.get(key)) is None:
             self._given += 1
             self._new[key] = name = f"fleet_{self._given}"
-        elif key in self._names:
-            self._names.move_to_end(key)
         return Call(name, values, expected)
 
     def prepare(self) -> None:
@@ -150,7 +159,7 @@ class PreparedStatements:
         while len(self._names) + len(self._new) > _MOST and self._names:
             texts.append(f"DEALLOCATE {self._names.popitem(last=False)[1]}")
         new, self._new = self._new, {}
-        texts += [_prepare(name, *key) for key, name in new.items()]
+        texts += [_prepare(name, key) for key, name in new.items()]
         try:
             self._connection.simple_query("; ".join(texts).encode())
         except psycopg.Error as error:
@@ -161,13 +170,13 @@ class PreparedStatements:
             raise Unforeseen("the server does not take a statement by name") from error
         self._names |= new
 
-    def _find_bad(self, new: Mapping[tuple[str, tuple[str, ...]], str]) -> None:
+    def _find_bad(self, new: Mapping[_Key, str]) -> None:
         """Prepare one after the other what could not be prepared together."""
         for key in new:
             self._given += 1
             name = f"fleet_{self._given}"
             try:
-                self._connection.simple_query(_prepare(name, *key).encode())
+                self._connection.simple_query(_prepare(name, key).encode())
             except psycopg.Error as error:
                 if self._connection.closed or error.sqlstate is None:
                     raise
@@ -177,6 +186,9 @@ class PreparedStatements:
                 self._names[key] = name
 
 
-def _prepare(name: str, text: str, types: tuple[str, ...]) -> str:
+def _prepare(name: str, key: _Key) -> str:
+    sql, form, types = key
+    if "EXPECTED" in form:
+        form, types = form.replace("EXPECTED", f"${len(types) + 1}"), (*types, "jsonb")
     declared = f" ({', '.join(types)})" if types else ""
-    return f"PREPARE {name}{declared} AS {text}"
+    return f"PREPARE {name}{declared} AS {form.replace('SQL', numbered(sql)[0])}"

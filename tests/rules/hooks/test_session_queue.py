@@ -16,6 +16,7 @@ from fleetd.engine.hooks.session_queue import (
     AT_MOST,
     BATCH_US,
     REMEMBERED,
+    SHARED_AT_LEAST,
     RecordingLimit,
     SessionQueue,
     SharedLookups,
@@ -107,27 +108,28 @@ async def test_a_session_waits_for_its_own_turn_only(fleet: Fleet) -> None:
     assert served.index("other") <= 1
 
 
-def test_as_many_are_recorded_at_once_as_take_so_long_together() -> None:
-    limit = RecordingLimit()
-    assert limit.most == AT_LEAST  # nobody knows yet how long one takes
+@pytest.mark.parametrize("at_least", [AT_LEAST, SHARED_AT_LEAST])
+def test_as_many_are_recorded_at_once_as_take_so_long_together(at_least: int) -> None:
+    limit = RecordingLimit(at_least)
+    assert limit.most == at_least  # nobody knows yet how long one takes
     for _ in range(100):
         limit.took(BATCH_US / 10)
     assert 9 <= limit.most <= 10
     limit.took(50 * BATCH_US)  # one that waited for the interpreter
-    assert limit.most >= AT_LEAST
+    assert limit.most >= at_least
     for _ in range(20):
         limit.took(BATCH_US / 10)
     assert limit.most >= 9
     for _ in range(1_000):
         limit.took(BATCH_US)  # a slow disk, or a server far away
-    assert limit.most == AT_LEAST
+    assert limit.most == at_least
     for _ in range(1_000):
         limit.took(0)
     assert limit.most == AT_MOST
 
 
 async def test_those_that_wait_are_let_in_in_their_order_whoever_leaves() -> None:
-    limit, inside, go_on = RecordingLimit(), list[int](), trio.Event()
+    limit, inside, go_on = RecordingLimit(2), list[int](), trio.Event()
 
     async def hook(number: int, scope: trio.CancelScope) -> None:
         with scope:
@@ -205,7 +207,7 @@ async def test_who_waits_for_a_lookup_that_comes_to_nothing_makes_another(cancel
 
 
 def test_reception_logs_a_new_complaint_after_1000_different_ones() -> None:
-    reception = SessionQueue()
+    reception = SessionQueue(shared=False)
     for number in range(REMEMBERED):
         assert reception.first_time(f"complaint {number}")
     assert not reception.first_time("complaint 0")

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fleetd.host import file_system
-from fleetd.host.file_system import SLOW_S, FileSystem, PathUnanswered
+from fleetd.host.file_system import FileSystem, PathUnanswered
 from tests.support.hung_mount import hung_mount
 from tests.support.small_disk import CannotMount
 
@@ -65,13 +65,20 @@ async def test_a_long_piece_of_work_goes_to_a_thread(here: str, threads: list[bo
     assert set(threads) == {False}
 
 
-async def test_without_a_database_of_this_machine_s_own_all_goes_to_threads(
-    here: str, threads: list[bool]
+@pytest.mark.parametrize(("device", "on_the_loop"), [("8:1", True), ("0:42", False)])
+async def test_with_a_store_on_a_server_only_a_disk_is_looked_at_on_the_event_loop(
+    here: str,
+    threads: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    *,
+    on_the_loop: bool,
 ) -> None:
+    monkeypatch.setattr(file_system, "_mounts", lambda: {"/": device})
     files = FileSystem(inline=False)
-    with files.near(None):
+    with files.near(Path(here), disk_only=True):
         await files.look(f"{here}/a.py")
-    assert set(threads) == {False}
+    assert set(threads) == {on_the_loop}
 
 
 async def test_without_a_table_of_mounts_all_goes_to_threads(
@@ -96,8 +103,13 @@ async def test_a_link_to_another_file_system_is_followed_on_a_thread(
         assert set(threads) == {True}
 
 
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.006, 0.12), (0.1, 2.0), (30.0, 60.0)])
 async def test_after_a_slow_lookup_threads_are_used_for_a_while(
-    here: str, threads: list[bool], monkeypatch: pytest.MonkeyPatch
+    here: str,
+    threads: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    took_s: float,
+    pause_s: float,
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr(file_system.time, "monotonic", lambda: now)
@@ -106,7 +118,7 @@ async def test_after_a_slow_lookup_threads_are_used_for_a_while(
     def slow(walk: file_system.PathWalk) -> None:
         nonlocal now
         walk.facts(f"{here}/a.py")
-        now += SLOW_S * 1.1
+        now += took_s
 
     async def look() -> bool:
         await files.run_short(lambda walk: walk.facts(f"{here}/a.py"), here)
@@ -115,8 +127,9 @@ async def test_after_a_slow_lookup_threads_are_used_for_a_while(
     with files.near(Path(here)):
         assert await look()
         await files.run_short(slow, here)
+        now += pause_s * 0.99
         assert not await look()
-        now += file_system.PAUSE_S
+        now += pause_s * 0.02
         assert await look()
 
 
