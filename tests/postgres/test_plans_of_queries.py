@@ -124,3 +124,33 @@ async def test_nothing_is_read_whole_that_sqlite_does_not_read_whole(
                 worse[sql] = more
     assert worse == {}, json.dumps({sql: sorted(names) for sql, names in worse.items()}, indent=1)
     assert len(asked) > 150
+
+
+@pytest.mark.parametrize(
+    ("function", "condition", "index"),
+    [
+        ("search_words", "words_index @@ 'word'::tsquery", "idx_search_documents_words"),
+        ("search_names", "search_parts(names) @> '{abc}'", "idx_search_documents_names"),
+    ],
+)
+async def test_documents_are_searched_by_their_indices(
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    function: str,
+    condition: str,
+    index: str,
+) -> None:
+    url = postgres.url(database)
+    async with opened(tmp_path, store=url):
+        pass
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET enable_seqscan = off")
+        question = f"SELECT id FROM search_documents WHERE {condition}"
+        (plan,) = connection.execute(f"EXPLAIN (FORMAT JSON) {question}".encode()).fetchone()
+        assert [part.get("Index Name") for part in parts(plan[0]["Plan"])] == [None, index]
+        # The function asks in these words; its plan shows nothing of them.
+        (text,) = connection.execute(
+            "SELECT prosrc FROM pg_proc WHERE proname = %s", [function]
+        ).fetchone()
+        assert condition.partition(" '")[0] in text

@@ -24,7 +24,7 @@ OWN_TRIGGERS = {
     ("hook_deliveries", "number_hook_delivery_kept"),
 }
 
-# They fill SQLite's tables of words and names, which a server has as columns.
+# They fill SQLite's tables of words and names, which a server has as an index and a column.
 SQLITES_SEARCH = (
     "search_document_made",
     "search_document_gone",
@@ -33,7 +33,6 @@ SQLITES_SEARCH = (
 # How a server finds words and parts of names, in the place of SQLite's full-text search.
 OWN_SEARCH = {
     "search_documents.words_index",
-    "search_documents.names_index",
     "search_documents.idx_search_documents_words",
     "search_documents.idx_search_documents_names",
 }
@@ -46,6 +45,7 @@ COLUMNS = """
     LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
     LEFT JOIN pg_collation o ON o.oid = a.attcollation
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+        AND NOT a.attisdropped
 """
 CONSTRAINTS = """
     SELECT c.relname || '.' || k.conname AS thing, pg_get_constraintdef(k.oid) AS definition

@@ -57,7 +57,7 @@ def _planted(match: re.Match[str]) -> str:
 
 
 # The server makes these columns of others itself.
-_GENERATED = frozenset(("words_index", "names_index"))
+_GENERATED = frozenset(("words_index",))
 
 
 class _Schemas:
