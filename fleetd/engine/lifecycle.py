@@ -25,6 +25,7 @@ from .engine import Engine, random_id
 from .files.reconcile import reconcile
 from .hooks.deliver import tidy_spool
 from .hooks.sightings import write_sightings
+from .hooks.training import training_hooks
 from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
@@ -72,6 +73,8 @@ async def open_engine(
             if not DiskReserve(loaded.config.database).give():
                 raise
     engine.disk_reserve.close_to_others()
+    if not inline:  # then nobody waits for a turn
+        engine.store.train(training_hooks(engine))
     engine.store.start()
     # With a database here the event loop waits for its file system anyway. With one on a server it
     # must not wait for another computer, as a home on NFS would make it.

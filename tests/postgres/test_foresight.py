@@ -19,6 +19,7 @@ from fleetd.store.postgres.foresight import (
     Write,
 )
 from fleetd.store.postgres.shape import shape_of
+from fleetd.store.postgres.training import truths_of
 from tests.postgres.shared_stores import running
 from tests.support.postgres_server import LocalPostgres
 
@@ -74,6 +75,49 @@ def test_what_a_rule_read_of_its_own_writes_is_foretold_for_other_parameters() -
     other = (Write("DELETE FROM agents WHERE id = :id", {"id": "grace-hopper"}),)
     was = [row("grace-hopper", "12:59:00")]
     assert foresight.guess_own(agent("grace-hopper"), other, was) == was
+
+
+def test_where_the_row_before_was_not_known_what_no_write_tells_is_as_it_was() -> None:
+    foresight = Foresight()
+    saw = (Write(SEEN, {"id": "ada-1", "now": "12:00:01", "seq": 1}),)
+    foresight.saw_own(agent("ada-1"), saw, [row("ada-1", "12:00:01", mission="msn-1")])
+    now = (Write(SEEN, {"id": "bob-1", "now": "12:00:09", "seq": 2}),)
+    before = [row("bob-1", "12:00:08", mission="msn-2")]
+    assert foresight.guess_own(agent("bob-1"), now, before) == [
+        row("bob-1", "12:00:09", mission="msn-2")
+    ]
+    # A row that was not there is as the last one was.
+    assert foresight.guess_own(agent("bob-1"), now, []) == [
+        row("bob-1", "12:00:09", mission="msn-1")
+    ]
+
+
+def test_after_training_all_is_asked_for_that_is_not_of_own_writes() -> None:
+    foresight = Foresight()
+    sure(foresight, "ada-1", times=SURE + 1)
+    assert foresight.trusted(agent("ada-1"))
+    saw = (Write(SEEN, {"id": "ada-1", "now": "13:00:00", "seq": 1}),)
+    foresight.forget_answers()
+    assert foresight.trusted(agent("ada-1")) is None
+    assert foresight.guess(agent("bob-1")) == foresight.guess(agent("ada-1"))
+    before = [row("ada-1", "12:59:59")]
+    assert foresight.guess_own(agent("ada-1"), saw, before) == [row("ada-1", "13:00:00")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "truths"),
+    [
+        ("a.id, a.pid = :pid AS here", {"here"}),
+        ("EXISTS (SELECT 1 FROM b WHERE b.x = a.x) AS is_there, count(*) AS number", {"is_there"}),
+        ("coalesce(a.x = 1, 0) AS one, (a.x = 1) OR a.y IN (1, 2) AS two", {"two"}),
+        ("CASE WHEN a.x = 1 THEN 2 ELSE 3 END AS x, max(a.y) AS y, a.z", set()),
+    ],
+)
+@pytest.mark.parametrize("frame", ["SELECT {} FROM a WHERE a.x <> 3", "DELETE FROM a RETURNING {}"])
+def test_columns_that_are_conditions_are_told_from_numbers(
+    columns: str, truths: set[str], frame: str
+) -> None:
+    assert truths_of(frame.format(columns)) == truths
 
 
 def test_writes_that_changed_nothing_of_what_was_read_need_no_template() -> None:

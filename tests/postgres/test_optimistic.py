@@ -20,6 +20,7 @@ from fleetd.domain.core import assigned
 from fleetd.domain.core.assigned import Assigned, Unforeseen, encode_json
 from fleetd.domain.core.text import SIGN_OF_NUL
 from fleetd.domain.core.tx import Ring, Tx
+from fleetd.engine.hooks.training import training_hooks
 from fleetd.protocol.errors import InvalidState, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentList
@@ -225,6 +226,44 @@ async def test_sessions_begin_in_few_messages_and_none_in_the_turn(
         assert trips.sent <= 6
         found = await work.fleet.do(AgentList())
         assert {f"claude-{f'{number}e' * 4}" for number in range(3)} <= {a.id for a in found.agents}
+
+
+async def test_the_first_session_of_a_daemon_is_foretold_after_training(
+    postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips
+) -> None:
+    left = []
+    for trained in (True, False):
+        root = tmp_path / str(trained)
+        async with opened(root, store=postgres.url(database)) as fleet:
+            if trained:
+                fleet.engine.store.train(training_hooks(fleet.engine))
+            mission = await fleet.mission()
+            file = {"file_path": str(fleet.project / "new.py")}
+            work = Work(fleet, mission, "")
+            work.number = 100 * trained  # no hook comes twice
+            begin = await work.hook(session_id=f"{trained}-new", tool_input=file)
+            trips.sent = trips.held = 0
+            await begin()
+            left.append(commits(fleet).left)
+            if trained:
+                assert (trips.held, commits(fleet).conflicts) == (0, 0)
+                assert trips.sent <= 12  # of them five prepare what they ask
+    assert left == [0, 1]
+
+
+async def test_training_leaves_nothing_and_a_rule_that_fails_is_logged(
+    postgres: LocalPostgres, database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(tx: Tx) -> None:
+        tx.all("SELECT * FROM nothing")
+
+    async with opened(tmp_path, store=postgres.url(database)) as fleet:
+        before = postgres.sql("SELECT max(seq) AS seq FROM events", database=database)
+        fleet.engine.store.train([fails, *training_hooks(fleet.engine)])
+        assert caplog.text.count("could not be trained") == 1
+        after = postgres.sql("SELECT max(seq) AS seq FROM events", database=database)
+        assert after == before
+        assert postgres.sql("SELECT * FROM sessions", database=database) == []
 
 
 async def test_those_that_depend_on_each_other_are_committed_one_after_the_other(

@@ -8,13 +8,12 @@ else may have written.
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from ...domain.core.assigned import Counter, with_numbers
-from ...domain.core.tx import Row
-from .connection import PostgresExecutor
+from ...domain.core.tx import Execute, Row
 from .shape import Shape, shape_of
 
 Pairs = list[tuple[str, Any]]
@@ -93,12 +92,14 @@ class _Cell(msgspec.Struct, frozen=True):
     """Where a value of a row comes from.
 
     From a parameter, of the ``write``-th write or, where that is None, of the question; else, with
-    ``same``, from the row before the writes; else it is always ``value``.
+    ``same``, from the row before the writes; else it is always ``value``. Where nobody knew the row
+    before it is ``value`` only ``if_new``.
     """
 
     column: str
     value: Any
     same: bool = False
+    if_new: bool = False
     name: str | int | None = None
     write: int | None = None
 
@@ -151,7 +152,7 @@ def _template(
         if len(before) == len(rows) and _is_at(before, at, place, told):
             return _Cell(column, value, same=True)
         name, write = sources.get(value, (None, None)) if _tells(value) else (None, None)
-        return _Cell(column, value, name=name, write=write)
+        return _Cell(column, value, name=name, write=write, if_new=not before)
 
     cells = [
         [cell(at, place, column, value) for place, (column, value) in enumerate(row)]
@@ -195,7 +196,11 @@ def _value(
         return writes[cell.write].params[cell.name]
     if isinstance(cell.name, int):
         return key[1][cell.name]
-    return before[at[0]][at[1]][1] if cell.same else cell.value
+    if cell.same:
+        return before[at[0]][at[1]][1]
+    if cell.if_new and at[0] < len(before) and before[at[0]][at[1]][0] == cell.column:
+        return before[at[0]][at[1]][1]
+    return cell.value
 
 
 class _Answer(NamedTuple):
@@ -298,6 +303,16 @@ class Foresight:
             rows = prediction.rows(key, answer.writes, answer.rows) if sure else None
         return None if rows is None or _has_activity(rows) else rows
 
+    def forget_answers(self) -> None:
+        """Forget what was answered, but not what rules ask for and read of their own writes.
+
+        What is guessed by that is asked for, or compared.
+        """
+        self._answers.clear()
+        self._new.clear()
+        for prediction in self._predictions.values():
+            prediction.right = 0
+
     def missed(self, key: Key) -> None:
         """Note that the answer to a question was another one at the commit."""
         self._new[key[0]] = 0
@@ -370,10 +385,19 @@ def _has_activity(rows: Iterable[Pairs] | None) -> bool:
     return any(column in ACTIVITY for row in rows or () for column, _ in row)
 
 
+class ExecuteNamed(Execute, Protocol):
+    """Runs statements, and tells the columns that ``tuples`` last returned."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Return their names; none where no row came."""
+        ...
+
+
 class Witness:
     """Runs the statements of a rule in its turn, and lets the foresight know what they returned."""
 
-    def __init__(self, execute: PostgresExecutor, foresight: Foresight) -> None:
+    def __init__(self, execute: ExecuteNamed, foresight: Foresight) -> None:
         self._execute = execute
         self._foresight = foresight
         self._own = OwnWrites()

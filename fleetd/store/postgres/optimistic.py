@@ -125,7 +125,7 @@ class OptimisticCommits:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._foresight = Foresight()
+        self.foresight = Foresight()
         self._speculation: Speculation | None = None
         self.flushes = 0
         self.conflicts = 0
@@ -148,7 +148,7 @@ class OptimisticCommits:
         foreseen is no longer ``optimistic``. Raises psycopg.Error for a connection that is gone.
         """
         if self._speculation is None or self._speculation.connection is not connection:
-            self._speculation = Speculation(connection, self._foresight)
+            self._speculation = Speculation(connection, self.foresight)
         by_ms = self._now_ms() + IN_TIME_MS
         scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
@@ -212,7 +212,7 @@ class OptimisticCommits:
         What one reads there that had to have its turn helps to foretell what the next one reads.
         """
         if isinstance(job.fn, Optimistic):
-            return Witness(connection.executor, self._foresight)
+            return Witness(connection.executor, self.foresight)
         return connection.executor
 
     def leave(self, job: Job) -> None:

@@ -4,7 +4,7 @@ Two connections work, a writer's and a reader's; a third one tells others of com
 """
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from .errors import ServerAway, translate
 from .group_commit import PostgresCommitter, PostgresReader
 from .reconnect import Reconnector, on_abandonable_thread
 from .server import ConnectionSlot, PostgresServer
+from .training import train
 
 T = TypeVar("T")
 log = logging.getLogger("fleetd")
@@ -95,6 +96,10 @@ class PostgresStore:
         """Give both threads new connections."""
         for slot in self._slots:
             slot.bring(slot.open())
+
+    def train(self, rules: Iterable[Callable[[Tx], object]]) -> None:
+        """Learn from rules what they read of their own writes; call it before ``start``."""
+        train(self._committer.optimistic.foresight, rules)
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""

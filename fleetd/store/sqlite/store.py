@@ -6,7 +6,7 @@ SQLite's own locks.
 
 import contextlib
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar, cast
@@ -130,6 +130,9 @@ class SqliteStore:
     def from_wall(self, ms: int) -> int:
         """Return the store's time for one that this machine's own clock told: the same."""
         return ms
+
+    def train(self, _rules: Iterable[Callable[[Tx], object]]) -> None:
+        """Learn nothing: the rules of one machine need not be foretold."""
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""

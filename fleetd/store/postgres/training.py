@@ -1,0 +1,117 @@
+"""Training: rules run in a database in memory, so that the foresight knows them beforehand.
+
+What a rule reads of its own writes can only be foretold from an earlier run. Without training that
+is the first run of each daemon, which holds the fleet's turn for a round trip per statement.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import lru_cache
+from typing import Any
+
+import apsw
+
+from ...domain.core.tx import Row, Tx
+from ..sqlite.migrate import schema
+from .foresight import Foresight, Witness
+
+log = logging.getLogger("fleetd")
+# Numbers that are given out begin here: small ones could stand for anything else.
+_BEGIN = 1_000_000
+_COLUMNS = re.compile(r"^\s*SELECT (?:DISTINCT )?|\bRETURNING ")
+_CONDITION = re.compile(r"\b(?:EXISTS|AND|OR|NOT|IS|IN|LIKE|BETWEEN)\b|[<>=]")
+_NUMBERS = f"""
+    INSERT INTO sqlite_sequence (name, seq)
+        SELECT name, {_BEGIN} FROM sqlite_schema WHERE sql LIKE '%AUTOINCREMENT%';
+    INSERT INTO counters (name, value) VALUES ('fencing', {_BEGIN})
+        ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+"""
+
+
+def train(foresight: Foresight, rules: Iterable[Callable[[Tx], object]]) -> None:
+    """Run rules one after the other on an empty store that is thrown away.
+
+    One that fails teaches less, and is logged.
+    """
+    with closing(apsw.Connection(":memory:")) as connection:
+        connection.execute(schema())
+        connection.execute(_NUMBERS)
+        for rule in rules:
+            try:
+                with connection:
+                    rule(Tx(Witness(_MemoryExecutor(connection), foresight)))
+            except Exception:
+                log.exception("A rule could not be trained: its first run holds the fleet's turn")
+    foresight.forget_answers()
+
+
+class _MemoryExecutor:
+    """Runs statements with named parameters in a database of training."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.columns: list[str] = []
+
+    def __call__(self, sql: str, params: Row) -> list[Row]:
+        """Run a statement and return its rows as dicts."""
+        rows = self.tuples(sql, params)
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
+
+    def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as they come."""
+        cursor = self._connection.execute(sql, params)
+        first = next(cursor, None)
+        if first is None:  # then nobody can tell the columns, and nobody needs them
+            self.columns = []
+            return []
+        self.columns = [each[0] for each in cursor.get_description()]
+        truths = truths_of(sql)
+        return [
+            tuple(
+                bool(value) if name in truths else value
+                for name, value in zip(self.columns, row, strict=True)
+            )
+            for row in (first, *cursor)
+        ]
+
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        """Run a statement once for each set of parameters."""
+        self._connection.executemany(sql, [*params])
+
+    def limited(self, _most_ms: int) -> AbstractContextManager[None]:
+        """Set no limit: there is next to nothing to read."""
+        return nullcontext()
+
+
+@lru_cache(maxsize=1_000)
+def truths_of(sql: str) -> frozenset[str]:
+    """Return the named columns that are conditions: SQLite counts them, a server does not."""
+    found = _COLUMNS.search(sql)
+    items, depth, begin = [], 0, 0
+    told = sql[found.end() :] if found else ""
+    for at, sign in enumerate(told):
+        depth += (sign == "(") - (sign == ")")
+        if depth < 0 or (not depth and told.startswith(" FROM ", at)):
+            items.append(told[begin:at])
+            break
+        if sign == "," and not depth:
+            items.append(told[begin:at])
+            begin = at + 1
+    else:
+        items.append(told[begin:])
+    named = (item.strip().rpartition(" AS ") for item in items)
+    return frozenset(name for text, _, name in named if _is_condition(text))
+
+
+def _is_condition(text: str) -> bool:
+    """Whether an expression is a condition, by its words outside of parentheses."""
+    outside, depth = [], 0
+    for sign in text:
+        depth -= sign == ")"
+        if not depth:
+            outside.append(sign)
+        depth += sign == "("
+    shown = "".join(outside)
+    return not shown.startswith("CASE ") and _CONDITION.search(shown) is not None
